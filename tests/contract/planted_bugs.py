@@ -17,8 +17,8 @@ from ortoo.enode.index.survey import Survey
 from ortoo.enode.log import scan
 from ortoo.enode.log.appender import Appender
 from ortoo.enode.log.checkpoint import Slice
+from ortoo.enode.log.flushing.group import Group
 from ortoo.enode.log.frame import FrameHeader
-from ortoo.enode.log.group import Group
 from ortoo.enode.log.segment import Segment, remove_below
 from ortoo.enode.recovery import opening as recovery
 from ortoo.enode.recovery.opening import Recovered
@@ -67,7 +67,7 @@ def no_folder_fsync(patch: pytest.MonkeyPatch) -> None:
 
 def offsets_given_twice(patch: pytest.MonkeyPatch) -> None:
     """After a restart, go on with the last batch's offset instead of the one behind it."""
-    settle = recovery._settle_ranges
+    settle = recovery.settle_ranges
 
     def settled(recovered: Recovered) -> None:
         settle(recovered)
@@ -75,7 +75,7 @@ def offsets_given_twice(patch: pytest.MonkeyPatch) -> None:
             if queue.rows:
                 queue.next_offset = queue.rows.first_offsets[-1]
 
-    patch.setattr(recovery, "_settle_ranges", settled)
+    patch.setattr(recovery, "settle_ranges", settled)
 
 
 def acknowledged_before_the_flush(patch: pytest.MonkeyPatch) -> None:
@@ -94,7 +94,7 @@ def stale_snapshot(patch: pytest.MonkeyPatch) -> None:
     def is_end_of_log(clean: CleanStop, last: Segment) -> bool:
         return last.base <= clean.end_position <= last.limit
 
-    patch.setattr(recovery, "_is_end_of_log", is_end_of_log)
+    patch.setattr(recovery, "is_end_of_log", is_end_of_log)
     patch.setattr(engine, "forget_clean_stop", lambda disk, folder: None)
 
 

@@ -34,8 +34,11 @@ NUMBERS = {
 DEFECTS = (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)
 WAIT_S = 3.0
 """A call that goes on for so long was taken."""
-STARTED_ELSEWHERE = {"store.segment_bytes", "replica_id", "watchers_max"}
-"""A file of two gigabytes shows nothing, a number is a replica's, and an enode and a snode are two watchers."""
+STARTED_ELSEWHERE = {"store.segment_bytes", "replica_id", "watchers_max", "member", "members"}
+"""A file of two gigabytes shows nothing, a number is a replica's or a member's, an enode and a snode two watchers."""
+NEEDED = {"member": {"member_listen_address": "127.0.0.1:0"}}
+NEEDED["members"] = NEEDED["member"] | {"member": "2"}
+"""What must be given beside a setting so that each of its numbers can be meant."""
 
 
 def numbers_of(cls: Any, prefix: str = "") -> set[str]:
@@ -68,8 +71,9 @@ def test_the_ends_of_a_range_are_taken_and_what_is_beyond_is_refused_by_name(rol
     """The error names the setting and what was expected."""
     loading = ROLES[role].load
     for name, allowed in ranges(ROLES[role]).items():
-        taken = loading({}, overrides={name: allowed.least}).settings
-        loading({}, overrides={name: allowed.most})
+        needed = NEEDED.get(name, {})
+        taken = loading({}, overrides={name: allowed.least, **needed}).settings
+        loading({}, overrides={name: allowed.most, **needed})
         value: Any = taken
         for part in name.split("."):
             value = getattr(value, part)

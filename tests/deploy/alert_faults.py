@@ -15,115 +15,32 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from ortoo.client import Client, ConsumerSettings, DataLoss, OrtooError, Queue, connect
+from ortoo.client import DataLoss, OrtooError, Queue, connect
+from ortoo.common.grpc.channels import Channels
 from ortoo.common.process import logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.servers.postgres import Postgres, postgres
+from ortoo.testing.servers.postgres import postgres
 from ortoo.testing.servers.processes import SMALL_STORE, ProcessCluster, RoleProcess
-from ortoo.v1 import producer_pb2, record_pb2, topic_pb2
+from ortoo.v1 import member_report_pb2, producer_pb2, record_pb2, topic_pb2
+from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 from tests.deploy import ailing_enode
-from tests.deploy.ailing_enode import Ailments
+from tests.deploy.alert_scene import AilingEnode, Scene, running
 from tests.deploy.prometheus import MISSING, Prometheus, prometheus
 from tests.integration.test_metrics import free_ports
-from tests.repo.tree import ROOT
 
 FIRES_WITHIN_S = 60.0
 RESOLVES_WITHIN_S = 60.0
-OLD_MS = 700_000
-"""How old a message is that its group has forgotten: more than the ten minutes of the rule."""
 HARMED = b"a body that comes to harm"
 QUEUES = 512
 INDEX_BYTES_MAX = 600 * 362
 """So many queues leave less than a fifth of it, and the other faults more."""
 RESTARTED = frozenset({"OrtooProcessDown", "OrtooEnodeAway", "OrtooNotReady"})
 """What may fire beside, when a fault needs a process to be started again."""
-
-
-class AilingEnode(RoleProcess):
-    """An enode whose machine can be made to ail."""
-
-    def __init__(self, folder: Path, environ: dict[str, object]) -> None:
-        """In `folder`; its clock is late at first, as a log's time never goes back."""
-        super().__init__("enode", folder, environ)
-        folder.mkdir(parents=True)
-        self._file = folder / "ailments.json"
-        self._ailments = Ailments()
-        self.ail(clock_behind_ms=OLD_MS)
-        self.environ_more = {ailing_enode.FILE: str(self._file), "PYTHONPATH": str(ROOT)}
-
-    def ail(self, **changes: Any) -> None:
-        """Change what is wrong with the machine: fields of `Ailments`."""
-        self._ailments = replace(self._ailments, **changes)
-        self._ailments.write(self._file)
-
-    def _command(self, listen_address: str) -> Sequence[str]:
-        return (sys.executable, "-m", ailing_enode.__name__, *self.arguments)
-
-
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """The processes, and who works with them."""
-
-    database: Postgres
-    namesrv: RoleProcess
-    enode: AilingEnode
-    """The one that suffers."""
-    snode: RoleProcess
-    cluster: ProcessCluster
-    mq: Client
-    background: Background
-
-    async def keep_sending(self, topic: str, *, interval_s: float) -> None:
-        """Send one message after another, for ever and whatever becomes of them."""
-        clock = SystemClock()
-        async with self.mq.producer(topic) as producer:
-            while True:
-                with contextlib.suppress(OrtooError):
-                    await producer.send(b"tick")
-                await clock.sleep(interval_s)
-
-    async def keep_receiving(self, group: str, topic: str) -> None:
-        """Acknowledge whatever comes."""
-        async with self.mq.consumer(group, topic, ConsumerSettings(from_first=True, ack_interval_ms=20)) as consumer:
-            async for batch in consumer.batches():
-                batch.ack()
-
-    async def catch_up(self, group: str, topic: str) -> None:
-        """Have the group acknowledge all there is."""
-        async with _running(self.background, self.keep_receiving(group, topic)):
-            clock = SystemClock()
-            lag = -1
-            async with asyncio.timeout(60):
-                while lag:
-                    await clock.sleep(0.2)
-                    with contextlib.suppress(OrtooError):
-                        found = await self.mq.admin.lag(group, topic)
-                        lag = found.lag_messages if any(q.committed_offset >= 0 for q in found.queues) else -1
-
-    async def send(self, topic: str, count: int) -> None:
-        """Send so many messages."""
-        async with self.mq.producer(topic) as producer:
-            await asyncio.gather(*await producer.send_many([b"message %d" % number for number in range(count)]))
-
-    async def new_topic(self, topic: str) -> None:
-        """One queue, on the enode that suffers."""
-        await self.mq.admin.create_topic(topic, queue_count=1, enodes=[self.enode.folder.name])
-
-
-@asynccontextmanager
-async def _running(background: Background, work: object) -> AsyncIterator[None]:
-    task = background.spawn("fault", work)  # type: ignore[arg-type]
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
 
 
 @asynccontextmanager
@@ -147,7 +64,7 @@ async def dead_enode(scene: Scene) -> AsyncIterator[None]:
 async def full_disk(scene: Scene) -> AsyncIterator[None]:
     """The disk of an enode takes no more bytes."""
     scene.enode.ail(disk_full=True)
-    async with _running(scene.background, scene.keep_sending("old", interval_s=0.1)):
+    async with running(scene.background, scene.keep_sending("old", interval_s=0.1)):
         yield
     scene.enode.ail(disk_full=False)
 
@@ -212,7 +129,7 @@ async def group_behind(scene: Scene) -> AsyncIterator[None]:
     await scene.send("behind", 1)
     await scene.catch_up("absent", "behind")
     await scene.send("behind", 12_000)
-    async with _running(scene.background, scene.keep_sending("behind", interval_s=0.05)):
+    async with running(scene.background, scene.keep_sending("behind", interval_s=0.05)):
         yield
     await scene.catch_up("absent", "behind")
 
@@ -230,7 +147,7 @@ async def frozen_handler(scene: Scene) -> AsyncIterator[None]:
             async for _ in consumer.batches():
                 pass
 
-    async with _running(scene.background, take()):
+    async with running(scene.background, take()):
         await scene.send("stuck", 500)
         yield
     await scene.catch_up("frozen", "stuck")
@@ -248,7 +165,7 @@ async def starved_snode(scene: Scene) -> AsyncIterator[None]:
             scene.snode.thaw()
             await clock.sleep(0.2)
 
-    async with _running(scene.background, starve()):
+    async with running(scene.background, starve()):
         yield
     scene.snode.thaw()
 
@@ -257,7 +174,7 @@ async def starved_snode(scene: Scene) -> AsyncIterator[None]:
 async def slow_disk(scene: Scene) -> AsyncIterator[None]:
     """Each fdatasync takes 0.2 s."""
     scene.enode.ail(sync_delay_s=0.2)
-    async with _running(scene.background, scene.keep_sending("old", interval_s=0.2)):
+    async with running(scene.background, scene.keep_sending("old", interval_s=0.2)):
         yield
         scene.enode.ail(sync_delay_s=0.0)
     # The rule is about flushes: without any there would be nothing to say.
@@ -273,6 +190,48 @@ async def many_topics(scene: Scene) -> AsyncIterator[None]:
     yield
     for name in names:
         await scene.mq.admin.delete_topic(name)
+
+
+async def _reports(scene: Scene, enode: str, numbers: Sequence[int], leaders: Sequence[int] = (0,)) -> None:
+    """What members of an enode of three would say, twice a second; who leads changes each time."""
+    clock, epoch = SystemClock(), 1
+    async with Channels() as channels:
+        stub = NameServiceStub(channels.to(scene.namesrv.address))
+        request = member_report_pb2.ReportMemberRequest(
+            enode=enode,
+            set_id=f"set {enode}",
+            incarnation=1,
+            address="127.0.0.1:1",
+            member_address="127.0.0.1:2",
+            voters=[member_report_pb2.MemberId(number=one, disk="disk") for one in (1, 2, 3)],
+        )
+        try:
+            while True:
+                for number in numbers:
+                    request.member.number, request.member.disk = number, "disk"
+                    request.epoch, request.is_leading = epoch, leaders[epoch % len(leaders)] == number
+                    await stub.ReportMember(request)
+                epoch += 1
+                await clock.sleep(0.5)
+        finally:
+            request.is_leaving = True
+            for number in numbers:
+                request.member.number = number
+                await stub.ReportMember(request)
+
+
+@asynccontextmanager
+async def missing_member(scene: Scene) -> AsyncIterator[None]:
+    """One of three members reports no more, and the others cannot agree on a leader."""
+    async with running(scene.background, _reports(scene, "three", (1, 2))):
+        yield
+
+
+@asynccontextmanager
+async def unsteady_leader(scene: Scene) -> AsyncIterator[None]:
+    """The leader of an enode changes again and again."""
+    async with running(scene.background, _reports(scene, "enode-0", (1, 2, 3), leaders=(1, 2, 3))):
+        yield
 
 
 @asynccontextmanager
@@ -312,6 +271,8 @@ FAULTS = (
     Fault(frozen_handler, frozenset({"OrtooSlowConsumer"})),
     Fault(starved_snode, frozenset({"OrtooOverloaded"}), RESTARTED),
     Fault(slow_disk, frozenset({"OrtooSlowDisk"})),
+    Fault(missing_member, frozenset({"OrtooLeaderless", "OrtooUnderReplicated"})),
+    Fault(unsteady_leader, frozenset({"OrtooTakeOvers"})),
     Fault(many_topics, frozenset({"OrtooTooManySeries"})),
     Fault(full_index, frozenset({"OrtooIndexNearlyFull"})),
 )

@@ -19,6 +19,9 @@ with_prometheus = pytest.mark.skipif(bool(MISSING), reason=f"NOT CHECKED: {', '.
 SERIES: dict[str, list[tuple[str, str, str]]] = {
     "OrtooProcessDown": [('up{job="ortoo",instance="a"}', "0x40", "1x40")],
     "OrtooEnodeAway": [('ortoo_process_alive{node_type="enode",node_id="e"}', "0x40", "1x40")],
+    "OrtooLeaderless": [('ortoo_enode_leaderless{enode="e",instance="a"}', "1x40", "0x40")],
+    "OrtooUnderReplicated": [('ortoo_enode_under_replicated{enode="e",instance="a"}', "1x40", "0x40")],
+    "OrtooTakeOvers": [('ortoo_enode_take_overs_total{enode="e",instance="a"}', "0+1x40", "4x40")],
     "OrtooNotWritable": [('ortoo_writable{instance="a"}', "0x40", "1x40")],
     "OrtooIndexNearlyFull": [
         ('ortoo_index_bytes{instance="a"}', "900x40", "700x40"),

@@ -200,7 +200,9 @@ def test_settings_in_the_manifests_are_settings_of_the_code(role: str) -> None:
         assert given <= known, given - known
         port = settings.listen_address.rpartition(":")[2]
         assert f"containerPort: {port}" in text
-        assert f"grpc: {{port: {port}}}" in re.sub(r"grpc:\s*\n\s*port: (\d+)", r"grpc: {port: \1}", text)
+        # Where clients come, only the member that leads is ready.
+        asked = "8092" if f"{prefix}MEMBERS" in given else port
+        assert f"grpc: {{port: {asked}}}" in re.sub(r"grpc:\s*\n\s*port: (\d+)", r"grpc: {port: \1}", text)
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -228,6 +230,32 @@ def test_every_setting_can_be_given(role: str, tmp_path: Path) -> None:
             assert mount["readOnly"], name
             assert mount["name"] in volumes, name
             assert "subPath" not in mount, f"{name} would not follow a change"
+
+
+def test_members_of_an_enode_share_a_set_a_budget_and_no_machine() -> None:
+    """Each enode of three members has pods that know their number and each other, of which one may be away."""
+    found = objects(rendered("helm", "--set", "enode.replicas=2", "--set", "enode.members=3"))
+    sets = [one for one in found if one["kind"] == "StatefulSet" and "-enode-" in one["metadata"]["name"]]
+    budgets = {one["metadata"]["name"]: one["spec"] for one in found if one["kind"] == "PodDisruptionBudget"}
+    assert [one["metadata"]["name"] for one in sets] == ["r-ortoo-enode-0", "r-ortoo-enode-1"]
+    for one in sets:
+        name, pod = one["metadata"]["name"], one["spec"]["template"]
+        assert one["spec"]["replicas"] == 3
+        assert pod["metadata"]["labels"]["ortoo/enode"] == name
+        assert one["spec"]["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+        assert budgets[name]["maxUnavailable"] == 1
+        assert budgets[name]["selector"]["matchLabels"]["ortoo/enode"] == name
+        (container,) = pod["spec"]["containers"]
+        values = {variable["name"]: variable.get("value", "") for variable in container["env"]}
+        assert values["ORTOO_ENODE_NAME"] == name
+        assert values["ORTOO_ENODE_MEMBERS"] == "3"
+        listed = [f"{name}-{number}.r-ortoo-enode:8092" for number in range(3)]
+        assert values["ORTOO_ENODE_MEMBER_ADDRESSES"].split(";") == listed
+        asked = container["command"][2].replace("exec ortoo-enode", "printenv ORTOO_ENODE_MEMBER")
+        assert run("sh", "-c", f"ORTOO_POD={name}-2; {asked}").stdout.strip() == "3"
+        spread = pod["spec"]["topologySpreadConstraints"]
+        assert {each["labelSelector"]["matchLabels"]["ortoo/enode"] for each in spread} == {name}
+    assert "r-ortoo-enode" not in budgets
 
 
 def test_rules_of_access_reach_the_pod_from_either_secret() -> None:

@@ -18,12 +18,14 @@ from ortoo.enode.settings import load
 from ortoo.testing.servers.cluster import Cluster, open_cluster
 from ortoo.testing.servers.processes import RoleProcess
 from ortoo.testing.servers.valkey import valkey
-from ortoo.v1 import client_pb2, enode_pb2, namesrv_pb2, replication_pb2
+from ortoo.v1 import client_pb2, enode_pb2, members_pb2, namesrv_pb2, replication_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
+from ortoo.v1.members_pb2_grpc import MemberServiceStub
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 from ortoo.v1.replication_pb2_grpc import ReplicationServiceStub
 from tests.integration.certificates import NAME, Authority
+from tests.integration.enode_members import leading, open_members
 from tests.integration.test_metrics import free_ports
 
 ROLES = ("namesrv", "enode", "snode")
@@ -139,6 +141,44 @@ async def test_new_certificates_count_without_a_restart(authority: Authority, tm
                 await works(cluster, "h")
                 break
             except Unavailable:  # the snode has not met the new enode yet
+                await cluster.clock.sleep(0.1)
+
+
+async def test_members_speak_by_it(authority: Authority, tmp_path: Path) -> None:
+    """B-069: a set of three begins, serves and takes over by mutual TLS; no member hears who shows no certificate."""
+    settings = await guarded(authority)
+    tls = {name: value for name, value in settings["enode"].items() if name.startswith("tls_")}
+    async with (
+        open_cluster(tmp_path, enodes=0, settings=settings) as cluster,
+        open_members(cluster, **tls) as members,
+        asyncio.timeout(90),
+    ):
+        first = await leading(cluster, members)
+        while True:
+            try:
+                await works(cluster, "g")
+                break
+            except Unavailable:  # the snode has not met the enode yet
+                await cluster.clock.sleep(0.1)
+        roots = grpc.ssl_channel_credentials(authority.ca_file.read_bytes())
+        named = [("grpc.ssl_target_name_override", NAME)]
+        request = members_pb2.JoinRequest(cluster="default", enode="enode-0", set_id="another")
+        for member in members:
+            assert member.member_address == member.lives.settings.member_listen_address
+            async with grpc.aio.secure_channel(member.member_address, roots, options=named) as channel:
+                with pytest.raises(grpc.aio.AioRpcError) as refused:
+                    await MemberServiceStub(channel).Join(request)
+                assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+            async with grpc.aio.insecure_channel(member.member_address) as channel:
+                with pytest.raises(Unavailable, match="does it want TLS, with a certificate"), rpc_errors("it"):
+                    await MemberServiceStub(channel).Join(request)
+        await first.lives.end()
+        assert await leading(cluster, [one for one in members if one is not first]) is not first
+        while True:
+            try:
+                await works(cluster, "h")
+                break
+            except Unavailable:  # the snode has not met the new leader yet
                 await cluster.clock.sleep(0.1)
 
 

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from ortoo.enode.log import appender, group, segment
-from ortoo.enode.log.group import Group
+from ortoo.enode.log import appender, segment
+from ortoo.enode.log.flushing import group
+from ortoo.enode.log.flushing.group import Group
 from ortoo.enode.recovery import opening
 from ortoo.enode.store import housekeeping
 
@@ -89,7 +90,7 @@ def a_failed_sync_is_believed() -> None:
 
 def give_offsets_again() -> None:
     """G3: after a crash a queue goes on at an offset that it has given already."""
-    settle = recovery._settle_ranges
+    settle = recovery.settle_ranges
 
     def settled(recovered: Any) -> None:
         settle(recovered)
@@ -97,4 +98,4 @@ def give_offsets_again() -> None:
             for queue in recovered.catalog.queues.values():
                 queue.next_offset = queue.end_offset = max(queue.begin_offset, queue.end_offset - 1)
 
-    recovery._settle_ranges = settled
+    recovery.settle_ranges = settled

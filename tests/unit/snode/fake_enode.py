@@ -70,7 +70,7 @@ class FakeEnode:
         directory.apply(RouteChange(1, True, (TOPIC,), enodes=(EnodeEntry("e", "h:1", "s", alive=True),)))
         return directory
 
-    def to(self, enode: str, address: str) -> EnodeLink:
+    def to(self, enode: str, address: str, epoch: int = 0) -> EnodeLink:
         """The link: itself."""
         return self
 

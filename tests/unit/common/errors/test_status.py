@@ -37,6 +37,24 @@ def test_kind_survives_the_wire(cls: type[errors.OrtooError]) -> None:
     assert (type(back), back.message, back.field, back.retry_after_ms) == (cls, there.message, "topic", 7)
 
 
+def test_a_leader_that_moved_survives_the_wire() -> None:
+    """Who leads and in which epoch arrives; who does not know of leaders reads that nothing was stored."""
+    there = errors.Moved("ask the other", leader_address="10.0.0.2:8072", epoch=7)
+    failure = failure_pb2.Failure.FromString(failure_of(there).SerializeToString())
+    back = error_of(failure)
+    assert isinstance(back, errors.Moved)
+    assert (back.leader_address, back.epoch, back.message) == ("10.0.0.2:8072", 7, "ask the other")
+    assert status_of(there) is grpc.StatusCode.UNAVAILABLE
+    assert (failure.kind, failure.field) == (failure_pb2.FAILURE_KIND_UNAVAILABLE, errors.NOT_TAKEN_FIELD)
+
+
+def test_nobody_has_to_lead_yet() -> None:
+    """A member that knows no leader says so by an empty address, and that still is more than Unavailable."""
+    back = error_of(failure_pb2.Failure.FromString(failure_of(errors.Moved()).SerializeToString()))
+    assert isinstance(back, errors.Moved)
+    assert (back.leader_address, back.epoch) == ("", 0)
+
+
 def rpc_error(code: grpc.StatusCode, *metadata: tuple[str, bytes]) -> grpc.aio.AioRpcError:
     return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(*metadata), details="words")
 

@@ -3,6 +3,7 @@
 What costs time to import is imported by the functions that need it.
 """
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +11,20 @@ from typing import Annotated, Any
 
 import typer
 
-from ortoo.cli.commands import dead_letters, delays, deliveries, groups, messages, processes, top, topics, transactions
-from ortoo.cli.terminal.command import DEFAULT_ADDRESS, Address, AsJson, command, run, several
+from ortoo.cli.commands import (
+    dead_letters,
+    delays,
+    deliveries,
+    groups,
+    members,
+    messages,
+    processes,
+    profiles,
+    top,
+    topics,
+    transactions,
+)
+from ortoo.cli.terminal.command import Address, AsJson, command, run
 
 app = typer.Typer(
     help="Ortoo, a message queue.", no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False
@@ -59,6 +72,16 @@ FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
     ),
     "message": ("Find single messages.", {"get": messages.get, "find": messages.find}),
     "delay": ("Show and cancel messages that wait for their time.", {"list": delays.show_all, "cancel": delays.cancel}),
+    "enode": (
+        "Show the members of enodes, and say which of them leads.",
+        {
+            "members": members.show,
+            "hand-over": members.hand_over,
+            "elect": members.elect,
+            "add": members.add,
+            "remove": members.remove,
+        },
+    ),
     "tx": (
         "Show and end transactions that nobody has ended.",
         {
@@ -80,8 +103,12 @@ def before(
     explain: Annotated[
         bool, typer.Option("--explain", help="Print each call as the grpcurl command that does the same.")
     ] = False,
+    profile: Annotated[str, typer.Option(help="Connect as this profile says; see `ortoo profile`.")] = "",
 ) -> None:
     """Ortoo, a message queue."""
+    if profile:
+        os.environ["ORTOO_PROFILE"] = profile
+        os.environ.pop("ORTOO_ADDRESS", None)
     if explain:
         from ortoo.client.core.connection import explained_to
 
@@ -94,16 +121,21 @@ def dev(
     listen_address: Annotated[
         str, typer.Option(envvar="ORTOO_LISTEN_ADDRESS", help="host:port for clients; port 0 takes a free one.")
     ] = "127.0.0.1:8081",
+    members: Annotated[
+        int, typer.Option(help="How many members the enode has: 1, 3 or 5. Several are processes of their own.")
+    ] = 1,
 ) -> None:
     """Run a whole cluster in this process, for development."""
     from ortoo.cli.dev.run import run as run_cluster
 
-    run_cluster(data_dir, listen_address)
+    if members not in (1, 3, 5):
+        raise typer.BadParameter("give 1, 3 or 5", param_hint="--members")
+    run_cluster(data_dir, listen_address, members)
 
 
 @app.command()
 def doctor(
-    address: Address = DEFAULT_ADDRESS,
+    address: Address = "",
     topic: Annotated[str, typer.Option(help="Look at this topic too.")] = "",
     group: Annotated[str, typer.Option(help="Look at this group too; with --topic at its lag.")] = "",
     patience: Annotated[
@@ -114,16 +146,23 @@ def doctor(
     """Say what is wrong, why, and what to do; within two seconds. Exit code 1 if something is."""
     from ortoo.cli.doctor.run import diagnose
 
-    run(diagnose(several(address), topic, group, as_json=as_json, patience=patience))
+    run(diagnose(address, topic, group, as_json=as_json, patience=patience))
 
 
 for word, work in COMMANDS.items():
     app.command(word)(command(work))
-for family, (about, members) in FAMILIES.items():
+for family, (about, words) in FAMILIES.items():
     family_app = typer.Typer(help=about, no_args_is_help=True)
-    for word, work in members.items():
+    for word, work in words.items():
         family_app.command(word)(command(work))
     app.add_typer(family_app, name=family)
+
+
+profile_app = typer.Typer(help="Keep where clusters are and who you are there.", no_args_is_help=True)
+profile_app.command("list")(profiles.show_all)
+profile_app.command("use")(profiles.use)
+profile_app.command("save")(profiles.save)
+app.add_typer(profile_app, name="profile")
 
 
 def main() -> None:

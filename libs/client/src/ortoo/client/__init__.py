@@ -40,6 +40,7 @@ from ortoo.client.admin.descriptions import (
     TopicProgress,
 )
 from ortoo.client.admin.groups import GroupAdmin
+from ortoo.client.admin.members import EnodeMember, EnodeMembers, MemberAdmin
 from ortoo.client.app import Client, connect
 from ortoo.client.apps.app import App, TopicProducer
 from ortoo.client.core.closed import Closed, Left
@@ -104,6 +105,8 @@ __all__ = [
     "DeletedTopic",
     "Deliveries",
     "DirectResult",
+    "EnodeMember",
+    "EnodeMembers",
     "Explanation",
     "Fenced",
     "Filter",
@@ -119,6 +122,7 @@ __all__ = [
     "Invalid",
     "Left",
     "LostMessages",
+    "MemberAdmin",
     "MemberInfo",
     "Message",
     "MessageDelivery",

@@ -5,8 +5,10 @@ import warnings
 
 from ortoo.v1 import admin_pb2 as ortoo_dot_v1_dot_admin__pb2
 from ortoo.v1 import client_pb2 as ortoo_dot_v1_dot_client__pb2
+from ortoo.v1 import enode_members_pb2 as ortoo_dot_v1_dot_enode__members__pb2
 from ortoo.v1 import flow_control_pb2 as ortoo_dot_v1_dot_flow__control__pb2
 from ortoo.v1 import group_deletion_pb2 as ortoo_dot_v1_dot_group__deletion__pb2
+from ortoo.v1 import member_admin_pb2 as ortoo_dot_v1_dot_member__admin__pb2
 from ortoo.v1 import namesrv_pb2 as ortoo_dot_v1_dot_namesrv__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
@@ -213,6 +215,31 @@ class AdminServiceStub:
                 '/ortoo.v1.AdminService/ListUsers',
                 request_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListUsersRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListUsersResponse.FromString,
+                _registered_method=True)
+        self.ListMembers = channel.unary_unary(
+                '/ortoo.v1.AdminService/ListMembers',
+                request_serializer=ortoo_dot_v1_dot_member__admin__pb2.ListMembersRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_member__admin__pb2.ListMembersResponse.FromString,
+                _registered_method=True)
+        self.HandOver = channel.unary_unary(
+                '/ortoo.v1.AdminService/HandOver',
+                request_serializer=ortoo_dot_v1_dot_enode__members__pb2.HandOverRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__members__pb2.HandOverResponse.FromString,
+                _registered_method=True)
+        self.ElectMember = channel.unary_unary(
+                '/ortoo.v1.AdminService/ElectMember',
+                request_serializer=ortoo_dot_v1_dot_member__admin__pb2.ElectMemberRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_member__admin__pb2.ElectMemberResponse.FromString,
+                _registered_method=True)
+        self.AddMember = channel.unary_unary(
+                '/ortoo.v1.AdminService/AddMember',
+                request_serializer=ortoo_dot_v1_dot_enode__members__pb2.AddMemberRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__members__pb2.AddMemberResponse.FromString,
+                _registered_method=True)
+        self.RemoveMember = channel.unary_unary(
+                '/ortoo.v1.AdminService/RemoveMember',
+                request_serializer=ortoo_dot_v1_dot_enode__members__pb2.RemoveMemberRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__members__pb2.RemoveMemberResponse.FromString,
                 _registered_method=True)
         self.DescribeFlowControl = channel.unary_unary(
                 '/ortoo.v1.AdminService/DescribeFlowControl',
@@ -503,6 +530,45 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListMembers(self, request, context):
+        """The members of enodes: who leads, who is there, who is how far behind.
+
+        grpcurl -plaintext -d '{"enode":"enode-0"}' HOST:PORT ortoo.v1.AdminService/ListMembers
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def HandOver(self, request, context):
+        """Lets another member lead. Of members a number is enough, where no two disks have it.
+
+        grpcurl -plaintext -d '{"enode":"enode-0","successor":{"number":2}}' HOST:PORT ortoo.v1.AdminService/HandOver
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ElectMember(self, request, context):
+        """Proposes a member when nobody leads.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AddMember(self, request, context):
+        """Lets a disk that waits have the log, and vote when it has it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveMember(self, request, context):
+        """Lets a member have nothing more.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DescribeFlowControl(self, request, context):
         """The limits on requests of the snode that answers.
         """
@@ -694,6 +760,31 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ListUsers,
                     request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListUsersRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListUsersResponse.SerializeToString,
+            ),
+            'ListMembers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListMembers,
+                    request_deserializer=ortoo_dot_v1_dot_member__admin__pb2.ListMembersRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_member__admin__pb2.ListMembersResponse.SerializeToString,
+            ),
+            'HandOver': grpc.unary_unary_rpc_method_handler(
+                    servicer.HandOver,
+                    request_deserializer=ortoo_dot_v1_dot_enode__members__pb2.HandOverRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__members__pb2.HandOverResponse.SerializeToString,
+            ),
+            'ElectMember': grpc.unary_unary_rpc_method_handler(
+                    servicer.ElectMember,
+                    request_deserializer=ortoo_dot_v1_dot_member__admin__pb2.ElectMemberRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_member__admin__pb2.ElectMemberResponse.SerializeToString,
+            ),
+            'AddMember': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddMember,
+                    request_deserializer=ortoo_dot_v1_dot_enode__members__pb2.AddMemberRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__members__pb2.AddMemberResponse.SerializeToString,
+            ),
+            'RemoveMember': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveMember,
+                    request_deserializer=ortoo_dot_v1_dot_enode__members__pb2.RemoveMemberRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__members__pb2.RemoveMemberResponse.SerializeToString,
             ),
             'DescribeFlowControl': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeFlowControl,
@@ -1652,6 +1743,141 @@ class AdminService:
             '/ortoo.v1.AdminService/ListUsers',
             ortoo_dot_v1_dot_namesrv__pb2.ListUsersRequest.SerializeToString,
             ortoo_dot_v1_dot_namesrv__pb2.ListUsersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListMembers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.AdminService/ListMembers',
+            ortoo_dot_v1_dot_member__admin__pb2.ListMembersRequest.SerializeToString,
+            ortoo_dot_v1_dot_member__admin__pb2.ListMembersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def HandOver(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.AdminService/HandOver',
+            ortoo_dot_v1_dot_enode__members__pb2.HandOverRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__members__pb2.HandOverResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ElectMember(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.AdminService/ElectMember',
+            ortoo_dot_v1_dot_member__admin__pb2.ElectMemberRequest.SerializeToString,
+            ortoo_dot_v1_dot_member__admin__pb2.ElectMemberResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddMember(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.AdminService/AddMember',
+            ortoo_dot_v1_dot_enode__members__pb2.AddMemberRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__members__pb2.AddMemberResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveMember(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.AdminService/RemoveMember',
+            ortoo_dot_v1_dot_enode__members__pb2.RemoveMemberRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__members__pb2.RemoveMemberResponse.FromString,
             options,
             channel_credentials,
             insecure,

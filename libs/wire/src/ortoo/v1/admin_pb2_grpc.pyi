@@ -7,8 +7,10 @@ from collections import abc as _abc
 from grpc import aio as _aio
 from ortoo.v1 import admin_pb2 as _admin_pb2
 from ortoo.v1 import client_pb2 as _client_pb2
+from ortoo.v1 import enode_members_pb2 as _enode_members_pb2
 from ortoo.v1 import flow_control_pb2 as _flow_control_pb2
 from ortoo.v1 import group_deletion_pb2 as _group_deletion_pb2
+from ortoo.v1 import member_admin_pb2 as _member_admin_pb2
 from ortoo.v1 import namesrv_pb2 as _namesrv_pb2
 import abc as _abc_1
 
@@ -130,6 +132,22 @@ class AdminServiceStub:
     """Deletes a user."""
     ListUsers: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ListUsersRequest, _namesrv_pb2.ListUsersResponse]
     """All users, by access key; secrets are not told."""
+    ListMembers: _aio.UnaryUnaryMultiCallable[_member_admin_pb2.ListMembersRequest, _member_admin_pb2.ListMembersResponse]
+    """The members of enodes: who leads, who is there, who is how far behind.
+
+    grpcurl -plaintext -d '{"enode":"enode-0"}' HOST:PORT ortoo.v1.AdminService/ListMembers
+    """
+    HandOver: _aio.UnaryUnaryMultiCallable[_enode_members_pb2.HandOverRequest, _enode_members_pb2.HandOverResponse]
+    """Lets another member lead. Of members a number is enough, where no two disks have it.
+
+    grpcurl -plaintext -d '{"enode":"enode-0","successor":{"number":2}}' HOST:PORT ortoo.v1.AdminService/HandOver
+    """
+    ElectMember: _aio.UnaryUnaryMultiCallable[_member_admin_pb2.ElectMemberRequest, _member_admin_pb2.ElectMemberResponse]
+    """Proposes a member when nobody leads."""
+    AddMember: _aio.UnaryUnaryMultiCallable[_enode_members_pb2.AddMemberRequest, _enode_members_pb2.AddMemberResponse]
+    """Lets a disk that waits have the log, and vote when it has it."""
+    RemoveMember: _aio.UnaryUnaryMultiCallable[_enode_members_pb2.RemoveMemberRequest, _enode_members_pb2.RemoveMemberResponse]
+    """Lets a member have nothing more."""
     DescribeFlowControl: _aio.UnaryUnaryMultiCallable[_flow_control_pb2.DescribeFlowControlRequest, _flow_control_pb2.DescribeFlowControlResponse]
     """The limits on requests of the snode that answers."""
     UpdateFlowControl: _aio.UnaryUnaryMultiCallable[_flow_control_pb2.UpdateFlowControlRequest, _flow_control_pb2.UpdateFlowControlResponse]
@@ -457,6 +475,52 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_namesrv_pb2.ListUsersRequest, _abc.Awaitable[_namesrv_pb2.ListUsersResponse]],
     ) -> _abc.Awaitable[_namesrv_pb2.ListUsersResponse]:
         """All users, by access key; secrets are not told."""
+
+    @_abc_1.abstractmethod
+    def ListMembers(
+        self,
+        request: _member_admin_pb2.ListMembersRequest,
+        context: _aio.ServicerContext[_member_admin_pb2.ListMembersRequest, _abc.Awaitable[_member_admin_pb2.ListMembersResponse]],
+    ) -> _abc.Awaitable[_member_admin_pb2.ListMembersResponse]:
+        """The members of enodes: who leads, who is there, who is how far behind.
+
+        grpcurl -plaintext -d '{"enode":"enode-0"}' HOST:PORT ortoo.v1.AdminService/ListMembers
+        """
+
+    @_abc_1.abstractmethod
+    def HandOver(
+        self,
+        request: _enode_members_pb2.HandOverRequest,
+        context: _aio.ServicerContext[_enode_members_pb2.HandOverRequest, _abc.Awaitable[_enode_members_pb2.HandOverResponse]],
+    ) -> _abc.Awaitable[_enode_members_pb2.HandOverResponse]:
+        """Lets another member lead. Of members a number is enough, where no two disks have it.
+
+        grpcurl -plaintext -d '{"enode":"enode-0","successor":{"number":2}}' HOST:PORT ortoo.v1.AdminService/HandOver
+        """
+
+    @_abc_1.abstractmethod
+    def ElectMember(
+        self,
+        request: _member_admin_pb2.ElectMemberRequest,
+        context: _aio.ServicerContext[_member_admin_pb2.ElectMemberRequest, _abc.Awaitable[_member_admin_pb2.ElectMemberResponse]],
+    ) -> _abc.Awaitable[_member_admin_pb2.ElectMemberResponse]:
+        """Proposes a member when nobody leads."""
+
+    @_abc_1.abstractmethod
+    def AddMember(
+        self,
+        request: _enode_members_pb2.AddMemberRequest,
+        context: _aio.ServicerContext[_enode_members_pb2.AddMemberRequest, _abc.Awaitable[_enode_members_pb2.AddMemberResponse]],
+    ) -> _abc.Awaitable[_enode_members_pb2.AddMemberResponse]:
+        """Lets a disk that waits have the log, and vote when it has it."""
+
+    @_abc_1.abstractmethod
+    def RemoveMember(
+        self,
+        request: _enode_members_pb2.RemoveMemberRequest,
+        context: _aio.ServicerContext[_enode_members_pb2.RemoveMemberRequest, _abc.Awaitable[_enode_members_pb2.RemoveMemberResponse]],
+    ) -> _abc.Awaitable[_enode_members_pb2.RemoveMemberResponse]:
+        """Lets a member have nothing more."""
 
     @_abc_1.abstractmethod
     def DescribeFlowControl(

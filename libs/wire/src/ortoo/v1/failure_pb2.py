@@ -24,15 +24,17 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16ortoo/v1/failure.proto\x12\x08ortoo.v1\"\x90\x01\n\x07\x46\x61ilure\x12#\n\x04kind\x18\x01 \x01(\x0e\x32\x15.ortoo.v1.FailureKind\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\r\n\x05\x66ield\x18\x03 \x01(\t\x12\x16\n\x0eretry_after_ms\x18\x04 \x01(\r\x12\x14\n\x0c\x62\x65gin_offset\x18\x05 \x01(\x03\x12\x12\n\nend_offset\x18\x06 \x01(\x03*\x81\x03\n\x0b\x46\x61ilureKind\x12\x1c\n\x18\x46\x41ILURE_KIND_UNSPECIFIED\x10\x00\x12\x18\n\x14\x46\x41ILURE_KIND_INVALID\x10\x01\x12\x1a\n\x16\x46\x41ILURE_KIND_NOT_FOUND\x10\x02\x12\x1f\n\x1b\x46\x41ILURE_KIND_ALREADY_EXISTS\x10\x03\x12\x19\n\x15\x46\x41ILURE_KIND_CONFLICT\x10\x04\x12\x17\n\x13\x46\x41ILURE_KIND_FENCED\x10\x05\x12\x1b\n\x17\x46\x41ILURE_KIND_OVERLOADED\x10\x06\x12\x1c\n\x18\x46\x41ILURE_KIND_UNAVAILABLE\x10\x07\x12\x1d\n\x19\x46\x41ILURE_KIND_OUT_OF_RANGE\x10\x08\x12\x1a\n\x16\x46\x41ILURE_KIND_DATA_LOSS\x10\t\x12\x1a\n\x16\x46\x41ILURE_KIND_FORBIDDEN\x10\n\x12\x1c\n\x18\x46\x41ILURE_KIND_UNSUPPORTED\x10\x0b\x12\x19\n\x15\x46\x41ILURE_KIND_INTERNAL\x10\x0c\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16ortoo/v1/failure.proto\x12\x08ortoo.v1\"\xb6\x01\n\x07\x46\x61ilure\x12#\n\x04kind\x18\x01 \x01(\x0e\x32\x15.ortoo.v1.FailureKind\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\r\n\x05\x66ield\x18\x03 \x01(\t\x12\x16\n\x0eretry_after_ms\x18\x04 \x01(\r\x12\x14\n\x0c\x62\x65gin_offset\x18\x05 \x01(\x03\x12\x12\n\nend_offset\x18\x06 \x01(\x03\x12$\n\x05moved\x18\x07 \x01(\x0b\x32\x15.ortoo.v1.LeaderMoved\"4\n\x0bLeaderMoved\x12\x16\n\x0eleader_address\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04*\x81\x03\n\x0b\x46\x61ilureKind\x12\x1c\n\x18\x46\x41ILURE_KIND_UNSPECIFIED\x10\x00\x12\x18\n\x14\x46\x41ILURE_KIND_INVALID\x10\x01\x12\x1a\n\x16\x46\x41ILURE_KIND_NOT_FOUND\x10\x02\x12\x1f\n\x1b\x46\x41ILURE_KIND_ALREADY_EXISTS\x10\x03\x12\x19\n\x15\x46\x41ILURE_KIND_CONFLICT\x10\x04\x12\x17\n\x13\x46\x41ILURE_KIND_FENCED\x10\x05\x12\x1b\n\x17\x46\x41ILURE_KIND_OVERLOADED\x10\x06\x12\x1c\n\x18\x46\x41ILURE_KIND_UNAVAILABLE\x10\x07\x12\x1d\n\x19\x46\x41ILURE_KIND_OUT_OF_RANGE\x10\x08\x12\x1a\n\x16\x46\x41ILURE_KIND_DATA_LOSS\x10\t\x12\x1a\n\x16\x46\x41ILURE_KIND_FORBIDDEN\x10\n\x12\x1c\n\x18\x46\x41ILURE_KIND_UNSUPPORTED\x10\x0b\x12\x19\n\x15\x46\x41ILURE_KIND_INTERNAL\x10\x0c\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ortoo.v1.failure_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_FAILUREKIND']._serialized_start=184
-  _globals['_FAILUREKIND']._serialized_end=569
+  _globals['_FAILUREKIND']._serialized_start=276
+  _globals['_FAILUREKIND']._serialized_end=661
   _globals['_FAILURE']._serialized_start=37
-  _globals['_FAILURE']._serialized_end=181
+  _globals['_FAILURE']._serialized_end=219
+  _globals['_LEADERMOVED']._serialized_start=221
+  _globals['_LEADERMOVED']._serialized_end=273
 # @@protoc_insertion_point(module_scope)

@@ -97,6 +97,7 @@ class Failure(_message.Message):
     RETRY_AFTER_MS_FIELD_NUMBER: _builtins.int
     BEGIN_OFFSET_FIELD_NUMBER: _builtins.int
     END_OFFSET_FIELD_NUMBER: _builtins.int
+    MOVED_FIELD_NUMBER: _builtins.int
     kind: Global___FailureKind.ValueType
     """What the caller should do about it."""
     message: _builtins.str
@@ -111,6 +112,10 @@ class Failure(_message.Message):
     """With FAILURE_KIND_OUT_OF_RANGE: the next offset to be stored. With FAILURE_KIND_DATA_LOSS: where reading can go on;
     0 = not known.
     """
+    @_builtins.property
+    def moved(self) -> Global___LeaderMoved:
+        """With FAILURE_KIND_UNAVAILABLE: another member of the enode leads, and nothing of this request was stored."""
+
     def __init__(
         self,
         *,
@@ -120,11 +125,38 @@ class Failure(_message.Message):
         retry_after_ms: _builtins.int = ...,
         begin_offset: _builtins.int = ...,
         end_offset: _builtins.int = ...,
+        moved: Global___LeaderMoved | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["moved", b"moved"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_offset", b"begin_offset", "end_offset", b"end_offset", "field", b"field", "kind", b"kind", "message", b"message", "retry_after_ms", b"retry_after_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_offset", b"begin_offset", "end_offset", b"end_offset", "field", b"field", "kind", b"kind", "message", b"message", "moved", b"moved", "retry_after_ms", b"retry_after_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Failure: _TypeAlias = Failure  # noqa: Y015
+
+@_typing.final
+class LeaderMoved(_message.Message):
+    """Who leads an enode now, as a member says that does not."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEADER_ADDRESS_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    leader_address: _builtins.str
+    """host:port where clients of the enode reach its leader; empty = not known yet."""
+    epoch: _builtins.int
+    """The highest epoch that the member has promised: whoever leads does so in this epoch or a later one."""
+    def __init__(
+        self,
+        *,
+        leader_address: _builtins.str = ...,
+        epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "leader_address", b"leader_address"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LeaderMoved: _TypeAlias = LeaderMoved  # noqa: Y015

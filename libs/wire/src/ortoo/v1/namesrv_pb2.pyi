@@ -188,19 +188,23 @@ class UnregisterRequest(_message.Message):
 
     ENODE_FIELD_NUMBER: _builtins.int
     SNODE_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
     enode: _builtins.str
     """An enode's name."""
     snode: _builtins.str
     """A snode's name."""
+    epoch: _builtins.int
+    """Of an enode: the reign that ends. One that registered for a greater reign stays."""
     def __init__(
         self,
         *,
         enode: _builtins.str = ...,
         snode: _builtins.str = ...,
+        epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["enode", b"enode", "snode", b"snode", "who", b"who"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["enode", b"enode", "snode", b"snode", "who", b"who"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["enode", b"enode", "epoch", b"epoch", "snode", b"snode", "who", b"who"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_who: _TypeAlias = _typing.Literal["enode", "snode"]  # noqa: Y015
     _WhichOneofArgType_who: _TypeAlias = _typing.Literal["who", b"who"]  # noqa: Y015

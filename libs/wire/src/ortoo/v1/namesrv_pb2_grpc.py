@@ -4,6 +4,8 @@ import grpc
 import warnings
 
 from ortoo.v1 import group_deletion_pb2 as ortoo_dot_v1_dot_group__deletion__pb2
+from ortoo.v1 import member_admin_pb2 as ortoo_dot_v1_dot_member__admin__pb2
+from ortoo.v1 import member_report_pb2 as ortoo_dot_v1_dot_member__report__pb2
 from ortoo.v1 import namesrv_pb2 as ortoo_dot_v1_dot_namesrv__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
@@ -150,6 +152,21 @@ class NameServiceStub:
                 '/ortoo.v1.NameService/ReleaseRight',
                 request_serializer=ortoo_dot_v1_dot_namesrv__pb2.ReleaseRightRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ReleaseRightResponse.FromString,
+                _registered_method=True)
+        self.ReportMember = channel.unary_unary(
+                '/ortoo.v1.NameService/ReportMember',
+                request_serializer=ortoo_dot_v1_dot_member__report__pb2.ReportMemberRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_member__report__pb2.ReportMemberResponse.FromString,
+                _registered_method=True)
+        self.ListMembers = channel.unary_unary(
+                '/ortoo.v1.NameService/ListMembers',
+                request_serializer=ortoo_dot_v1_dot_member__admin__pb2.ListMembersRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_member__admin__pb2.ListMembersResponse.FromString,
+                _registered_method=True)
+        self.ElectMember = channel.unary_unary(
+                '/ortoo.v1.NameService/ElectMember',
+                request_serializer=ortoo_dot_v1_dot_member__admin__pb2.ElectMemberRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_member__admin__pb2.ElectMemberResponse.FromString,
                 _registered_method=True)
         self.WatchRoutes = channel.unary_stream(
                 '/ortoo.v1.NameService/WatchRoutes',
@@ -332,6 +349,29 @@ class NameServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportMember(self, request, context):
+        """A member of an enode says what it is, and hears who is to lead.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListMembers(self, request, context):
+        """The members of enodes.
+
+        grpcurl -plaintext -d '{"enode":"enode-0"}' HOST:PORT ortoo.v1.NameService/ListMembers
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ElectMember(self, request, context):
+        """Proposes a member, when nobody leads and no name server proposes by itself, as of an enode with two members.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WatchRoutes(self, request, context):
         """Everything at once, then every change as it happens.
         """
@@ -456,6 +496,21 @@ def add_NameServiceServicer_to_server(servicer, server):
                     servicer.ReleaseRight,
                     request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ReleaseRightRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_namesrv__pb2.ReleaseRightResponse.SerializeToString,
+            ),
+            'ReportMember': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportMember,
+                    request_deserializer=ortoo_dot_v1_dot_member__report__pb2.ReportMemberRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_member__report__pb2.ReportMemberResponse.SerializeToString,
+            ),
+            'ListMembers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListMembers,
+                    request_deserializer=ortoo_dot_v1_dot_member__admin__pb2.ListMembersRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_member__admin__pb2.ListMembersResponse.SerializeToString,
+            ),
+            'ElectMember': grpc.unary_unary_rpc_method_handler(
+                    servicer.ElectMember,
+                    request_deserializer=ortoo_dot_v1_dot_member__admin__pb2.ElectMemberRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_member__admin__pb2.ElectMemberResponse.SerializeToString,
             ),
             'WatchRoutes': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchRoutes,
@@ -1085,6 +1140,87 @@ class NameService:
             '/ortoo.v1.NameService/ReleaseRight',
             ortoo_dot_v1_dot_namesrv__pb2.ReleaseRightRequest.SerializeToString,
             ortoo_dot_v1_dot_namesrv__pb2.ReleaseRightResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportMember(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.NameService/ReportMember',
+            ortoo_dot_v1_dot_member__report__pb2.ReportMemberRequest.SerializeToString,
+            ortoo_dot_v1_dot_member__report__pb2.ReportMemberResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListMembers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.NameService/ListMembers',
+            ortoo_dot_v1_dot_member__admin__pb2.ListMembersRequest.SerializeToString,
+            ortoo_dot_v1_dot_member__admin__pb2.ListMembersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ElectMember(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.NameService/ElectMember',
+            ortoo_dot_v1_dot_member__admin__pb2.ElectMemberRequest.SerializeToString,
+            ortoo_dot_v1_dot_member__admin__pb2.ElectMemberResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -6,6 +6,8 @@ What the name server offers to enodes, snodes and operators' tools."""
 from collections import abc as _abc
 from grpc import aio as _aio
 from ortoo.v1 import group_deletion_pb2 as _group_deletion_pb2
+from ortoo.v1 import member_admin_pb2 as _member_admin_pb2
+from ortoo.v1 import member_report_pb2 as _member_report_pb2
 from ortoo.v1 import namesrv_pb2 as _namesrv_pb2
 import abc as _abc_1
 
@@ -76,6 +78,15 @@ class NameServiceStub:
     """
     ReleaseRight: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ReleaseRightRequest, _namesrv_pb2.ReleaseRightResponse]
     """Gives a right back before it ends."""
+    ReportMember: _aio.UnaryUnaryMultiCallable[_member_report_pb2.ReportMemberRequest, _member_report_pb2.ReportMemberResponse]
+    """A member of an enode says what it is, and hears who is to lead."""
+    ListMembers: _aio.UnaryUnaryMultiCallable[_member_admin_pb2.ListMembersRequest, _member_admin_pb2.ListMembersResponse]
+    """The members of enodes.
+
+    grpcurl -plaintext -d '{"enode":"enode-0"}' HOST:PORT ortoo.v1.NameService/ListMembers
+    """
+    ElectMember: _aio.UnaryUnaryMultiCallable[_member_admin_pb2.ElectMemberRequest, _member_admin_pb2.ElectMemberResponse]
+    """Proposes a member, when nobody leads and no name server proposes by itself, as of an enode with two members."""
     WatchRoutes: _aio.UnaryStreamMultiCallable[_namesrv_pb2.WatchRoutesRequest, _namesrv_pb2.WatchRoutesResponse]
     """Everything at once, then every change as it happens."""
 
@@ -278,6 +289,33 @@ class NameServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_namesrv_pb2.ReleaseRightRequest, _abc.Awaitable[_namesrv_pb2.ReleaseRightResponse]],
     ) -> _abc.Awaitable[_namesrv_pb2.ReleaseRightResponse]:
         """Gives a right back before it ends."""
+
+    @_abc_1.abstractmethod
+    def ReportMember(
+        self,
+        request: _member_report_pb2.ReportMemberRequest,
+        context: _aio.ServicerContext[_member_report_pb2.ReportMemberRequest, _abc.Awaitable[_member_report_pb2.ReportMemberResponse]],
+    ) -> _abc.Awaitable[_member_report_pb2.ReportMemberResponse]:
+        """A member of an enode says what it is, and hears who is to lead."""
+
+    @_abc_1.abstractmethod
+    def ListMembers(
+        self,
+        request: _member_admin_pb2.ListMembersRequest,
+        context: _aio.ServicerContext[_member_admin_pb2.ListMembersRequest, _abc.Awaitable[_member_admin_pb2.ListMembersResponse]],
+    ) -> _abc.Awaitable[_member_admin_pb2.ListMembersResponse]:
+        """The members of enodes.
+
+        grpcurl -plaintext -d '{"enode":"enode-0"}' HOST:PORT ortoo.v1.NameService/ListMembers
+        """
+
+    @_abc_1.abstractmethod
+    def ElectMember(
+        self,
+        request: _member_admin_pb2.ElectMemberRequest,
+        context: _aio.ServicerContext[_member_admin_pb2.ElectMemberRequest, _abc.Awaitable[_member_admin_pb2.ElectMemberResponse]],
+    ) -> _abc.Awaitable[_member_admin_pb2.ElectMemberResponse]:
+        """Proposes a member, when nobody leads and no name server proposes by itself, as of an enode with two members."""
 
     @_abc_1.abstractmethod
     def WatchRoutes(

@@ -143,6 +143,42 @@ DELIVERY_MODE_POP_IN_ORDER: DeliveryMode.ValueType  # 3
 """As DELIVERY_MODE_POP, messages of one message group one after another. Clients of RocketMQ's protocol do this."""
 Global___DeliveryMode: _TypeAlias = DeliveryMode  # noqa: Y015
 
+class _EnodeMemberState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _EnodeMemberStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EnodeMemberState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ENODE_MEMBER_STATE_UNSPECIFIED: _EnodeMemberState.ValueType  # 0
+    """Not said."""
+    ENODE_MEMBER_STATE_LEADING: _EnodeMemberState.ValueType  # 1
+    """It leads and serves."""
+    ENODE_MEMBER_STATE_FOLLOWING: _EnodeMemberState.ValueType  # 2
+    """It has a vote, and does not lead."""
+    ENODE_MEMBER_STATE_LEARNING: _EnodeMemberState.ValueType  # 3
+    """It gets the log, and has no vote yet."""
+    ENODE_MEMBER_STATE_AWAY: _EnodeMemberState.ValueType  # 4
+    """It is a member and does not report."""
+    ENODE_MEMBER_STATE_WAITING: _EnodeMemberState.ValueType  # 5
+    """An empty disk that waits to be added."""
+
+class EnodeMemberState(_EnodeMemberState, metaclass=_EnodeMemberStateEnumTypeWrapper):
+    """What a member of an enode is."""
+
+ENODE_MEMBER_STATE_UNSPECIFIED: EnodeMemberState.ValueType  # 0
+"""Not said."""
+ENODE_MEMBER_STATE_LEADING: EnodeMemberState.ValueType  # 1
+"""It leads and serves."""
+ENODE_MEMBER_STATE_FOLLOWING: EnodeMemberState.ValueType  # 2
+"""It has a vote, and does not lead."""
+ENODE_MEMBER_STATE_LEARNING: EnodeMemberState.ValueType  # 3
+"""It gets the log, and has no vote yet."""
+ENODE_MEMBER_STATE_AWAY: EnodeMemberState.ValueType  # 4
+"""It is a member and does not report."""
+ENODE_MEMBER_STATE_WAITING: EnodeMemberState.ValueType  # 5
+"""An empty disk that waits to be added."""
+Global___EnodeMemberState: _TypeAlias = EnodeMemberState  # noqa: Y015
+
 @_typing.final
 class Topic(_message.Message):
     """A named stream of messages, spread over queues."""
@@ -462,6 +498,8 @@ class Enode(_message.Message):
     REPLICAS_FIELD_NUMBER: _builtins.int
     INDEX_NEARLY_FULL_FIELD_NUMBER: _builtins.int
     REFUSES_WRITES_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    MEMBERS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name in the cluster; it keeps it over restarts."""
     address: _builtins.str
@@ -484,9 +522,15 @@ class Enode(_message.Message):
     """Why it takes no messages now, in its own words, such as that its disk is full; empty = it takes them. While it says
     so its queues can be read, and producers are not given them.
     """
+    epoch: _builtins.int
+    """Which reign of the enode this address serves; a greater one is newer. 0 = the enode has never had another leader."""
     @_builtins.property
     def replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___Replica]:
         """The replicas that follow its log now, by number."""
+
+    @_builtins.property
+    def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___EnodeMember]:
+        """All members of the enode, by number; empty for an enode whose only process registers itself."""
 
     def __init__(
         self,
@@ -501,14 +545,50 @@ class Enode(_message.Message):
         replicas: _abc.Iterable[Global___Replica] | None = ...,
         index_nearly_full: _builtins.bool = ...,
         refuses_writes: _builtins.str = ...,
+        epoch: _builtins.int = ...,
+        members: _abc.Iterable[Global___EnodeMember] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "alive", b"alive", "index_nearly_full", b"index_nearly_full", "name", b"name", "refuses_writes", b"refuses_writes", "replica_id", b"replica_id", "replicas", b"replicas", "replication_address", b"replication_address", "role", b"role", "store_id", b"store_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "alive", b"alive", "epoch", b"epoch", "index_nearly_full", b"index_nearly_full", "members", b"members", "name", b"name", "refuses_writes", b"refuses_writes", "replica_id", b"replica_id", "replicas", b"replicas", "replication_address", b"replication_address", "role", b"role", "store_id", b"store_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Enode: _TypeAlias = Enode  # noqa: Y015
+
+@_typing.final
+class EnodeMember(_message.Message):
+    """One of the processes that keep an enode's log, as the name server knows it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    DISK_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """Its number, 1 or more."""
+    disk: _builtins.str
+    """The id of its disk."""
+    state: Global___EnodeMemberState.ValueType
+    """What it is."""
+    address: _builtins.str
+    """host:port where clients of the enode reach it when it leads."""
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        disk: _builtins.str = ...,
+        state: Global___EnodeMemberState.ValueType = ...,
+        address: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "disk", b"disk", "number", b"number", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EnodeMember: _TypeAlias = EnodeMember  # noqa: Y015
 
 @_typing.final
 class Replica(_message.Message):

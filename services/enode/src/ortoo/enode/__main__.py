@@ -10,13 +10,16 @@ from ortoo.common.process import front, service
 from ortoo.common.process.service import Running
 from ortoo.enode.app import open_enode, open_replica
 from ortoo.enode.cluster.node_role import NodeRole
+from ortoo.enode.reigns.member import open_member
 from ortoo.enode.settings import HIDDEN, IMPORTANT, Settings, load
 
 TOOLS = ("inspect", "repair")
 
 
 def open_by_role(settings: Settings) -> AbstractAsyncContextManager[Running]:
-    """The enode itself, or a replica of it."""
+    """The enode itself, a member of it where it has several, or a replica."""
+    if settings.member_listen_address:
+        return open_member(settings)
     return open_replica(settings) if settings.role is NodeRole.SLAVE else open_enode(settings)
 
 

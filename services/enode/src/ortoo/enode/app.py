@@ -12,7 +12,6 @@ from ortoo.common.cluster.addresses import reached_at
 from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.errors import Invalid, NotFound, OrtooError
 from ortoo.common.errors.findings import Findings
-from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID, HALF_TOPIC_ID
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
 from ortoo.common.grpc.server import GrpcServer
@@ -27,37 +26,26 @@ from ortoo.common.process.service import Running
 from ortoo.common.telemetry.findings_service import findings_servicer
 from ortoo.common.telemetry.process_metrics import register_memory
 from ortoo.common.telemetry.role import Telemetry
-from ortoo.common.telemetry.tracing import open_tracing
-from ortoo.enode.cluster.group_lives import LOOK_INTERVAL_S, GroupLives
 from ortoo.enode.cluster.node_role import NodeRole
-from ortoo.enode.cluster.registration import registration
-from ortoo.enode.cluster.topic_copies import TopicCopies, watch_topics
-from ortoo.enode.deferred.delays import Delays
-from ortoo.enode.deferred.identified import IdentifiedIntake
+from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.enode.deferred.intake import Intake
-from ortoo.enode.deferred.moves import TimerMoves
-from ortoo.enode.deferred.transactions import Transactions
 from ortoo.enode.disk.disk import Disk, RealDisk
-from ortoo.enode.log.disk_work import ThreadedDiskWork
+from ortoo.enode.log.flushing.disk_work import ThreadedDiskWork
 from ortoo.enode.observe.findings import EnodeFindings, FlushPace
 from ortoo.enode.observe.metrics import register, register_followers, register_groups, register_pops
-from ortoo.enode.observe.traces import traced_intake
 from ortoo.enode.pops.leasing import Leasing
-from ortoo.enode.pops.sending_back import SendingBack
+from ortoo.enode.reigns.serving import announced, open_parts
 from ortoo.enode.replication.followers import Followers
 from ortoo.enode.replication.log_copy import LogCopy
 from ortoo.enode.rpc.following import Following, replication_address
 from ortoo.enode.rpc.replication import open_replication
-from ortoo.enode.rpc.service import EnodeService, enode_server, public_server
-from ortoo.enode.rpc.streams.attach import AttachedSnodes
+from ortoo.enode.rpc.service import EnodeService, enode_server, public_server, reachable_address
 from ortoo.enode.settings import Settings
 from ortoo.enode.store.memory_share import within
 from ortoo.enode.store.store import Store
 from ortoo.v1 import topic_pb2
 
 SWITCH_INTERVAL_S = 0.0001
-IDLE_INTERVAL_S = 60.0
-"""How often groups that pop nothing are put out of memory."""
 CERTIFICATES_INTERVAL_S = 1.0
 """How often the files of certificates are looked at."""
 _log = get_logger("enode")
@@ -97,27 +85,13 @@ async def open_enode(
         chosen = within(settings.store_settings, settings.memory_share_percent, memory_bytes())
         store = await Store.open(settings.data_dir, settings=chosen, disk=disk, clock=clock, randomness=randomness)
         parts.push_async_callback(store.close)
-        topics = TopicCopies(store, settings.name)
-        groups = GroupLives(store, clock, retention_ms=settings.group_retention_ms, following=lambda: topics.watching)
         channels = await parts.enter_async_context(cluster_channels(token, cluster_tls(settings)))
         background = await parts.enter_async_context(Background("enode"))
         name_servers = await found_name_servers(settings.namesrv_address, background=background, clock=clock)
-
-        delays = Delays(store, background, clock=clock, delay_max_ms=settings.delay_max_ms)
-        store.before_retention(DELAYED_TOPIC_ID, TimerMoves(store, clock=clock).rescue)
-        transactions = Transactions(store, background, settings.check_schedule, clock=clock)
-        store.before_retention(HALF_TOPIC_ID, transactions.rescue)
-        intake = Intake(store, delays, transactions)
-        tracing = await parts.enter_async_context(
-            open_tracing("enode", settings.name, settings.trace_endpoint, clock=clock, randomness=randomness)
+        serving = await parts.enter_async_context(
+            open_parts(store, settings, background, clock=clock, randomness=randomness)
         )
-        taking = intake if tracing is None else traced_intake(intake, tracing, settings.name)
-        identified = IdentifiedIntake(store, taking, background, clock, window_ms=settings.dedup_window_ms)
-        pops = Leasing(store, clock, background)
-        parts.push_async_callback(pops.close)
-        sending = SendingBack(store, pops.opened, intake, clock, background)
-
-        handlers = EnodeService(store, topics, taking, identified, pops, sending, AttachedSnodes(store))
+        handlers = serving.handlers
         memory = MemoryBudget(settings.memory_budget_bytes, clock, spared_percent=settings.memory_share_percent)
         register_memory(telemetry.metrics, memory)
         found, pace = Findings("enode", settings.name), FlushPace(store)
@@ -126,8 +100,8 @@ async def open_enode(
         )
         followers = Followers(store.engine.appender, is_waited_for=settings.role is NodeRole.SYNC_MASTER)
         register(telemetry.metrics, store, clock)
-        register_pops(telemetry.metrics, store, pops, sending)
-        register_groups(telemetry.metrics, groups)
+        register_pops(telemetry.metrics, store, serving.pops, serving.sending)
+        register_groups(telemetry.metrics, serving.groups)
         register_followers(telemetry.metrics, followers)
         replication_address = await parts.enter_async_context(
             open_replication(settings, store.engine, followers, background, token)
@@ -135,67 +109,44 @@ async def open_enode(
         await parts.enter_async_context(telemetry.open(ready=lambda: server.serving))
         await parts.enter_async_context(server)
 
-        announced = topic_pb2.Enode(
+        enode = topic_pb2.Enode(
             name=settings.name,
-            address=_address(settings, server),
+            address=reachable_address(settings, server),
             store_id=store.engine.identity.store_id,
             role=settings.role,
             replica_id=settings.replica_id,
             replication_address=reached_at(replication_address, settings.advertised_address),
         )
-        leases = registration(
-            announced,
-            followers.all,
-            topics,
-            lambda: store.engine.housekeeping.index_is_nearly_full,
-            lambda: store.describe().reason,
-            name_servers,
-            channels,
-            interval_s=settings.heartbeat_interval_s,
-            clock=clock,
-            randomness=randomness,
+        leases = await parts.enter_async_context(
+            announced(
+                serving,
+                enode,
+                followers.all,
+                settings,
+                background,
+                name_servers,
+                channels,
+                clock=clock,
+                randomness=randomness,
+            )
         )
-        own = EnodeFindings(store, pops, pace, clock)
-        found.sources += [own.disk, own.messages, leases.findings, memory.findings, telemetry.findings]
         followers.on_change = leases.hurry
-        parts.push_async_callback(leases.leave)
-        following = watch_topics(
-            topics, groups, name_servers, channels, connected=leases.hurry, clock=clock, randomness=randomness
-        )
-        background.spawn("topics", following)
-        # These end before the leases are left: one that was taken back must not come again, nor a message be moved.
-        for name, work in {
-            "registration": leases.run(),
-            "delays": delays.run(),
-            "transactions": transactions.run(),
-        }.items():
-            parts.callback(background.spawn(name, work).cancel)
-        background.every("idle groups", IDLE_INTERVAL_S, pops.forget_idle, clock=clock)
-        background.every("silent groups", LOOK_INTERVAL_S, groups.look, clock=clock)
+        own = EnodeFindings(store, serving.pops, pace, clock)
+        found.sources += [own.disk, own.messages, leases.findings, memory.findings, telemetry.findings]
         background.every("certificates", CERTIFICATES_INTERVAL_S, channels.renew, clock=clock)
-        background.every("old ids", IDLE_INTERVAL_S, identified.forget_old, clock=clock)
-        background.spawn("locks", handlers.attached.follow_locks(clock))
-        background.every(
-            "health", settings.health_interval_s, Health(store, server, leases.hurry, pace).look, clock=clock
-        )
+        health = Health(store, server, leases.hurry, pace)
+        background.every("health", settings.health_interval_s, health.look, clock=clock)
         yield RunningEnode(
             settings.name,
             server.cluster_address or server.address,
             store,
-            topics,
-            intake,
-            pops,
+            serving.topics,
+            serving.intake,
+            serving.pops,
             handlers,
             reload=lambda new: listed_again(name_servers, new.namesrv_address),
             health_address=server.address,
         )
-
-
-def _address(settings: Settings, server: GrpcServer) -> str:
-    """Where other processes reach an enode: with TLS on that port of the host which is advertised."""
-    if server.cluster_address:
-        return reached_at(server.cluster_address, settings.advertised_address)
-    return settings.advertised_address or server.address
 
 
 def _make_folder(disk: Disk, folder: Path) -> None:

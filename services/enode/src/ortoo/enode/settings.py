@@ -56,6 +56,14 @@ class Settings(ServiceSettings):
     """The number of this copy of the log: a SLAVE needs one of its own, 1 or more; a master always has 0."""
     replication_address: str = ""
     """host:port where replicas follow the log. Empty = the port after that of listen_address; none = nowhere."""
+    member: Annotated[int, Range(1, 99)] = 1
+    """Which member of the enode this process is, 1 or more; it is kept in the folder and must not change."""
+    members: Annotated[int, Range(1, 5)] = 1
+    """With how many members the set begins: 1, 3 or 5, or 2 by hand. It asks nothing of a set that has begun."""
+    member_listen_address: str = ""
+    """host:port where the other members reach this one; empty = the enode has one member, and nobody asks others."""
+    member_addresses: str = ""
+    """Where the members are when the set begins, by number: host:port, separated by `;`."""
     memory_share_percent: Annotated[int, Range(1, 90)] = 40
     """How much of the memory the store's caches may take at most; a SLAVE takes 10 less unless it is set."""
     heartbeat_interval_s: Annotated[float, Range(0.05, 3_600)] = 5.0
@@ -92,6 +100,11 @@ class Settings(ServiceSettings):
         """Those of the storage engine, which also knows whose store it is."""
         return dataclasses.replace(self.store, enode=self.name, cluster=self.cluster)
 
+    @property
+    def member_address_list(self) -> tuple[str, ...]:
+        """Where the members are when the set begins, by number."""
+        return tuple(one.strip() for one in self.member_addresses.split(";") if one.strip())
+
     def check(self) -> None:
         """Refuse settings that cannot work. Errors: Invalid, naming the field."""
         super().check()
@@ -104,10 +117,26 @@ class Settings(ServiceSettings):
             check_address(self.replication_address, "replication_address")
         if self.role is NodeRole.SYNC_MASTER and self.replication_address == NO_REPLICATION:
             raise Invalid("a SYNC_MASTER needs one for its replicas; give host:port", field="replication_address")
+        self._check_members()
         self.store_settings.check()
         if 0 < self.group_retention_ms < GROUP_RETENTION_MS_MIN:
             wrong = f"{self.group_retention_ms}; expected 0, or at least {GROUP_RETENTION_MS_MIN:,}"
             raise Invalid(wrong, field="group_retention_ms")
+
+    def _check_members(self) -> None:
+        if self.members not in (1, 2, 3, 5):
+            raise Invalid(f"{self.members}; a set begins with 1, 3 or 5 members, or 2 by hand", field="members")
+        if self.member_listen_address:
+            check_address(self.member_listen_address, "member_listen_address")
+        elif self.members > 1 or self.member > 1:
+            raise Invalid("a member needs one for the others; give host:port", field="member_listen_address")
+        for address in self.member_address_list:
+            check_address(address, "member_addresses")
+        if self.members > 1 and self.member == 1 and len(self.member_address_list) != self.members:
+            raise Invalid(
+                f"{len(self.member_address_list)} addresses; expected those of all {self.members} members, by number",
+                field="member_addresses",
+            )
 
     @classmethod
     def completed(cls, loaded: Loaded[Self]) -> Loaded[Self]:

@@ -23,6 +23,7 @@ from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.encryption import read_encryption
 from ortoo.namesrv.decisions.handle_keys import KeyRotation
 from ortoo.namesrv.directory.directory import Directory
+from ortoo.namesrv.directory.elections import Elections
 from ortoo.namesrv.directory.metrics import register
 from ortoo.namesrv.rpc import service
 from ortoo.namesrv.settings import Settings
@@ -70,11 +71,19 @@ async def open_namesrv(
             randomness=randomness,
         )
         await directory.renew_handle_keys()
+        elections = Elections(
+            catalog.proposals,
+            directory.put_members,
+            lease_s=settings.member_lease_s,
+            shared=catalog.shared,
+            clock=clock,
+        )
+        await elections.load()
         background = await parts.enter_async_context(Background("namesrv"))
         token, tls = cluster_token(settings.cluster_token_file, clock), cluster_listener(settings)
         is_guarded = token is not None or tls is not None
         admin_token = read_token(settings.admin_token_file, "admin_token_file")
-        handlers = service.NameService(directory, catalog, clock, admin_token, guarded=is_guarded)
+        handlers = service.NameService(directory, elections, catalog, clock, admin_token, guarded=is_guarded)
         memory = MemoryBudget(settings.memory_budget_bytes, clock)
         register_memory(telemetry.metrics, memory)
         found = Findings("name server", settings.name, [handlers.findings, memory.findings, telemetry.findings])
@@ -93,10 +102,11 @@ async def open_namesrv(
         )
         background.spawn("draining", directory.end_watches_when(server.draining))
         background.spawn("others", directory.follow_others(settings.sync_interval_s))
+        background.every("elections", settings.sync_interval_s, elections.look, clock=clock)
         background.every("expiry", settings.expiry_interval_s, directory.expire, clock=clock)
         background.every("deletions", settings.expiry_interval_s, directory.end_deletions, clock=clock)
         background.every("handle keys", KEYS_INTERVAL_S, directory.renew_handle_keys, clock=clock)
-        register(telemetry.metrics, directory)
+        register(telemetry.metrics, directory, elections)
         await parts.enter_async_context(server)
         servers.append(server)
         yield Running(settings.name, server.cluster_address or server.address, health_address=server.address)

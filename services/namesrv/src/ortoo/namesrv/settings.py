@@ -30,6 +30,8 @@ class Settings(ServiceSettings):
     """SQLAlchemy URL of the database. Empty = an SQLite file `namesrv.db` in `data_dir`."""
     lease_s: Annotated[float, Range(0.1, 3_600)] = 15.0
     """How long a process counts as alive after it announced itself."""
+    member_lease_s: Annotated[float, Range(1, 3_600)] = 3.0
+    """How long a member of an enode counts as there after it reported; they report once a second."""
     expiry_interval_s: Annotated[float, Range(0.01, 60)] = 1.0
     """How often leases are looked at."""
     sync_interval_s: Annotated[float, Range(0.01, 60)] = 0.25

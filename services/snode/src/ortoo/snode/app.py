@@ -28,7 +28,7 @@ from ortoo.snode.cluster import Cluster, open_cluster
 from ortoo.snode.cluster.name_server import NameServer
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes import Enodes, open_enodes
-from ortoo.snode.enodes.grpc_link import GrpcLinks
+from ortoo.snode.enodes.grpc_links import GrpcLinks
 from ortoo.snode.enodes.link import LinkFactory
 from ortoo.snode.enodes.queue_locks import ASK_AGAIN_S
 from ortoo.snode.membership import open_membership
@@ -188,12 +188,13 @@ async def open_snode(
 
 
 async def _follow_enodes(cluster: Cluster, enodes: Enodes, sending: Sending) -> None:
-    """Stay in touch with every enode that the directory comes to know.
+    """Stay in touch with every enode that the directory comes to know, and with whoever leads it.
 
-    Both steps only start what is contained; a process that knew of no new enodes would be worse than one that ends.
+    The steps only start what is contained; a process that knew of no new enodes would be worse than one that ends.
     """
     while True:
         changed = cluster.watch.changed
+        enodes.links.look()
         await enodes.attachments.look()
         await sending.transactions.look()
         await changed.wait()
@@ -242,7 +243,7 @@ def _tls_listener(settings: Settings) -> TlsListener | None:
         return None
     return TlsListener(
         settings.tls_listen_address,
-        Path(settings.tls_certificate_file),
-        Path(settings.tls_key_file),
+        Path(settings.tls_certificate_file) if settings.tls_certificate_file else None,
+        Path(settings.tls_key_file) if settings.tls_key_file else None,
         settings.tls_client_ca_file,
     )

@@ -63,6 +63,11 @@ class RoleProcess:
         fields = Path(f"/proc/{self._process.pid}/statm").read_text().split()
         return round(int(fields[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)
 
+    async def ended(self) -> int:
+        """Wait until it has ended by itself; its exit code."""
+        assert self._process is not None
+        return await self._process.wait()
+
     async def kill(self) -> None:
         """End it at once, as a power cut would (SIGKILL)."""
         if self._process is not None and self._process.returncode is None:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from ortoo.common.errors import Overloaded, Unavailable
+from ortoo.common.errors import Moved, OrtooError, Overloaded, Unavailable
 from ortoo.common.groups.pop import GiveBack, LeasePart, Popped, PopWish, Stale, Verdict
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
@@ -65,7 +65,7 @@ class StoreLinks:
     ) -> None:
         self._link.close()
 
-    def to(self, enode: str, address: str) -> EnodeLink:
+    def to(self, enode: str, address: str, epoch: int = 0) -> EnodeLink:
         """The link to the one enode. Errors: Unavailable for another one, which this process does not have."""
         if enode != self._link.enode:
             raise Unavailable(f"`ortoo dev` has one enode, {self._link.enode}, and not {enode}")
@@ -114,9 +114,14 @@ class StoreLink(GrpcEnodeLink):
         """Whether the store can be called."""
         return not self._closed
 
-    def close(self) -> None:
+    def close(self, moved: Moved | None = None) -> OrtooError:
         """Take no more calls."""
         self._closed = True
+        return Unavailable(f"enode {self.enode} is closing")
+
+    async def _call(self, method: Callable[[Any], Any], request: object, timeout_s: float | None = None) -> Any:
+        """Ask the only one that there is."""
+        return await method(self._stub)(request)
 
     def append(
         self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode = FlushMode.DEFAULT

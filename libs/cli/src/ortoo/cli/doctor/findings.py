@@ -4,7 +4,15 @@ import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ortoo.client import ClusterFinding, ClusterInfo, DeletedTopic, GroupInfo, OfferedTopic, TopicDescription
+from ortoo.client import (
+    ClusterFinding,
+    ClusterInfo,
+    DeletedTopic,
+    EnodeMembers,
+    GroupInfo,
+    OfferedTopic,
+    TopicDescription,
+)
 from ortoo.client.admin.examination import Examination, Speaks
 
 SKEW_MS_MAX = 2_000
@@ -56,6 +64,7 @@ class Facts:
     """What the processes say of themselves."""
     inside_error: str = ""
     """Why they could not be asked."""
+    enode_members: Sequence[EnodeMembers] = ()
 
 
 def of_address(seen: Examination) -> list[Finding]:
@@ -123,7 +132,7 @@ def _of_speech(seen: Examination) -> list[Finding]:
 
 def of_cluster(facts: Facts) -> list[Finding]:
     """What is wrong behind a snode that answers."""
-    outside = [*_of_processes(facts), *_of_directory(facts), *_of_topic(facts), *_of_group(facts)]
+    outside = [*_of_processes(facts), *_of_members(facts), *_of_directory(facts), *_of_topic(facts), *_of_group(facts)]
     inside = _from_inside(facts)
     known = {finding.name for finding in inside}
     return [*inside, *(finding for finding in outside if finding.name not in known)]
@@ -172,6 +181,52 @@ def _of_processes(facts: Facts) -> list[Finding]:
             cure = "set advertised_address of that snode to host:port that clients can reach"
             seen = f"clients are told of a snode at {snode.address}, which cannot be reached from here"
             found.append(Finding("advertised address", seen, cure))
+    return found
+
+
+def _of_members(facts: Facts) -> list[Finding]:
+    """What is wrong with the members of enodes."""
+    found = []
+    for enode in facts.enode_members:
+        name, show = enode.enode, f"ortoo enode members {enode.enode}"
+        away = [one.number for one in enode.members if one.state == "away"]
+        here = len([one for one in enode.members if one.state in ("leading", "following")])
+        numbers = ", ".join(map(str, away))
+        if enode.leader is None and enode.set_id:
+            seen = f"no member of enode {name} leads; {here} of the {enode.majority} that have to agree report"
+            cure = (
+                f"start the others with their volumes: members {numbers}"
+                if here < enode.majority
+                else (
+                    f"wait a few seconds; if it stays so, look at {show} and at a name server's log, for its database "
+                    f"has to answer; of two members say which: ortoo enode elect {name} MEMBER"
+                )
+            )
+            found.append(Finding("no leader", seen, cure))
+        if away:
+            seen = (
+                f"enode {name} is under-replicated: of its members {numbers} {'is' if len(away) == 1 else 'are'} away"
+            )
+            cure = (
+                f"start it with its volume; if its disk is lost, start it with an empty one, then "
+                f"ortoo enode add {name} {away[0]}, then ortoo enode remove {name} {away[0]} --disk OLD"
+            )
+            found.append(Finding("member missing", seen, cure, serious=len(away) >= enode.majority))
+        found += [
+            Finding(
+                "empty disk",
+                f"member {one.number} of enode {name} has an empty disk and is no member yet",
+                f"ortoo enode add {name} {one.number}, and remove the one that it replaces",
+                serious=False,
+            )
+            for one in enode.members
+            if one.state == "waiting"
+        ]
+        led = next((one.epoch for one in enode.members if one.number == enode.leader), 0)
+        if behind := [one.number for one in enode.members if one.state == "following" and one.epoch < led]:
+            seen = f"of enode {name} members {', '.join(map(str, behind))} have not heard of epoch {led} yet"
+            cure = f"wait a few seconds; if it stays so, the leader cannot reach them: {show}, and their logs"
+            found.append(Finding("epoch behind", seen, cure, serious=False))
     return found
 
 

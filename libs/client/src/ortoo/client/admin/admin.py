@@ -24,6 +24,7 @@ from ortoo.client.admin.descriptions import (
     TopicInfo,
 )
 from ortoo.client.admin.groups import GroupAdmin, group_info
+from ortoo.client.admin.members import MemberAdmin
 from ortoo.client.admin.operations import Operations
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, Sql, expressions
@@ -58,6 +59,8 @@ class Admin:
         """`Client.admin` is the way in."""
         self.groups, self.operations = GroupAdmin(connection), Operations(connection)
         """What concerns groups and clients."""
+        self.members = MemberAdmin(connection)
+        """What concerns the members of enodes."""
         self._connection = connection
 
     async def create_topic(
@@ -198,8 +201,7 @@ class Admin:
 
         Errors: NotFound; AlreadyExists when somebody declared a group of this name since.
         """
-        request = group_deletion_pb2.UndeleteGroupRequest(name=name)
-        return group_info((await self._call("UndeleteGroup", request)).group)
+        return group_info((await self._call("UndeleteGroup", group_deletion_pb2.UndeleteGroupRequest(name=name))).group)
 
     async def list_deleted_groups(self) -> list[DeletedGroup]:
         """The deleted groups that can come back, the last deleted first."""

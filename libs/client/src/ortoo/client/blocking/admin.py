@@ -2,6 +2,7 @@
 
 from ortoo.client.admin.admin import Admin as AsyncAdmin
 from ortoo.client.admin.groups import GroupAdmin as AsyncGroupAdmin
+from ortoo.client.admin.members import MemberAdmin as AsyncMemberAdmin
 from ortoo.client.blocking.facade import Facade, blocking, iterating
 from ortoo.client.blocking.loop_thread import LoopThread
 
@@ -23,6 +24,16 @@ class GroupAdmin(Facade[AsyncGroupAdmin]):
     consume_directly = blocking(AsyncGroupAdmin.consume_directly)
 
 
+class MemberAdmin(Facade[AsyncMemberAdmin]):
+    """An operator's calls about the members of enodes; see `ortoo.client.MemberAdmin`."""
+
+    list = blocking(AsyncMemberAdmin.list)
+    hand_over = blocking(AsyncMemberAdmin.hand_over)
+    elect = blocking(AsyncMemberAdmin.elect)
+    add = blocking(AsyncMemberAdmin.add)
+    remove = blocking(AsyncMemberAdmin.remove)
+
+
 class Admin(Facade[AsyncAdmin]):
     """An operator's calls; see `ortoo.client.Admin`."""
 
@@ -31,6 +42,8 @@ class Admin(Facade[AsyncAdmin]):
         super().__init__(thread, behind)
         self.groups = GroupAdmin(thread, behind.groups)
         """What concerns groups and clients."""
+        self.members = MemberAdmin(thread, behind.members)
+        """What concerns the members of enodes."""
 
     create_topic = blocking(AsyncAdmin.create_topic)
     ensure_topic = blocking(AsyncAdmin.ensure_topic)

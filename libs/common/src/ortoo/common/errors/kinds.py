@@ -8,6 +8,7 @@ OrtooError
 ├── Fenced          somebody newer holds the right: register again
 ├── Overloaded      slow down, retry after the delay given
 ├── Unavailable     retry; the outcome may be unknown
+│   └── Moved       nothing was stored: ask the enode's new leader
 ├── OutOfRange      ask for the valid range
 ├── DataLoss        repair the bytes, or skip them
 ├── Forbidden       get the right first
@@ -67,6 +68,24 @@ class Unavailable(OrtooError):
     """A needed part is away or was too slow; retry."""
 
     retriable = True
+
+
+class Moved(Unavailable):
+    """Another member of the enode leads, and nothing of the request was stored."""
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        leader_address: str = "",
+        epoch: int = 0,
+        field: str = NOT_TAKEN_FIELD,
+        retry_after_ms: int = 0,
+    ) -> None:
+        """Carry host:port of the leader, empty when not known yet, and the highest `epoch` that was heard of."""
+        super().__init__(message, field=field, retry_after_ms=retry_after_ms)
+        self.leader_address = leader_address
+        self.epoch = epoch
 
 
 class OutOfRange(OrtooError):

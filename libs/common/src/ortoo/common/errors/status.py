@@ -47,25 +47,33 @@ _CLASS_BY_BARE_STATUS = {status: cls for cls, status, _ in TABLE} | {
 
 def status_of(error: errors.OrtooError) -> grpc.StatusCode:
     """The gRPC status that stands for `error`."""
-    return _STATUS_BY_CLASS[type(error)]
+    return _STATUS_BY_CLASS[kind_of(error)]
+
+
+def kind_of(error: errors.OrtooError) -> type[errors.OrtooError]:
+    """Moved travels as the kind that it is one of, so that whoever does not know it does the right thing."""
+    return errors.Unavailable if isinstance(error, errors.Moved) else type(error)
 
 
 def count_told(error: errors.OrtooError) -> None:
     """Count a failure that a caller is told of in other words than `failure_of`."""
-    FAILURES_TOLD[_NAMES[type(error)]] += 1
+    FAILURES_TOLD[_NAMES[kind_of(error)]] += 1
 
 
 def failure_of(error: errors.OrtooError) -> failure_pb2.Failure:
     """`error` as it travels; it counts as told."""
     count_told(error)
     failure = failure_pb2.Failure(
-        kind=_KIND_BY_CLASS[type(error)],
+        kind=_KIND_BY_CLASS[kind_of(error)],
         message=error.message,
         field=error.field,
         retry_after_ms=error.retry_after_ms,
     )
     if isinstance(error, errors.OutOfRange | errors.DataLoss):
         failure.begin_offset, failure.end_offset = error.begin_offset, error.end_offset
+    if isinstance(error, errors.Moved):
+        failure.moved.leader_address, failure.moved.epoch = error.leader_address, error.epoch
+        failure.moved.SetInParent()
     return failure
 
 
@@ -79,6 +87,14 @@ def error_of(failure: failure_pb2.Failure) -> errors.OrtooError:
             retry_after_ms=failure.retry_after_ms,
             begin_offset=failure.begin_offset,
             end_offset=failure.end_offset,
+        )
+    if cls is errors.Unavailable and failure.HasField("moved"):
+        return errors.Moved(
+            failure.message,
+            field=failure.field,
+            retry_after_ms=failure.retry_after_ms,
+            leader_address=failure.moved.leader_address,
+            epoch=failure.moved.epoch,
         )
     return cls(failure.message, field=failure.field, retry_after_ms=failure.retry_after_ms)
 

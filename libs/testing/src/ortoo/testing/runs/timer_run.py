@@ -31,7 +31,7 @@ from ortoo.common.process.logs import configure
 from ortoo.common.records.batch import Columns, encode, encode_columns, open_batch
 from ortoo.common.records.message import Message
 from ortoo.enode.disk.disk import RealDisk
-from ortoo.snode.enodes.grpc_link import GrpcLinks
+from ortoo.snode.enodes.grpc_links import GrpcLinks
 from ortoo.snode.enodes.link import EnodeLink
 from ortoo.testing.servers.lone_enode import NO_NAME_SERVER, open_lone_enode, topic
 from ortoo.testing.servers.processes import RoleProcess

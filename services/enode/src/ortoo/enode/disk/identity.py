@@ -1,12 +1,11 @@
 """Whose store a folder holds: a small file that is written once."""
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ortoo.common.errors import Conflict, DataLoss, Unsupported
-from ortoo.common.records.sealed_batch import crc32c
+from ortoo.common.errors import Conflict, DataLoss
 from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.lines import decode_lines, encode_lines
 from ortoo.enode.disk.whole_files import read_whole, write_whole
 
 FILE_NAME = "identity"
@@ -32,23 +31,14 @@ class Identity:
 
 
 def encode_identity(identity: Identity) -> bytes:
-    """One line of JSON and one with its CRC-32C in hex, for people to read."""
-    line = json.dumps({"version": VERSION, **asdict(identity)}, sort_keys=True).encode() + b"\n"
-    return line + b"crc32c %08x\n" % crc32c(line)
+    """The file's bytes."""
+    return encode_lines(VERSION, asdict(identity))
 
 
 def decode_identity(data: bytes, file: Path) -> Identity:
     """Read what `encode_identity` wrote. Errors: DataLoss when it is damaged, Unsupported when it is newer."""
-    line, _, rest = data.partition(b"\n")
-    line += b"\n"
-    if rest.strip() != b"crc32c %08x" % crc32c(line):
-        raise DataLoss(
-            f"{file} is damaged: put it back from a copy, or move the folder away to start with an empty one"
-        )
-    fields = json.loads(line)
-    if fields.pop("version") != VERSION:
-        raise Unsupported(f"{file} is of a newer version: upgrade this process")
-    return Identity(**fields)
+    advice = "put it back from a copy, or move the folder away to start with an empty one"
+    return Identity(**decode_lines(data, file, VERSION, advice))
 
 
 def read_identity(disk: Disk, folder: Path) -> Identity | None:

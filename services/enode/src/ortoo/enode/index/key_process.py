@@ -16,7 +16,7 @@ from typing import Any
 from ortoo.common.errors import Overloaded, Unavailable
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.index.key_search import FoundMessage, KeySearch, Query, Stretch
-from ortoo.enode.log.disk_work import DiskWork
+from ortoo.enode.log.flushing.disk_work import DiskWork
 
 NICENESS = 10
 ANSWER_BYTES_MAX = 16 << 20

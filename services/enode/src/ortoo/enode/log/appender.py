@@ -1,19 +1,17 @@
 """The writing end of the log: positions, segments, flush groups. It belongs to the event loop."""
 
 import asyncio
-import errno
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ortoo.common.errors import NOT_TAKEN_FIELD, Overloaded, Unavailable
-from ortoo.common.process.clock import Clock
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.changes.all import HEAD_BYTES, Change, encode_changes
 from ortoo.enode.disk.disk import Buffer
 from ortoo.enode.log.checkpoint import Slice
-from ortoo.enode.log.disk_work import DiskWork
+from ortoo.enode.log.flushing.flusher import UNTIL_OPENED, Flusher
+from ortoo.enode.log.flushing.group import Entry, Group, Part
 from ortoo.enode.log.frame import (
     ALIGNMENT_BYTES,
     HEADER_BYTES,
@@ -23,70 +21,21 @@ from ortoo.enode.log.frame import (
     Kind,
     frame_bytes,
 )
-from ortoo.enode.log.group import Entry, Group, Part
 from ortoo.enode.log.segment import Segment
-from ortoo.enode.log.settings import StoreSettings
-from ortoo.enode.log.spares import Spares
 
 CHANGES_BYTES_MAX = 1 << 20
-UNTIL_OPENED = "the store acknowledges nothing until it is opened again"
 
 
 @dataclass(kw_only=True, eq=False)
-class Appender:
+class Appender(Flusher):
     """Accepts frames, gives them their positions and sees to it that they become durable in that order."""
-
-    active: Segment
-    appended_position: int
-    """Where the next frame goes; at first everything before it is durable."""
-    store_open: int
-    stored_at_ms: int
-    """When the last frame was stored."""
-    settings: StoreSettings
-    clock: Clock
-    work: DiskWork
-    spares: Spares
-    on_committed: Callable[[Group], None]
-    """Gets each group when it is committed, before its waiters: on disk, and at a replica where one is waited for."""
-    on_roll: Callable[[Segment], None]
-    """Gets each new segment as soon as positions are given out in it."""
-    failure: str = ""
-    """Why nothing is acknowledged any more; empty while all is well."""
-    full: str = ""
-    """Why sends are refused until there is space; empty while there is."""
-    alone: str = ""
-    """Why nothing is accepted although the disk is well: no replica follows, and answers wait for one."""
-    replicated_position: int | None = None
-    """Up to where a replica has the log too; None = nobody waits for replicas."""
-    pending_bytes: int = 0
-    flushes: int = 0
-    flush_s: float = 0.0
-    """How long flushes took, all together."""
 
     def __post_init__(self) -> None:
         """Nothing is on its way yet."""
-        self.durable_position = self.appended_position
-        self.committed_position = self.appended_position
-        """Everything before it is folded into the state, shown and answered for; what lies behind may still go."""
-        self._loop = asyncio.get_running_loop()
-        self._groups: deque[Group] = deque()
-        self._flushing: Group | None = None
-        self._held: deque[Group] = deque()
-        self._handover_scheduled = False
-        self._wanted = False
-        self._handed_over_s = 0.0
-        self._retry: Group | None = None
+        super().__post_init__()
         self._forget_changes()
         self._room_lock = asyncio.Lock()
         self._room_waiting = 0
-        self._idle: asyncio.Event = asyncio.Event()
-        self._idle.set()
-        self.flush_due = asyncio.Event()
-        """Set while frames wait that nobody asked to be flushed at once."""
-        self.advanced: dict[asyncio.Event, None] = {}
-        """Set whenever the durable position grows, for those who go along behind it."""
-        self.flushed = asyncio.Event()
-        """Set by each flush; cleared by whoever watches for idleness."""
 
     # room
 
@@ -119,14 +68,15 @@ class Appender:
                         raise
                     except OSError as error:
                         raise Unavailable(f"no new segment could be made: {error}") from error
+                    self._check_writes()
                     self._roll(spare.segment())
+            self._check_writes()
         finally:
             self._room_waiting -= 1
 
-    def check_alive(self) -> None:
-        """Errors: Unavailable when the disk failed: what is not durable yet never will be acknowledged."""
-        if self.failure:
-            raise Unavailable(f"{self.failure}: {UNTIL_OPENED}")
+    def _check_writes(self) -> None:
+        if not self.may_write:
+            raise Unavailable(self.alone)
 
     def check_load(self, length: int) -> None:
         """Errors: Unavailable when the disk failed; Overloaded when it is full (NOT_TAKEN_FIELD), or too much waits."""
@@ -143,13 +93,7 @@ class Appender:
         """End the active segment with a mark and go on in the next, which has no base yet."""
         self.close_changes()
         self._append(self._header(Kind.MARK, flags=Flag.SEGMENT_END), (), Entry)
-        full = self.active
-        full.end = self.appended_position
-        full.last_stored_at_ms = self.stored_at_ms
-        segment.base = self.appended_position
-        segment.limit += segment.base
-        self.active = segment
-        self.on_roll(segment)
+        self.end_segment(segment)
 
     # accepting; the caller made sure of room
 
@@ -166,6 +110,26 @@ class Appender:
     def append_mark(self, flags: int = 0) -> None:
         """Accept a mark."""
         self._append(self._header(Kind.MARK, flags=flags), (), Entry)
+
+    def append_word(self, kind: Kind, payload: bytes) -> None:
+        """Accept a frame that members say something with: epoch, members, begin."""
+        self._append(self._header(kind, payload=payload), (payload,) if payload else (), Entry)
+
+    def append_copy(self, entry: Entry, frame: Buffer) -> None:
+        """Accept a frame as the leader wrote it, which lies at the appended position there as well."""
+        header = entry.header
+        self.stored_at_ms, self.store_open, self.epoch = header.stored_at_ms, header.store_open, header.leader_epoch
+        self.active.limit = max(self.active.limit, header.end_position)
+        self._place(entry, (frame,), is_copy=True)
+
+    def end_segment(self, segment: Segment) -> None:
+        """Go on in `segment`: the frame that was accepted last ends the active one."""
+        full = self.active
+        full.end, full.last_stored_at_ms = self.appended_position, self.stored_at_ms
+        segment.base = self.appended_position
+        segment.limit += segment.base
+        self.active = segment
+        self.on_roll(segment)
 
     def append_slice(self, part: Slice) -> None:
         """Accept a slice of a checkpoint."""
@@ -194,10 +158,6 @@ class Appender:
         length = sum(map(len, encoded))
         return HEAD_BYTES + length + length // CHANGES_BYTES_MAX * (frame_bytes(HEAD_BYTES) + ALIGNMENT_BYTES)
 
-    def wait_flush(self, waiter: asyncio.Future[Any], answer: Any) -> None:
-        """`waiter` gets `answer` when everything accepted so far is durable."""
-        self._group().waiters.append((waiter, answer))
-
     def next_stored_at_ms(self) -> int:
         """The time to stamp the next frame with; never goes back."""
         now = self.clock.now_ms()
@@ -211,6 +171,7 @@ class Appender:
             position=self.appended_position,
             durable_below=self.durable_position,
             store_open=self.store_open,
+            leader_epoch=self.epoch,
             stored_at_ms=self.next_stored_at_ms(),
             flags=flags,
             length=len(payload),
@@ -218,32 +179,28 @@ class Appender:
             item_count=item_count,
         )
 
-    def _group(self) -> Group:
-        if not self._groups:
-            self._groups.append(Group())
-        return self._groups[-1]
-
     def _append(self, header: FrameHeader, body: tuple[Buffer, ...], entry: Callable[[FrameHeader], Entry]) -> None:
+        body_bytes = header.length + header.prefix_length
+        if padding := frame_bytes(body_bytes) - HEADER_BYTES - body_bytes:
+            body = (*body, PADDING[padding])
+        self._place(entry(header), (header.encoded(), *body))
+
+    def _place(self, entry: Entry, buffers: tuple[Buffer, ...], *, is_copy: bool = False) -> None:
         groups = self._groups
-        if not groups or groups[-1].bytes >= self.settings.flush_bytes_max:
-            groups.append(Group())
+        if not groups or groups[-1].bytes >= self.settings.flush_bytes_max or groups[-1].is_copy is not is_copy:
+            groups.append(Group(is_copy=is_copy))
         group = groups[-1]
-        position = header.position
+        position, total = entry.header.position, entry.header.frame_bytes
         parts = group.parts
         if not parts or parts[-1].segment is not self.active:
             parts.append(Part(self.active, position))
-        buffers = parts[-1].buffers
-        buffers.append(header.encoded())
-        buffers.extend(body)
-        body_bytes = header.length + header.prefix_length
-        total = frame_bytes(body_bytes)
-        if padding := total - HEADER_BYTES - body_bytes:
-            buffers.append(PADDING[padding])
-        group.entries.append(entry(header))
+        parts[-1].buffers.extend(buffers)
+        group.entries.append(entry)
         group.bytes += total
         self.pending_bytes += total
         self.appended_position = group.end_position = position + total
         self._idle.clear()
+        self._quiet.clear()
 
     def close_changes(self) -> None:
         """Put the changes that wait into one state frame."""
@@ -264,135 +221,13 @@ class Appender:
         self._changes_bytes = 0
         self._changes_waiters: list[tuple[asyncio.Future[Any], Any]] = []
 
-    # flushing
-
-    def want_flush(self) -> None:
-        """Flush as soon as the flush before is done; what comes until then joins."""
-        self._wanted = True
-        if not self._handover_scheduled and self._flushing is None:
-            self._handover_scheduled = True
-            self._loop.call_soon(self._hand_over)
-
-    async def flush(self) -> None:
-        """Wait until everything accepted so far is durable. Errors: Unavailable when the disk failed."""
-        self.check_alive()
-        waiter = self._loop.create_future()
-        self.close_changes()
-        self.wait_flush(waiter, None)
-        self.want_flush()
-        await waiter
-
-    async def settled(self) -> None:
-        """Wait until nothing is on its way to the disk."""
-        await self._idle.wait()
-
-    def _hand_over(self) -> None:
-        self._handover_scheduled = False
-        if self._flushing is not None or self.failure:
-            return
-        self.close_changes()
-        if not self._groups:
-            self._wanted = False
-            return
-        group = self._groups.popleft()
-        self._wanted = bool(self._groups)
-        if not group.parts:
-            self._flushing = group
-            self._done(group, None)
-            return
-        self._flushing = group
-        group.declare_durable_below(self.durable_position)
-        self._handed_over_s = self.clock.monotonic_s()
-        self.work.flush(group, self._done)
-
-    def _done(self, group: Group, error: BaseException | None) -> None:
-        if error is not None and self._is_full(error):
-            self.full = f"the disk is full: {error}"
-            self._retry = group
-            return
-        self._flushing = None
-        if error is not None or self.failure:
-            self._fail(group, error)
-            return
-        if group.parts:
-            self.flushes += 1
-            self.flush_s += self.clock.monotonic_s() - self._handed_over_s
-            self.durable_position = group.end_position
-            for event in self.advanced:
-                event.set()
-            self.pending_bytes -= group.bytes
-        if self._wanted or len(self._groups) > 1:
-            self._hand_over()
-        self._held.append(group)
-        self.release()
-
-    def release(self) -> None:
-        """Show and answer, in order, what is durable here and, where that is waited for, at a replica too."""
-        while self._held and (
-            self.replicated_position is None or self._held[0].end_position <= self.replicated_position
-        ):
-            group = self._held.popleft()
-            try:
-                self.on_committed(group)
-            except Exception as defect:
-                self._fail(group, defect)
-                raise
-            if group.parts:
-                self.committed_position = group.end_position
-            for waiter, answer in group.waiters:
-                if not waiter.done():
-                    waiter.set_result(answer)
-            self.flushed.set()
-        if self._flushing is None and not self._groups and not self._changes and not self._held:
-            self._idle.set()
-
-    def give_up_waiting(self, reason: str) -> None:
-        """Tell those who wait for a replica that the outcome is unknown; what they sent stays in the log."""
-        for group in self._held:
-            _fail_all([waiter for waiter, _ in group.waiters], reason)
-            group.waiters.clear()
-
-    @staticmethod
-    def _is_full(error: BaseException) -> bool:
-        return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-
-    @property
-    def flushing_s(self) -> float:
-        """How long the flush has taken that is under way; 0 when there is none."""
-        under_way = self._flushing is not None and bool(self._flushing.parts)
-        return self.clock.monotonic_s() - self._handed_over_s if under_way else 0.0
-
-    @property
-    def is_stuck(self) -> bool:
-        """Whether a group waits for space on the disk."""
-        return self._retry is not None
-
-    def try_again(self) -> None:
-        """Write a group again that met a full disk; called when the disk is looked at."""
-        group, self._retry = self._retry, None
-        if group is not None and not self.failure:
-            self.work.flush(group, self._done)
-
-    def _fail(self, group: Group, error: BaseException | None) -> None:
-        """Nothing after the last durable position is acknowledged any more."""
-        if error is not None and not self.failure:
-            self.failure = f"the disk failed: {error}"
-        self.fail_waiting(group)
-
-    def fail_waiting(self, group: Group | None = None) -> None:
-        """Tell everybody who waits that the outcome is unknown."""
-        groups = ([group] if group else []) + list(self._held) + list(self._groups)
-        self._held.clear()
-        self._groups.clear()
-        waiters = [waiter for one in groups for waiter, _ in one.waiters]
-        waiters += [waiter for waiter, _ in self._changes_waiters]
+    def _drop_changes(self) -> list[asyncio.Future[Any]]:
+        """Forget the changes that wait; who waits for them."""
+        waiters = [waiter for waiter, _ in self._changes_waiters]
         self._forget_changes()
-        _fail_all(waiters, self.failure)
-        self._idle.set()
+        return waiters
 
-
-def _fail_all(waiters: list[asyncio.Future[Any]], reason: str) -> None:
-    for waiter in waiters:
-        if not waiter.done():
-            waiter.set_exception(Unavailable(f"{reason}; whether this was stored is unknown"))
-            waiter.exception()  # one caller may wait for several, and hears of the first only
+    @property
+    def _has_changes(self) -> bool:
+        """Whether changes wait for their frame."""
+        return bool(self._changes)

@@ -23,6 +23,12 @@ class Kind(enum.IntEnum):
     STATE = 2
     CHECKPOINT = 3
     MARK = 4
+    EPOCH = 5
+    """A leader's first frame."""
+    MEMBERS = 6
+    """Who the members are from here on."""
+    BEGIN = 7
+    """Up to where everybody deletes."""
 
 
 class Flag(enum.IntFlag):
@@ -46,14 +52,16 @@ class FrameHeader(NamedTuple):
     version: Annotated[
         int, "H", "of this header; a reader that does not know it calls the frame unsupported, not damaged"
     ] = VERSION
-    kind: Annotated[int, "B", "1 messages, 2 state, 3 checkpoint, 4 mark"] = 0
+    kind: Annotated[int, "B", "1 messages, 2 state, 3 checkpoint, 4 mark, 5 epoch, 6 members, 7 begin"] = 0
     codec: Annotated[int, "B", "of the whole payload; 0 = none (bodies inside a batch have their own)"] = 0
     position: Annotated[int, "Q", "of this frame in the log; a frame that lies elsewhere is stale"] = 0
     durable_below: Annotated[
         int, "Q", "every byte of the log before this position was on disk when the frame was written"
     ] = 0
-    leader_epoch: Annotated[int, "Q", "reign of the leader that wrote it; 0 without replication"] = 0
-    store_open: Annotated[int, "I", "counts the openings of the store; never falls along the log"] = 0
+    leader_epoch: Annotated[
+        int, "Q", "of the leader that wrote it; 0 of an enode with one member; never falls along the log"
+    ] = 0
+    store_open: Annotated[int, "I", "counts the openings of the leader's store; never falls along an epoch"] = 0
     flags: Annotated[
         int, "I", "bit 0 last frame of its segment, bit 1 first frame after an opening, bit 2 clean stop"
     ] = 0
@@ -74,6 +82,11 @@ class FrameHeader(NamedTuple):
     max_deliver_at_ms: Annotated[int, "q", "0 = at once"] = 0
     inflated_bytes: Annotated[int, "I", "bodies after decompression"] = 0
     header_crc: Annotated[int, "I", "CRC-32C of the 124 bytes before"] = 0
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """What never falls along the log: a frame with a lower one behind a higher is stale."""
+        return self.leader_epoch, self.store_open
 
     @property
     def frame_bytes(self) -> int:

@@ -75,19 +75,19 @@ def walk(
 
     Headers are always checked; bodies only of frames at `bodies_from` and later (None = never), and a frame with a bad
     body is a hole. Whoever wants the bodies too gives the `window` that both are then read through. Stale frames, of an
-    earlier opening than one before them, end in a hole too.
+    earlier epoch or opening than one before them, end in a hole too.
     Errors: Unsupported for whole frames of another version.
     """
     window = window or Window(read, end)
     position = start
-    store_open = 0
+    order = (0, 0)
     hole_at, reason = -1, ""
     while 0 <= position < end:
         resume = position + ALIGNMENT_BYTES
         try:
             header = decode_header(window.bytes_at(position, HEADER_BYTES), position)
-            if header.store_open < store_open:
-                raise BadFrame(f"a stale frame of opening {header.store_open} after one of {store_open}")
+            if header.order < order:
+                raise BadFrame(f"a stale frame of (epoch, opening) {header.order} after one of {order}")
             if position + HEADER_BYTES + header.prefix_length + header.length > end:  # its padding may be missing
                 raise BadFrame(f"the frame would end at {header.end_position}, beyond {end}")
             if bodies_from is not None and position >= bodies_from:
@@ -101,7 +101,7 @@ def walk(
         if hole_at >= 0:
             yield Hole(hole_at, position - hole_at, reason)
             hole_at = -1
-        store_open = header.store_open
+        order = header.order
         yield header
         position = header.end_position
     if hole_at >= 0:

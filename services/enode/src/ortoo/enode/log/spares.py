@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ortoo.common.errors import Overloaded
 from ortoo.enode.disk.disk import Disk, File
-from ortoo.enode.log.disk_work import DiskWork
+from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.segment import SPARE_SUFFIX, Segment
 
 

@@ -13,7 +13,7 @@ from ortoo.enode.disk.whole_files import Damaged
 from ortoo.enode.index.catalog import Catalog, QueueLog, Run
 from ortoo.enode.index.index_files import load_rows, make_index
 from ortoo.enode.log.answers import Damage, DamagedQueue, StoredBatch
-from ortoo.enode.log.disk_work import DiskWork
+from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, Kind, decode_header, frame_bytes
 from ortoo.enode.log.rows import Rows
 from ortoo.enode.log.scan import Read, read_body

@@ -24,6 +24,8 @@ class Recent:
 
     def put(self, position: int, batch: StoredBatch) -> None:
         """Remember a batch that became durable."""
+        if not batch.batch.records:
+            return  # it was found in the log at a start, and is read from there
         size = len(batch.batch.records) + ROOM_PER_BATCH_BYTES
         self._batches[position] = batch
         self._order.append((position, size))

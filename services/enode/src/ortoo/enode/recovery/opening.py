@@ -84,7 +84,7 @@ def recover(disk: Disk, folder: Path, *, repairs: bool = True, without_checkpoin
     begin_position = begin.position if begin is not None else 0
     names = disk.list(folder)
     if repairs:
-        names = _sweep(disk, folder, names, begin_position)
+        names = sweep(disk, folder, names, begin_position)
     starts = [base for base in bases(names) if base >= begin_position]
     strays = strays_among(disk, folder, starts)
     starts = [base for base in starts if base not in strays]
@@ -114,12 +114,12 @@ def _recover(
             )
         return Recovered(catalog, State(), begin.position if begin else 0, 0, 0, None, was_clean=False, begin=begin)
     for base, next_base in pairwise(starts):
-        _load_sealed(catalog, disk, Segment(disk, folder, base, next_base), next_base, names, repairs=repairs)
+        load_sealed(catalog, disk, Segment(disk, folder, base, next_base), next_base, names, repairs=repairs)
     last = Segment(disk, folder, starts[-1], starts[-1])
     last.limit = last.base + last.file.size_bytes()
-    if clean is not None and _is_end_of_log(clean, last):
+    if clean is not None and is_end_of_log(clean, last):
         catalog.segments.append(last)
-        return _after_clean_stop(disk, catalog, last, clean, begin)
+        return after_clean_stop(disk, catalog, last, clean, begin)
 
     cut_bytes = 0
     cut_at: int | None = None
@@ -127,7 +127,7 @@ def _recover(
         # Behind a segment that was ended files are missing; of one that was not, the end of the file is.
         headers = survey(last.read, last.base, last.limit)
         cut_at = None if headers.is_ended else headers.end_position
-        _load_sealed(catalog, disk, last, durable, names, repairs=repairs)
+        load_sealed(catalog, disk, last, durable, names, repairs=repairs)
         found, end = Survey(end_position=durable, is_ended=True), durable
     else:
         catalog.segments.append(last)
@@ -137,7 +137,7 @@ def _recover(
         found.cut(end)
         if repairs:
             rewrite(last, max(last.base, min(found.durable_below, end)), end)
-            cut_bytes = _zero(last, end)
+            cut_bytes = zero(last, end)
             last.file.sync_data()
         catalog.load_active(found.rows, found.slices, [(hole.position, hole.length) for hole in found.holes])
         if found.is_ended and end == found.end_position:
@@ -148,7 +148,7 @@ def _recover(
     recovered = _folded(catalog, found, end, cut_at, without_checkpoint=without_checkpoint)
     recovered.cut_bytes, recovered.begin = cut_bytes, begin
     recovered.holes += _missing_beginning(catalog, begin)
-    _settle_ranges(recovered)
+    settle_ranges(recovered)
     catalog.damages = damages_of(catalog, recovered.holes, partial(load_rows, disk))
     return recovered
 
@@ -194,7 +194,7 @@ def _missing_beginning(catalog: Catalog, begin: LogBegin | None) -> list[Hole]:
     return [Hole(begin.position, catalog.begin_position - begin.position, "the first segment files are missing")]
 
 
-def _sweep(disk: Disk, folder: Path, names: list[str], begin_position: int) -> list[str]:
+def sweep(disk: Disk, folder: Path, names: list[str], begin_position: int) -> list[str]:
     """Remove what interrupted work left behind."""
     try:
         remove_below(disk, folder, begin_position)
@@ -212,7 +212,7 @@ def _sweep(disk: Disk, folder: Path, names: list[str], begin_position: int) -> l
     return [name for name in names if name not in left]
 
 
-def _is_end_of_log(clean: CleanStop, last: Segment) -> bool:
+def is_end_of_log(clean: CleanStop, last: Segment) -> bool:
     """Whether the log really ends where the marker says: in this segment, and no frame lies there."""
     try:
         if not last.base <= clean.end_position <= last.limit:
@@ -227,7 +227,7 @@ def _is_end_of_log(clean: CleanStop, last: Segment) -> bool:
     return False
 
 
-def _after_clean_stop(
+def after_clean_stop(
     disk: Disk, catalog: Catalog, last: Segment, clean: CleanStop, begin: LogBegin | None
 ) -> Recovered:
     """Take everything from the marker; no frame is read."""
@@ -247,13 +247,13 @@ def _after_clean_stop(
     if clean.end_position >= last.limit:
         last.end, last.last_stored_at_ms = clean.end_position, clean.stored_at_ms
         recovered.active = None
-    _settle_ranges(recovered)
+    settle_ranges(recovered)
     holes = _known_holes(catalog, (*catalog.contents.values(), contents)) + _missing_beginning(catalog, begin)
     catalog.damages = damages_of(catalog, holes, partial(load_rows, disk))
     return recovered
 
 
-def _load_sealed(
+def load_sealed(
     catalog: Catalog, disk: Disk, segment: Segment, next_base: int, names: list[str], *, repairs: bool
 ) -> None:
     """Take over a sealed segment: by its index file, or by its frames when there is no whole one."""
@@ -284,7 +284,7 @@ def rewrite(segment: Segment, position: int, end: int) -> None:
         position += len(chunk)
 
 
-def _zero(segment: Segment, position: int) -> int:
+def zero(segment: Segment, position: int) -> int:
     """Write zeros over whatever lies behind the log's end, so that it never comes back; return how many bytes."""
     cut = 0
     while position < segment.limit:
@@ -298,7 +298,7 @@ def _zero(segment: Segment, position: int) -> int:
     return cut
 
 
-def _settle_ranges(recovered: Recovered) -> None:
+def settle_ranges(recovered: Recovered) -> None:
     """Give every queue its first and next offset."""
     catalog, state = recovered.catalog, recovered.state
     for segment_contents in catalog.contents.values():

@@ -36,7 +36,7 @@ class Followers:
         self.on_change: Callable[[], object] = lambda: None
         """Called when one comes or goes."""
         if is_waited_for:
-            appender.replicated_position = appender.durable_position
+            appender.commit_limit = appender.durable_position
         self._settle()
 
     def all(self) -> list[Follower]:
@@ -83,7 +83,7 @@ class Followers:
         for follower in self.all():
             self.leave(follower)
         appender = self._appender
-        appender.alone, appender.replicated_position = "", None
+        appender.alone, appender.commit_limit = "", None
         appender.release()
 
     def _settle(self) -> None:
@@ -97,5 +97,5 @@ class Followers:
             appender.give_up_waiting(appender.alone)
             return
         appender.alone = ""
-        appender.replicated_position = max(appender.replicated_position or 0, max(positions))
+        appender.commit_limit = max(appender.commit_limit or 0, max(positions))
         appender.release()

@@ -9,7 +9,7 @@ from ortoo.common.errors import NotFound
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
 from ortoo.enode.disk.identity import Identity
-from ortoo.enode.log.disk_work import DiskWork
+from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.replication.log_bytes import LogBytes
 from ortoo.enode.replication.log_copy import LogCopy
 from ortoo.enode.settings import Settings

@@ -5,6 +5,7 @@ from typing import Any
 
 import grpc
 
+from ortoo.common.cluster.addresses import reached_at
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.grpc.cluster_token import ClusterToken, cluster_guards
@@ -14,7 +15,10 @@ from ortoo.common.grpc.tls import cluster_listener
 from ortoo.common.process.background import Background
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.enode.rpc.deferred import CheckStream, DeferredHandlers
+from ortoo.enode.rpc.leader_only import LeaderOnly
 from ortoo.enode.rpc.locks import LockHandlers
+from ortoo.enode.rpc.members.operators import NAME as MEMBERS_NAME
+from ortoo.enode.rpc.members.operators import EnodeMembersService
 from ortoo.enode.rpc.modes import ModeHandlers
 from ortoo.enode.rpc.offsets import OffsetHandlers
 from ortoo.enode.rpc.pop import PopHandlers
@@ -26,6 +30,7 @@ from ortoo.enode.rpc.streams.fetch import FetchStream
 from ortoo.enode.settings import Settings
 from ortoo.v1 import enode_deferred_pb2 as deferred_pb
 from ortoo.v1 import enode_pb2 as pb
+from ortoo.v1.enode_members_pb2_grpc import add_EnodeMembersServiceServicer_to_server
 from ortoo.v1.enode_pb2_grpc import add_EnodeServiceServicer_to_server
 
 NAME = "ortoo.v1.EnodeService"
@@ -87,6 +92,33 @@ def enode_server(
     server = public_server(settings, calls, token, [(NAME, add), *others], memory)
     handlers.streams = Streams(background, server.draining)
     return server
+
+
+def member_server(
+    handlers: LeaderOnly,
+    members: EnodeMembersService,
+    settings: Settings,
+    calls: grpc.aio.ServerInterceptor,
+    token: ClusterToken | None,
+    memory: MemoryBudget,
+) -> GrpcServer:
+    """The server of a member that may lead now and then, not yet listening; about `members` it always answers."""
+
+    def add(server: Any) -> None:
+        add_EnodeServiceServicer_to_server(handlers, server)  # type: ignore[arg-type]  # it stands for one
+        bulk_calls.serve(server, {"Append": handlers.Append, "FetchBatches": handlers.FetchBatches})
+
+    def add_members(server: Any) -> None:
+        add_EnodeMembersServiceServicer_to_server(members, server)
+
+    return public_server(settings, calls, token, [(NAME, add), (MEMBERS_NAME, add_members)], memory)
+
+
+def reachable_address(settings: Settings, server: GrpcServer) -> str:
+    """Where other processes reach `server`: with TLS on that port of the host which is advertised."""
+    if server.cluster_address:
+        return reached_at(server.cluster_address, settings.advertised_address)
+    return settings.advertised_address or server.address
 
 
 def public_server(

@@ -8,8 +8,8 @@ from ortoo.enode.changes.all import Change, OffsetsCommitted, OffsetsSkipped, To
 from ortoo.enode.changes.timers import TimersSet
 from ortoo.enode.index.catalog import Catalog, QueueLog
 from ortoo.enode.log.answers import StoredBatch
+from ortoo.enode.log.flushing.group import Group
 from ortoo.enode.log.frame import Flag
-from ortoo.enode.log.group import Group
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.reading.recent import Recent
 from ortoo.enode.reading.waiting import Waiting
@@ -60,13 +60,15 @@ class Committer:
                     self._apply(change, header.stored_at_ms)
                 self.housekeeping.count_changes(len(entry.changes))
             if entry.batch is not None:
-                queue: QueueLog = entry.queue
+                queue: QueueLog = entry.queue or catalog.queue((header.topic_id, header.queue_id))
                 first_offset, stored_at_ms, position = header.first_offset, header.stored_at_ms, header.position
                 length = header.length + header.prefix_length
                 catalog.add_batch(queue, first_offset, header.item_count, position, length, stored_at_ms)
                 state.apply_messages(header)
                 if header.producer_id:
                     self.sequencer.settle((header.topic_id, header.queue_id, header.producer_id))
+                if entry.queue is None:
+                    queue.next_offset = queue.end_offset
                 recent.put(position, StoredBatch(first_offset, stored_at_ms, entry.batch))
                 topic_ids.add(header.topic_id)
                 self.appends += 1

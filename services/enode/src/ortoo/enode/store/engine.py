@@ -1,7 +1,7 @@
 """The engine: the parts of an open store, how they are put together, and their life from opening to closing."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import InitVar, dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -18,7 +18,7 @@ from ortoo.enode.disk.identity import Identity, claim
 from ortoo.enode.disk.log_begin import LogBegin, write_log_begin
 from ortoo.enode.index.key_process import KeyProcess, Keys, LocalKeys
 from ortoo.enode.log.appender import Appender
-from ortoo.enode.log.disk_work import DiskWork, disk_work
+from ortoo.enode.log.flushing.disk_work import DiskWork, disk_work
 from ortoo.enode.log.frame import Flag
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.log.settings import StoreSettings
@@ -51,6 +51,8 @@ class Engine:
     spares: Spares
     active: InitVar[Segment]
     closed: bool = False
+    may_read: Callable[[], bool] | None = None
+    """Whether what is committed here is all that is; None = of course, for nobody else can commit."""
 
     def __post_init__(self, recovered: Recovered, active: Segment) -> None:
         """Put the parts together."""
@@ -181,6 +183,20 @@ class Engine:
             waiter.set_result(None)
         return waiter
 
+    def forget_the_way(self) -> None:
+        """Nothing is on its way to the disk: decisions see what is folded, and nothing else."""
+        self.sequencer = self.committer.sequencer = Sequencer(
+            self.state.windows, idle_ms=self.settings.producer_idle_ms
+        )
+        self.reservations = self.committer.reservations = Reservations()
+
+    def check_open(self) -> None:
+        """Errors: Unavailable when the store is closed, or another member may have committed more."""
+        if self.closed:
+            raise Unavailable("the store is closed")
+        if self.may_read is not None and not self.may_read():
+            raise Unavailable("this member does not know whether it still leads: ask again")
+
     def note_use(self, changes: Changes) -> Changes:
         """Groups use topics by these changes, which are accepted now; the same changes."""
         for change in changes:
@@ -197,8 +213,11 @@ class Engine:
         """Bytes of the log as they lie on disk, for replicas. Errors: OSError, Unavailable."""
         return await self.work.run(segment.read, position, length)
 
-    async def close(self) -> None:
-        """Flush, leave the marker of a clean stop, give the folder back. A second call does nothing."""
+    async def close(self, ending: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Flush, leave the marker of a clean stop, give the folder back. A second call does nothing.
+
+        `ending` is what is done instead of the first two while everything still works.
+        """
         if self.closed:
             return
         self.closed = True
@@ -206,7 +225,7 @@ class Engine:
         appender = self.appender
         try:
             if not appender.failure and not appender.is_stuck:
-                await self._close_cleanly()
+                await (ending or self._close_cleanly)()
         except (OSError, OrtooError) as error:
             _log.warning("the store could not be closed cleanly; its next start scans the log", reason=str(error))
         finally:
@@ -228,13 +247,18 @@ class Engine:
         await self.housekeeping.index_sealed()
         await self.housekeeping.leave_marker(self.folder)
 
-    async def _start(self, recovered: Recovered, active: Segment) -> None:
-        """A mark of this opening first, and what recovery has to say; only then is the store open."""
+    def take_over(self, recovered: Recovered, active: Segment) -> None:
+        """Go on in `active` when the log does not end in a segment that has room; nothing is written."""
         catalog = self.catalog
         if recovered.active is None:
             if catalog.segments and catalog.active.base not in catalog.contents:
                 self.housekeeping.sealed(catalog.seal(catalog.segments[-1]))
             catalog.segments.append(active)
+
+    async def _start(self, recovered: Recovered, active: Segment) -> None:
+        """A mark of this opening first, and what recovery has to say; only then is the store open."""
+        catalog = self.catalog
+        self.take_over(recovered, active)
         if not catalog.damages:
             known = {copy.topic_id for copy in self.state.topics.all()}
             for topic_id in {key[0] for key in catalog.queues} - known - SYSTEM_TOPIC_IDS:

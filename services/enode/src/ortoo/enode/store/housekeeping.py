@@ -20,7 +20,7 @@ from ortoo.enode.index.key_process import Keys
 from ortoo.enode.index.key_search import Stretch
 from ortoo.enode.log.appender import Appender
 from ortoo.enode.log.checkpoint import SLICE_HEAD_BYTES, Slice, complete_checkpoints, cut_slices
-from ortoo.enode.log.disk_work import DiskWork
+from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.frame import HEADER_BYTES, Flag
 from ortoo.enode.log.queue_index import Contents
 from ortoo.enode.log.segment import KEYS_SUFFIX, Segment, bases, index_name, remove_below
@@ -72,16 +72,17 @@ class Housekeeping:
         self._keys_to_seal = deque(
             Stretch(one.base, one.end, is_sealed=True) for one in catalog.contents.values() if one.base not in with_keys
         )
+        self.leads = True
+        """Whether this process writes the log by itself; a member that follows gets marks and checkpoints."""
+        self.move_begin: Callable[[int], Awaitable[None]] | None = None
+        """Lets all members delete what lies below a position; None where there are no others."""
         self._tasks: list[asyncio.Task[None]] = []
         self._sealed: deque[Sealed] = deque()
         self._sealed_event = asyncio.Event()
         self._marked_position = -1
-        slices = [one for contents in catalog.contents.values() for one in contents.slices]
-        complete = complete_checkpoints([*slices, *catalog.active_contents()[1]])
-        self.checkpoints = deque(
-            (parts[-1].fold_from for parts in reversed(complete[:CHECKPOINTS_KEPT])), CHECKPOINTS_KEPT
-        )
+        self.checkpoints: deque[int] = deque(maxlen=CHECKPOINTS_KEPT)
         """Where the newest whole checkpoints fold from, the older first."""
+        self.know_checkpoints()
         self.changes = 0
         """State changes since the last checkpoint was begun."""
         self.frames = 0
@@ -98,6 +99,13 @@ class Housekeeping:
         """By how much the log may exceed its size: what was stored again is paid for by as much that is new."""
         self._rescued_at = 0
         """Where the log ended then."""
+
+    def know_checkpoints(self) -> None:
+        """See which checkpoints there are in what is committed."""
+        slices = [one for contents in self.catalog.contents.values() for one in contents.slices]
+        complete = complete_checkpoints([*slices, *self.catalog.active_contents()[1]])
+        self.checkpoints.clear()
+        self.checkpoints.extend(parts[-1].fold_from for parts in reversed(complete[:CHECKPOINTS_KEPT]))
 
     def start(self) -> None:
         """Start all tasks: the store's own loops. A step that fails is tried again, and ends no process."""
@@ -143,6 +151,8 @@ class Housekeeping:
         The state is folded up to the committed position: what is durable beyond it is folded again at a start.
         """
         appender = self.appender
+        if not self.leads:
+            return
         fold_from = appender.committed_position
         checkpoint_id = appender.appended_position
         self.changes = self.frames = 0
@@ -165,6 +175,8 @@ class Housekeeping:
         What cannot be removed is tried again the next time, and at the next start: nobody reads it any more.
         """
         catalog = self.catalog
+        if not self.leads:
+            return
         count = expired_count(
             catalog.segments,
             now_ms=self.clock.now_ms(),
@@ -179,6 +191,14 @@ class Housekeeping:
             count = 0
         elif count:
             self._rescued_bytes, self._rescued_at = rescued_bytes, self.appender.appended_position
+        if count and self.move_begin is not None:
+            await self.move_begin(catalog.segments[count].base)
+        else:
+            await self.delete(count)
+
+    async def delete(self, count: int) -> None:
+        """Let go of the `count` oldest segments, and of what an earlier round could not remove."""
+        catalog = self.catalog
         if count:
             folder, position = catalog.active.folder, catalog.segments[count].base
             begin = LogBegin(position, catalog.begins_without(count))
@@ -334,6 +354,11 @@ class Housekeeping:
         appender = self.appender
         await self.clock.sleep(self.settings.idle_mark_ms / 1000)
         position = appender.durable_position
+        if not self.leads:
+            if not appender.flushed.is_set() and position != self._marked_position:
+                self._marked_position = position
+                await self.work.run(self._tide_mark.write, position)
+            return
         is_idle = not appender.flushed.is_set() and appender.appended_position == position
         if is_idle and position != self._marked_position and appender.fits(0) and not appender.failure:
             appender.append_mark()

@@ -151,6 +151,7 @@ class Store:
             kind=Kind.MESSAGES,
             position=appender.appended_position,
             durable_below=appender.durable_position,
+            leader_epoch=appender.epoch,
             store_open=appender.store_open,
             stored_at_ms=stored_at_ms,
             length=len(batch.records),
@@ -201,7 +202,7 @@ class Store:
         outside begin..end; DataLoss when the batch at `from_offset` is damaged, saying where reading can go on;
         Overloaded when too many wait.
         """
-        self._check_open()
+        self.engine.check_open()
         self._fetches += 1
         queue = self._queue_to_read(topic_id, queue_id)
         if not queue.begin_offset <= from_offset <= queue.end_offset:
@@ -265,7 +266,7 @@ class Store:
             raise Invalid("give a key or a message id, and not both", field="key")
         if not 0 <= limit <= FIND_LIMIT_MAX:
             raise Invalid(f"{limit}; expected 1 to {FIND_LIMIT_MAX}, or 0 for {FIND_LIMIT}", field="limit")
-        self._check_open()
+        self.engine.check_open()
         if not self._settings.key_index:
             raise Unavailable("the key index is switched off")
         kind = KIND_KEY if key else KIND_MESSAGE_ID
@@ -277,7 +278,7 @@ class Store:
 
     async def read_deferred(self, system_topic_id: int, place: int, *, bytes_max: int) -> tuple[StoredBatch, ...]:
         """Whole batches of those that wait, from the one at `place` on. Errors: DataLoss, Unavailable."""
-        self._check_open()
+        self.engine.check_open()
         return await self._reader.read(self._catalog.queue((system_topic_id, 0)), place, bytes_max)
 
     async def change(self, *changes: Change) -> None:
@@ -344,7 +345,7 @@ class Store:
 
         Errors: NotFound; Unavailable when the store is closed; Overloaded when the index has no room.
         """
-        self._check_open()
+        self.engine.check_open()
         queue = self._queue(topic_id, queue_id)
         queue = queue if deferral is None else self._catalog.queue((deferral.system_topic_id, 0))
         self._catalog.check_room(queue, self._settings.index_bytes_max)
@@ -361,10 +362,6 @@ class Store:
         if not 0 <= queue_id < topic.queue_count:
             raise NotFound(f"topic {topic.name} has queues 0 to {topic.queue_count - 1} here", field="queue_id")
         return self._catalog.queue((topic_id, queue_id))
-
-    def _check_open(self) -> None:
-        if self.engine.closed:
-            raise Unavailable("the store is closed")
 
     def _again(self, key: tuple[int, int, int], batch: SealedBatch) -> Duplicate | None:
         """Where this batch was stored before; None if it is the producer's next."""

@@ -15,21 +15,28 @@ from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.database_errors import Transactions
 from ortoo.namesrv.catalog.encryption import Encryption, renewed
 from ortoo.namesrv.catalog.file_lock import FileLock
+from ortoo.namesrv.catalog.proposals import Proposals
 from ortoo.namesrv.catalog.rights import Rights
 from ortoo.namesrv.catalog.schema import prepare
 from ortoo.namesrv.catalog.transaction import Contents, Transaction
 from ortoo.namesrv.catalog.users import Users
 
 T = TypeVar("T")
-BUSY_TIMEOUT_S = 5
+BUSY_TIMEOUT_S = 5.0
+PROPOSALS_TIMEOUT_S = 0.3
+"""How long one statement about proposals may take; a member that asks waits for it."""
 FILE_NAME = "namesrv.db"
 
 
 class Catalog:
     """An open database. Work runs in the order in which it is given, one transaction each."""
 
-    def __init__(self, engine: sa.Engine, thread: ThreadPoolExecutor, lock: FileLock | None) -> None:
+    def __init__(
+        self, engine: sa.Engine, thread: ThreadPoolExecutor, lock: FileLock | None, proposals: Proposals
+    ) -> None:
         """Use `open`."""
+        self.proposals = proposals
+        """Who was proposed to lead, reached apart from everything else."""
         self.shared = engine.dialect.name != "sqlite"
         """Whether other name servers may change the same directory."""
         self.failure = ""
@@ -55,7 +62,8 @@ class Catalog:
             if url.get_backend_name() == "sqlite" and url.database:
                 lock = FileLock.take(Path(url.database))
                 _keep_private(Path(url.database))
-            catalog = cls(engine, thread, lock)
+            proposing = ThreadPoolExecutor(1, thread_name_prefix="proposals")
+            catalog = cls(engine, thread, lock, Proposals(_engine(url, PROPOSALS_TIMEOUT_S), proposing))
             await asyncio.shield(catalog._submit(lambda: prepare(engine, new_id)))
         except BaseException:
             thread.shutdown()
@@ -66,6 +74,7 @@ class Catalog:
 
     async def close(self) -> None:
         """Finish the work that was given and close the database."""
+        await self.proposals.close()
         await asyncio.shield(self._submit(self._engine.dispose))
         self._thread.shutdown()
         if self._lock is not None:
@@ -210,13 +219,18 @@ def _keep_private(database: Path) -> None:
         ) from error
 
 
-def _engine(url: sa.URL) -> sa.Engine:
+def _engine(url: sa.URL, timeout_s: float = BUSY_TIMEOUT_S) -> sa.Engine:
     # A database that hangs must not hold up the thread for ever: what it does not answer in time has failed.
     options: dict[str, Any] = {}
     if url.get_backend_name() == "postgresql":
-        limits = f"-c statement_timeout={BUSY_TIMEOUT_S * 1000} -c lock_timeout={BUSY_TIMEOUT_S * 1000}"
+        limit_ms = int(timeout_s * 1000)
+        connect_timeout_s = max(2, int(timeout_s))  # whole seconds, and 1 means 2 to the driver
         options = {
-            "connect_args": {"connect_timeout": BUSY_TIMEOUT_S, "options": limits, "tcp_user_timeout": 5000},
+            "connect_args": {
+                "connect_timeout": connect_timeout_s,
+                "options": f"-c statement_timeout={limit_ms} -c lock_timeout={limit_ms}",
+                "tcp_user_timeout": limit_ms,
+            },
             "pool_pre_ping": True,
             "pool_recycle": 1800,
         }
@@ -233,16 +247,16 @@ def _engine(url: sa.URL) -> sa.Engine:
             f"no database {url.drivername!r} is known; use sqlite or postgresql", field="database_url"
         ) from error
     if engine.dialect.name == "sqlite":
-        sa.event.listen(engine, "connect", _set_up_sqlite)
+        sa.event.listen(engine, "connect", lambda connection, _: _set_up_sqlite(connection, timeout_s))
     return engine
 
 
-def _set_up_sqlite(connection: Any, _: object) -> None:
+def _set_up_sqlite(connection: Any, timeout_s: float) -> None:
     """Durable and without surprises: an answered change survives a power cut, and what is deleted is gone."""
     for pragma in (
         "journal_mode = WAL",
         "synchronous = FULL",
         "secure_delete = ON",
-        f"busy_timeout = {BUSY_TIMEOUT_S * 1000}",
+        f"busy_timeout = {int(timeout_s * 1000)}",
     ):
         connection.execute(f"PRAGMA {pragma}")

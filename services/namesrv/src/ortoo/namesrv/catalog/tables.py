@@ -181,6 +181,15 @@ handle_keys = sa.Table(
     sa.Column("kept_secret", sa.Text, nullable=False),
 )
 
+proposals = sa.Table(
+    "proposals",
+    metadata,
+    sa.Column("enode", sa.String(63), primary_key=True),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Column("number", sa.Integer, nullable=False),
+    sa.Column("disk", sa.String(255), nullable=False),
+)
+
 
 def row_of(table: sa.Table, value: object, **given: object) -> dict[str, object]:
     """The columns of a table, each with the field of `value` that is called so, or with what is given."""

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 
 from ortoo.common.cluster.names import check_process_name
 from ortoo.common.errors import Conflict, Fenced, Invalid, Overloaded
+from ortoo.namesrv.decisions.members import EnodeMember, MemberSet
+from ortoo.namesrv.decisions.texts import check_address, check_text
 
 ENODES_MAX = 1_000
 SNODES_MAX = 1_000
 REPLICAS_MAX = 64
-TEXT_LENGTH_MAX = 255
 REPLACED_KEPT = 8
 
 
@@ -36,6 +37,10 @@ class Enode:
     replica_id: int = 0
     replication_address: str = ""
     replicas: tuple[Replica, ...] = ()
+    epoch: int = 0
+    """Which reign of the enode the address serves."""
+    members: tuple[EnodeMember, ...] = ()
+    """What the name server knows of its members; an enode does not say that here."""
     index_nearly_full: bool = False
     refuses_writes: str = ""
 
@@ -78,15 +83,22 @@ class Leases:
         """All known enodes by name."""
         return {name: lease.enode for name, lease in self._enodes.items()}
 
+    def enodes_alive(self) -> dict[str, bool]:
+        """Which enodes there are, and whether each is alive."""
+        return {name: enode.alive for name, enode in self.enodes().items()}
+
     def snodes(self) -> Mapping[str, Snode]:
         """All living snodes by name."""
         return {name: lease.snode for name, lease in self._snodes.items()}
 
     def register_enode(self, enode: Enode, now_s: float) -> Enode | None:
-        """Give or renew a lease; the enode if that is news. Errors: Invalid, Conflict, Overloaded."""
+        """Give or renew a lease; the enode if that is news.
+
+        Errors: Invalid, Conflict, Overloaded; Fenced when another member of the enode leads in a later epoch.
+        """
         check_process_name(enode.name, "enode.name")
-        _check_address(enode.address, "enode.address")
-        _check_text(enode.store_id, "enode.store_id", "the id that the store got when it was made")
+        check_address(enode.address, "enode.address")
+        check_text(enode.store_id, "enode.store_id", "the id that the store got when it was made")
         if len(enode.replicas) > REPLICAS_MAX:
             raise Invalid(f"{len(enode.replicas)} replicas; expected at most {REPLICAS_MAX}", field="enode.replicas")
         known = self._enodes.get(enode.name)
@@ -100,8 +112,35 @@ class Leases:
             )
         if known is None:
             self._make_room_for_enode()
+        elif known.enode.store_id == enode.store_id:
+            if known.enode.epoch > enode.epoch:
+                raise Fenced(
+                    f"enode {enode.name!r} is led from {known.enode.address} in epoch {known.enode.epoch}, and this is "
+                    f"epoch {enode.epoch}, which is over",
+                    field="enode.epoch",
+                )
+            enode = dataclasses.replace(enode, members=known.enode.members)
         self._enodes[enode.name] = _EnodeLease(enode, now_s + self._lease_s)
         return None if known is not None and known.enode == enode else enode
+
+    def put_members(self, members: MemberSet, now_s: float) -> Enode | None:
+        """Know an enode by its members, and where its leader is when that is new; the enode if that is news.
+
+        Errors: Overloaded.
+        """
+        name, leader, route = members.enode, members.leader(), members.route()
+        known = self._enodes.get(name)
+        if leader is not None and (known is None or leader.epoch > known.enode.epoch):
+            other = known is not None and known.enode.alive and known.enode.store_id != leader.set_id
+            if not other:
+                if known is None:
+                    self._make_room_for_enode()
+                enode = Enode(name, leader.address, leader.set_id, role=leader.role, epoch=leader.epoch)
+                known = self._enodes[name] = _EnodeLease(enode, now_s + self._lease_s)
+        if known is None or known.enode.members == route:
+            return None
+        known.enode = dataclasses.replace(known.enode, members=route)
+        return known.enode
 
     def register_snode(
         self,
@@ -115,10 +154,10 @@ class Leases:
     ) -> Snode | None:
         """Give or renew a lease; the snode if that is news. Errors: Invalid, Conflict, Fenced, Overloaded."""
         check_process_name(name, "snode.name")
-        _check_address(address, "snode.address")
+        check_address(address, "snode.address")
         if cluster_address:
-            _check_address(cluster_address, "snode.cluster_address")
-        _check_text(incarnation, "incarnation", "a text that is new at every start of the process")
+            check_address(cluster_address, "snode.cluster_address")
+        check_text(incarnation, "incarnation", "a text that is new at every start of the process")
         known = self._snodes.get(name)
         if known is not None and incarnation in known.replaced:
             raise Fenced(
@@ -137,10 +176,13 @@ class Leases:
         self._snodes[name] = _SnodeLease(snode, incarnation, shares_membership, until_s, replaced)
         return None if known is not None and known.snode == snode else snode
 
-    def end_enode(self, name: str) -> Enode | None:
-        """End a lease at once; the dead enode if it was alive."""
+    def end_enode(self, name: str, epoch: int | None = None) -> Enode | None:
+        """End a lease at once; the dead enode if it was alive. Of one reign only that one's lease, if `epoch` is given.
+
+        A member that led and stops ends nothing that its successor has.
+        """
         lease = self._enodes.get(name)
-        if lease is None or not lease.enode.alive:
+        if lease is None or not lease.enode.alive or (epoch is not None and lease.enode.epoch > epoch):
             return None
         lease.enode = dataclasses.replace(lease.enode, alive=False)
         return lease.enode
@@ -188,16 +230,3 @@ class Leases:
 
 def _left_ms(until_s: float, now_s: float) -> int:
     return max(1, math.ceil((until_s - now_s) * 1000))
-
-
-def _check_address(address: str, name: str) -> None:
-    host, colon, port = address.rpartition(":")
-    if len(address) > TEXT_LENGTH_MAX or not (
-        host and colon and port.isascii() and port.isdigit() and 0 < int(port) < 65536
-    ):
-        raise Invalid(f"{address[:TEXT_LENGTH_MAX]!r}; give host:port where others reach the process", field=name)
-
-
-def _check_text(text: str, name: str, what: str) -> None:
-    if not 1 <= len(text) <= TEXT_LENGTH_MAX:
-        raise Invalid(f"{len(text)} characters; give {what}, 1 to {TEXT_LENGTH_MAX} characters", field=name)

@@ -18,6 +18,7 @@ from ortoo.namesrv.decisions.deletions import DeletedGroup, DeletedTopic
 from ortoo.namesrv.decisions.groups import WHOLE, Group, Meant
 from ortoo.namesrv.decisions.handle_keys import KeyRotation
 from ortoo.namesrv.decisions.leases import Enode, Leases, Snode
+from ortoo.namesrv.decisions.members import MemberSet
 from ortoo.namesrv.decisions.offers import HeldTopic, OfferedTopic, Offers
 from ortoo.namesrv.decisions.route_changes import ROUTES_BYTES_MAX, RouteChange, Routes
 from ortoo.namesrv.decisions.topics import NewTopic, Topic, TopicChange
@@ -110,7 +111,7 @@ class Directory:
         """
         request = topics.completed(request)
         offered = () if request.ignore_offers else self._offers.named(request.name, self._routes.deleted)
-        enodes = self._alive_by_name()
+        enodes = self._leases.enodes_alive()
         topic_id, now_ms = self._randomness.id64(), self._clock.now_ms()
 
         def decide(stored: Transaction) -> tuple[Topic, RouteChange | None]:
@@ -132,7 +133,7 @@ class Directory:
 
     async def update_topic(self, request: TopicChange) -> Topic:
         """Change a topic. Errors: as `topics.change`."""
-        enodes = self._alive_by_name()
+        enodes = self._leases.enodes_alive()
 
         def decide(stored: Transaction) -> tuple[Topic, RouteChange | None]:
             existing = stored.topic(request.name)
@@ -275,9 +276,13 @@ class Directory:
         )
         self._tell(snode=news)
 
-    def unregister_enode(self, name: str) -> None:
-        """End an enode's lease; nothing happens when it has none."""
-        self._tell(enode=self._leases.end_enode(name))
+    def put_members(self, known: MemberSet) -> None:
+        """Tell what an enode's members are, and where its leader is. Errors: Overloaded."""
+        self._tell(enode=self._leases.put_members(known, self._clock.monotonic_s()))
+
+    def unregister_enode(self, name: str, epoch: int) -> None:
+        """End an enode's lease for a reign; nothing happens when it has none, or another one's."""
+        self._tell(enode=self._leases.end_enode(name, epoch))
 
     def unregister_snode(self, name: str) -> None:
         """End a snode's lease; nothing happens when it has none."""
@@ -338,9 +343,6 @@ class Directory:
         await event.wait()
         self._watches.end()
 
-    def _alive_by_name(self) -> dict[str, bool]:
-        return {name: enode.alive for name, enode in self._leases.enodes().items()}
-
     def _put_topic(self, stored: Transaction, existing: Topic | None, topic: Topic) -> tuple[Topic, RouteChange | None]:
         if topic is existing:
             return topic, None
@@ -348,15 +350,15 @@ class Directory:
         return topic, RouteChange(stored.version, topics=(topic,))
 
     def _tell(self, *, enode: Enode | None = None, snode: Snode | None = None) -> None:
-        for kind, process in (("enode", enode), ("snode", snode)):
-            if process is not None:
-                said = "registered" if process.alive else "gone"
-                _log.info(said, kind=kind, name=process.name, address=process.address)
         if enode is not None:
+            known = self._routes.enodes.get(enode.name)
+            if known is None or (known.address, known.alive) != (enode.address, enode.alive):
+                _log_process("enode", enode)
             self._watches.publish(RouteChange(self.version, enodes=(enode,)))
             for forgotten in self._routes.enodes.keys() - self._leases.enodes().keys():
                 del self._routes.enodes[forgotten]  # made room for another; watchers know it as dead
         if snode is not None:
+            _log_process("snode", snode)
             self._watches.publish(RouteChange(self.version, snodes=(snode,)))
 
     async def _change(self, decide: Callable[[Transaction], tuple[T, RouteChange | None]]) -> T:
@@ -386,10 +388,13 @@ class Directory:
         storing = self._catalog.change(bounded)
         storing.add_done_callback(take_over)
         storing.add_done_callback(self._count)
-        answer, _ = await asyncio.shield(storing)
-        return answer
+        return (await asyncio.shield(storing))[0]
 
     def _count(self, done: "asyncio.Future[Any]") -> None:
         error = None if done.cancelled() else done.exception()
         outcome = "stored" if error is None else "failed" if isinstance(error, Unavailable | DataLoss) else "refused"
         self.outcomes[outcome] += 1
+
+
+def _log_process(kind: str, process: Enode | Snode) -> None:
+    _log.info("registered" if process.alive else "gone", kind=kind, name=process.name, address=process.address)

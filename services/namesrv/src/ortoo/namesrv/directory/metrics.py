@@ -2,10 +2,11 @@
 
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.namesrv.directory.directory import Directory
+from ortoo.namesrv.directory.elections import Elections
 
 
-def register(metrics: Metrics, directory: Directory) -> None:
-    """Name what is read from `directory`."""
+def register(metrics: Metrics, directory: Directory, elections: Elections) -> None:
+    """Name what is read from `directory` and from `elections`."""
     metrics.gauge("rocketmq_topic_number", "Topics.", lambda: len(directory.topics()))
     metrics.gauge("rocketmq_consumer_group_number", "Consumer groups.", lambda: len(directory.groups()))
     metrics.counter(
@@ -23,4 +24,28 @@ def register(metrics: Metrics, directory: Directory) -> None:
         "Changes of topics and groups asked of this name server, by outcome.",
         lambda: {(outcome,): count for outcome, count in directory.outcomes.items()},
         labels=("outcome",),
+    )
+    metrics.gauge(
+        "ortoo_enode_under_replicated",
+        "Members of an enode that have a vote and do not report.",
+        lambda: {(one.enode,): len(one.missing()) for one in elections.sets()},
+        labels=("enode",),
+    )
+    metrics.gauge(
+        "ortoo_enode_leaderless",
+        "1 for an enode of which members report and none leads.",
+        lambda: {(one.enode,): int(one.leader() is None) for one in elections.sets() if one.alive()},
+        labels=("enode",),
+    )
+    metrics.gauge(
+        "ortoo_enode_epoch",
+        "In which epoch an enode with members was last seen led.",
+        lambda: {(one.enode,): one.led_epoch for one in elections.sets()},
+        labels=("enode",),
+    )
+    metrics.counter(
+        "ortoo_enode_take_overs_total",
+        "How often another member of an enode leads than before, as this name server saw it.",
+        lambda: {(one.enode,): one.take_overs for one in elections.sets()},
+        labels=("enode",),
     )

@@ -12,13 +12,17 @@ from ortoo.common.process.clock import Clock
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.users import Users
 from ortoo.namesrv.decisions.leases import Snode
+from ortoo.namesrv.decisions.members import MemberReport
 from ortoo.namesrv.decisions.offers import HeldTopic
 from ortoo.namesrv.decisions.refusals import Refusals
 from ortoo.namesrv.decisions.topics import NewTopic
 from ortoo.namesrv.directory.directory import Directory
+from ortoo.namesrv.directory.elections import Elections
 from ortoo.namesrv.directory.findings import findings
-from ortoo.namesrv.rpc import wire
+from ortoo.namesrv.rpc import member_wire, wire
 from ortoo.v1 import group_deletion_pb2 as deletion_pb
+from ortoo.v1 import member_admin_pb2 as admin_pb
+from ortoo.v1 import member_report_pb2 as report_pb
 from ortoo.v1 import namesrv_pb2 as pb
 from ortoo.v1 import topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceServicer
@@ -30,10 +34,18 @@ class NameService(NameServiceServicer):
     """The directory of the cluster, for enodes, snodes and operators' tools."""
 
     def __init__(
-        self, directory: Directory, catalog: Catalog, clock: Clock, admin_token: str = "", *, guarded: bool = False
+        self,
+        directory: Directory,
+        elections: Elections,
+        catalog: Catalog,
+        clock: Clock,
+        admin_token: str = "",
+        *,
+        guarded: bool = False,
     ) -> None:
         """Calls about secrets need the admin's token; `guarded` = whoever calls has proved to be of the cluster."""
         self._directory = directory
+        self._elections = elections
         self._catalog = catalog
         self._clock = clock
         self._admin_token = admin_token
@@ -73,7 +85,7 @@ class NameService(NameServiceServicer):
         """End a lease at once."""
         match request.WhichOneof("who"):
             case "enode":
-                self._directory.unregister_enode(request.enode)
+                self._directory.unregister_enode(request.enode, request.epoch)
             case "snode":
                 self._directory.unregister_snode(request.snode)
             case _:
@@ -203,6 +215,27 @@ class NameService(NameServiceServicer):
         """Give a right back."""
         await self._catalog.change_rights(lambda rights: rights.release(request.resource, request.owner, request.epoch))
         return pb.ReleaseRightResponse()
+
+    async def ReportMember(
+        self, request: report_pb.ReportMemberRequest, context: Context
+    ) -> report_pb.ReportMemberResponse:
+        """Hear what a member says of itself, and say who is to lead."""
+        members = await self._elections.report(read(MemberReport, request))
+        return member_wire.answer_to(members, self._elections.proposal(request.enode), self._elections.lease_ms)
+
+    async def ListMembers(self, request: admin_pb.ListMembersRequest, context: Context) -> admin_pb.ListMembersResponse:
+        """The members of one enode, or of all."""
+        sets = [self._elections.found(request.enode)] if request.enode else self._elections.sets()
+        now_s = self._clock.monotonic_s()
+        return admin_pb.ListMembersResponse(
+            enodes=[member_wire.members_to(one, self._elections.proposal(one.enode), now_s) for one in sets]
+        )
+
+    async def ElectMember(self, request: admin_pb.ElectMemberRequest, context: Context) -> admin_pb.ElectMemberResponse:
+        """Propose whom an operator chose."""
+        chosen = request.member
+        proposal = await self._elections.elect(request.enode, chosen.number, chosen.disk)
+        return admin_pb.ElectMemberResponse(proposal=write(report_pb.Proposal, proposal))
 
     async def WatchRoutes(
         self, request: pb.WatchRoutesRequest, context: Context

@@ -56,8 +56,8 @@ def meant_by(request: namesrv_pb2.PutGroupRequest) -> Meant:
 
 
 def enode_of(enode: topic_pb2.Enode) -> Enode:
-    """A storage node that speaks for itself, read."""
-    return read(Enode, enode, "enode", alive=True)
+    """A storage node that speaks for itself, read; of its members the name server knows better."""
+    return read(Enode, enode, "enode", alive=True, members=())
 
 
 def change_to(change: RouteChange, *, with_handle_keys: bool) -> Iterator[namesrv_pb2.WatchRoutesResponse]:

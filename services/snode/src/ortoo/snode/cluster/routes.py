@@ -145,6 +145,26 @@ class Group:
     park_expired: bool = False
 
 
+class MemberState(enum.IntEnum):
+    """What a member of an enode is; the numbers are those on the wire."""
+
+    UNSPECIFIED = 0
+    LEADING = 1
+    FOLLOWING = 2
+    LEARNING = 3
+    AWAY = 4
+    WAITING = 5
+
+
+class EnodeMember(NamedTuple):
+    """One of the processes that keep an enode's log."""
+
+    number: int
+    disk: str
+    state: MemberState
+    address: str
+
+
 @dataclass(frozen=True, slots=True)
 class EnodeEntry:
     """A storage node."""
@@ -162,6 +182,14 @@ class EnodeEntry:
     index_nearly_full: bool = False
     refuses_writes: str = ""
     """Why it takes no messages now; empty = it takes them."""
+    epoch: int = 0
+    """Which reign of the enode the address serves."""
+    members: tuple[EnodeMember, ...] = ()
+
+    @property
+    def reign(self) -> int:
+        """What tells one leader from the next; 0 for an enode that nobody but itself can lead."""
+        return self.epoch if len(self.members) > 1 else 0
 
 
 @dataclass(frozen=True, slots=True)

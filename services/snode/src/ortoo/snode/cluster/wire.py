@@ -9,7 +9,9 @@ from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import (
     UNACKNOWLEDGED_BYTES_MAX,
     EnodeEntry,
+    EnodeMember,
     Group,
+    MemberState,
     MessageType,
     Permission,
     PublishPlace,
@@ -71,7 +73,12 @@ def enode_to(enode: EnodeEntry) -> topic_pb2.Enode:
 
 def enode_of(enode: topic_pb2.Enode) -> EnodeEntry:
     """A storage node, read."""
-    return read(EnodeEntry, enode, replicas=tuple((one.replica_id, one.address) for one in enode.replicas))
+    members = tuple(
+        EnodeMember(one.number, one.disk, MemberState(one.state if one.state <= max(MemberState) else 0), one.address)
+        for one in enode.members
+    )
+    replicas = tuple((one.replica_id, one.address) for one in enode.replicas)
+    return read(EnodeEntry, enode, replicas=replicas, members=members)
 
 
 def snode_to(snode: SnodeEntry) -> topic_pb2.Snode:

@@ -1,30 +1,28 @@
-"""An enode behind the wire: one Append stream and one FetchBatches stream, shared by everything the snode does."""
+"""An enode's leader behind the wire: one Append stream and one FetchBatches stream, shared by all the snode does."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import grpc
 
-from ortoo.common.errors import Unavailable
+from ortoo.common.errors import Moved, OrtooError, Unavailable
 from ortoo.common.errors.status import error_of, rpc_errors
 from ortoo.common.groups.pop import LeasePart, Popped, PopWish, ReplayWish, SendBackWish, Stale, Verdict
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_field import Bulky
-from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.fields import read, write
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import DeliveryMode
-from ortoo.snode.cluster.wire import batch_of, batch_to, envelope_to
+from ortoo.snode.cluster.wire import batch_of, batch_to
+from ortoo.snode.enodes.append_wire import append_to, appended_of, fetched_of
 from ortoo.snode.enodes.attaching import stay_attached
 from ortoo.snode.enodes.link import (
     Appended,
     DelayedEntry,
     DueHalf,
-    EnodeLink,
     Fetched,
     FlushMode,
     HalfVerdict,
@@ -36,124 +34,120 @@ from ortoo.snode.enodes.link import (
     OffsetRow,
     OpenHalf,
     QueueRange,
-    StoredBatch,
     VerdictSource,
 )
+from ortoo.snode.enodes.moving import FIRST_WAIT_S, LONGEST_WAIT_S, HeldAppends
 from ortoo.snode.enodes.pop_wire import popped_of, replay_to, send_back_to, settlement_to, stale_of, wish_to
-from ortoo.snode.enodes.request_stream import RequestStream
+from ortoo.snode.enodes.request_stream import Pending, RequestStream
 from ortoo.v1 import enode_deferred_pb2, enode_lives_pb2, enode_pb2
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 
 Answer = TypeVar("Answer")
+Held = HeldAppends[Bulky, Appended]
 FIND_TIMEOUT_S = 30.0
 """A search may have to wait for its process to start and for the index to catch up."""
 
 
-class GrpcLinks:
-    """Links over gRPC, one connection an enode."""
+class Leaders(Protocol):
+    """Who leads the enodes, and what waits for that."""
 
-    def __init__(
-        self, *, channels: Channels, background: Background, clock: Clock, timeout_s: float, in_flight_bytes_max: int
-    ) -> None:
-        """Every request to an enode is answered within `timeout_s`, if only by an error."""
-        self._background = background
-        self._clock = clock
-        self._timeout_s = timeout_s
-        self._bytes_max = in_flight_bytes_max
-        self._links: dict[str, tuple[str, GrpcEnodeLink]] = {}
-        self._channels = channels
+    clock: Clock
+    timeout_s: float
+    in_flight_bytes_max: int
 
-    async def __aenter__(self) -> Self:
-        return self
+    def held(self, enode: str) -> Held:
+        """The appends that wait for the enode's next leader."""
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        for _, link in self._links.values():
-            link.close()
-        self._links.clear()
-
-    def to(self, enode: str, address: str) -> EnodeLink:
-        """The link to an enode; one whose address has changed gets a new one."""
-        known = self._links.get(enode)
-        if known is not None:
-            if known[0] == address:
-                return known[1]
-            known[1].close()
-            self._background.contained("drop", self._channels.drop(known[0]))
-        link = GrpcEnodeLink(
-            f"enode {enode}",
-            self._channels.to(address),
-            clock=self._clock,
-            timeout_s=self._timeout_s,
-            in_flight_bytes_max=self._bytes_max,
-        )
-        link.start(self._background)
-        self._links[enode] = (address, link)
-        return link
+    def learn(self, enode: str, moved: Moved) -> "GrpcEnodeLink":
+        """Whom to ask after a member said that another one leads; the one that is asked already, if nobody knows."""
 
 
 class GrpcEnodeLink:
-    """One enode."""
+    """One enode, as one of its members leads it."""
 
-    def __init__(
-        self, peer: str, channel: grpc.aio.Channel, *, clock: Clock, timeout_s: float, in_flight_bytes_max: int
-    ) -> None:
-        """`peer` names the enode in errors."""
-        self._peer = peer
+    def __init__(self, enode: str, address: str, epoch: int, channel: grpc.aio.Channel, leaders: Leaders) -> None:
+        """`leaders` knows who leads later."""
+        self.address = address
+        self.epoch = epoch
+        self._enode = enode
+        self._peer = f"enode {enode}"
+        self._leaders = leaders
         self._stub = EnodeServiceStub(channel)
-        self._clock = clock
-        self._timeout_s = timeout_s
+        self._clock = leaders.clock
+        self._timeout_s = leaders.timeout_s
+        self.opened_s = leaders.clock.monotonic_s()
         self._tasks: list[asyncio.Task[Any]] = []
-        self._appends = RequestStream[Bulky, enode_pb2.AppendResponse, Appended](
-            peer,
+        self._calls: dict[Any, None] = {}
+        self._gone: OrtooError | None = None
+        self._held = leaders.held(enode)
+        self.appends = RequestStream[Bulky, enode_pb2.AppendResponse, Appended](
+            self._peer,
             lambda: bulk_calls.append(channel),
-            _appended,
-            clock=clock,
-            timeout_s=timeout_s,
-            in_flight_bytes_max=in_flight_bytes_max,
+            appended_of,
+            clock=leaders.clock,
+            timeout_s=leaders.timeout_s,
+            in_flight_bytes_max=leaders.in_flight_bytes_max,
             answers_all_it_took=True,
+            moved=self._hold,
+            may_move=epoch > 0,
         )
         self._fetches = RequestStream[enode_pb2.FetchBatchesRequest, Bulky, Fetched](
-            peer,
+            self._peer,
             lambda: bulk_calls.fetch_batches(channel),
-            _fetched,
-            clock=clock,
-            timeout_s=timeout_s,
+            fetched_of,
+            clock=leaders.clock,
+            timeout_s=leaders.timeout_s,
             in_flight_bytes_max=1,
         )
 
     def start(self, background: Background) -> None:
         """Begin to talk when there is something to say."""
         self._tasks = [
-            background.contained("appends", self._appends.run()),
+            background.contained("appends", self.appends.run()),
             background.contained("fetches", self._fetches.run()),
         ]
 
-    def close(self) -> None:
-        """Stop; what is on its way fails."""
+    def close(self, moved: Moved | None = None) -> OrtooError:
+        """Stop; what is on its way fails with the error returned.
+
+        When the enode has `moved`, what was not sent waits for its leader.
+        """
         for task in self._tasks:
             task.cancel()
+        self._gone = gone = self.fail_reads()
+        self.appends.fail_all(gone, moved)
+        for call in tuple(self._calls):
+            call.cancel()
+        return gone
+
+    def fail_reads(self) -> OrtooError:
+        """Let those ask anew who wait for messages here; the error that they get."""
         gone = Unavailable(f"the link to {self._peer} was closed; the outcome is unknown, retry")
-        self._appends.fail_all(gone)
         self._fetches.fail_all(gone)
+        return gone
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing that may change something is on its way."""
+        return self.appends.is_idle and not self._calls
 
     @property
     def connected(self) -> bool:
         """Whether a stream to it works right now."""
-        return self._appends.connected or self._fetches.connected
+        return self.appends.connected or self._fetches.connected
+
+    def _hold(self, item: Pending[Bulky, Appended], moved: Moved) -> None:
+        self._held.moved(self.appends, item, moved)
+        self._leaders.learn(self._enode, moved)
 
     def append(
         self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode = FlushMode.DEFAULT
     ) -> asyncio.Future[Appended]:
         """Send one batch behind those sent before."""
-        request = enode_pb2.AppendRequest(
-            topic_id=topic_id,
-            queue_id=queue_id,
-            batch=envelope_to(batch),
-            flush_mode=flush_mode.value,  # type: ignore[arg-type]
-        )
-        return self._appends.send(Bulky(request, (batch.records,)), size_bytes=len(batch.records))
+        bulky, size_bytes = append_to(topic_id, queue_id, batch, flush_mode), len(batch.records)
+        if self._held.is_holding:
+            return self._held.add(bulky, size_bytes)
+        return self.appends.send(bulky, size_bytes=size_bytes)
 
     async def fetch(
         self,
@@ -176,7 +170,7 @@ class GrpcEnodeLink:
             group=group,
             generation=generation,
         )
-        return await self._fetches.send(request, wait_s=wait_ms / 1000)
+        return await self._led(lambda link: link._fetches.send(request, wait_s=wait_ms / 1000))
 
     async def commit_rows(
         self, topic_id: int, group: str, rows: Sequence[OffsetRow], *, reset: bool = False
@@ -188,20 +182,20 @@ class GrpcEnodeLink:
             offsets=[enode_pb2.QueueOffset(queue_id=q, offset=o, generation=g) for q, o, g in rows],
             reset=reset,
         )
-        answer = await self._call(self._stub.CommitOffsets, request)
+        answer = await self._call(lambda stub: stub.CommitOffsets, request)
         return list(answer.fenced_queue_ids)
 
     async def offset_groups(self, topic_id: int) -> list[str]:
         """The groups that have an offset in a topic."""
         request = enode_pb2.QueryOffsetGroupsRequest(topic_id=topic_id)
-        return list((await self._call(self._stub.QueryOffsetGroups, request)).groups)
+        return list((await self._call(lambda stub: stub.QueryOffsetGroups, request)).groups)
 
     async def take_locks(self, incarnation: str, wishes: Sequence[LockRequest]) -> list[LockAnswer]:
         """Take or renew locks."""
         request = enode_pb2.TakeLocksRequest(
             incarnation=incarnation, wishes=[write(enode_pb2.LockWish, one) for one in wishes]
         )
-        answer = await self._call(self._stub.TakeLocks, request)
+        answer = await self._call(lambda stub: stub.TakeLocks, request)
         return [
             read(LockAnswer, one, error=error_of(one.failure) if one.HasField("failure") else None)
             for one in answer.answers
@@ -210,7 +204,7 @@ class GrpcEnodeLink:
     async def release_locks(self, wishes: Sequence[LockRequest]) -> list[bool]:
         """Give locks back."""
         request = enode_pb2.ReleaseLocksRequest(wishes=[write(enode_pb2.LockWish, one) for one in wishes])
-        return list((await self._call(self._stub.ReleaseLocks, request)).released)
+        return list((await self._call(lambda stub: stub.ReleaseLocks, request)).released)
 
     async def attach(self, snode: str, incarnation: str, freed: Callable[[Sequence[LockKey]], None]) -> None:
         """Be there for the enode until the connection breaks."""
@@ -220,12 +214,12 @@ class GrpcEnodeLink:
     async def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
         """A group's offsets."""
         request = enode_pb2.QueryOffsetsRequest(topic_id=topic_id, group=group, queue_ids=queue_ids)
-        answer = await self._call(self._stub.QueryOffsets, request)
+        answer = await self._call(lambda stub: stub.QueryOffsets, request)
         return {item.queue_id: item.offset for item in answer.offsets}
 
     async def describe_queues(self, topic_id: int) -> list[QueueRange]:
         """What each queue of a topic holds."""
-        answer = await self._call(self._stub.DescribeQueues, enode_pb2.DescribeQueuesRequest(topic_id=topic_id))
+        answer = await self._call(lambda stub: stub.DescribeQueues, enode_pb2.DescribeQueuesRequest(topic_id=topic_id))
         return [QueueRange(q.queue_id, q.begin_offset, q.end_offset) for q in answer.queues]
 
     async def recall_delayed(self, topic_id: int, timer_id: int, deliver_at_ms: int) -> None:
@@ -233,12 +227,12 @@ class GrpcEnodeLink:
         request = enode_deferred_pb2.RecallDelayedRequest(
             topic_id=topic_id, timer_id=timer_id, deliver_at_ms=deliver_at_ms
         )
-        await self._call(self._stub.RecallDelayed, request)
+        await self._call(lambda stub: stub.RecallDelayed, request)
 
     async def list_delayed(self, topic_id: int, from_ms: int, limit: int) -> list[DelayedEntry]:
         """The delayed messages of a topic, by time."""
         request = enode_deferred_pb2.ListDelayedRequest(topic_id=topic_id, from_ms=from_ms, limit=limit)
-        answer = await self._call(self._stub.ListDelayed, request)
+        answer = await self._call(lambda stub: stub.ListDelayed, request)
         return [read(DelayedEntry, one) for one in answer.entries]
 
     async def store_half(
@@ -253,7 +247,7 @@ class GrpcEnodeLink:
             check_after_ms=check_after_ms,
             key=key,
         )
-        return (await self._call(self._stub.StoreHalf, request)).number
+        return (await self._call(lambda stub: stub.StoreHalf, request)).number
 
     async def settle_half(self, topic_id: int, number: int, verdict: HalfVerdict, source: VerdictSource) -> None:
         """End a transaction."""
@@ -263,19 +257,21 @@ class GrpcEnodeLink:
             verdict=verdict.value,  # type: ignore[arg-type]
             source=source.value,  # type: ignore[arg-type]
         )
-        await self._call(self._stub.SettleHalf, request)
+        await self._call(lambda stub: stub.SettleHalf, request)
 
     async def list_halves(self, topic_id: int, producer_group: str, *, parked_only: bool, limit: int) -> list[OpenHalf]:
         """Open transactions, the oldest first."""
         request = enode_deferred_pb2.ListHalvesRequest(
             topic_id=topic_id, producer_group=producer_group, parked_only=parked_only, limit=limit
         )
-        answer = await self._call(self._stub.ListHalves, request)
+        answer = await self._call(lambda stub: stub.ListHalves, request)
         return [read(OpenHalf, one) for one in answer.halves]
 
     async def resume_half(self, topic_id: int, number: int) -> None:
         """Check a parked transaction again."""
-        await self._call(self._stub.ResumeHalf, enode_deferred_pb2.ResumeHalfRequest(topic_id=topic_id, number=number))
+        await self._call(
+            lambda stub: stub.ResumeHalf, enode_deferred_pb2.ResumeHalfRequest(topic_id=topic_id, number=number)
+        )
 
     async def watch_halves(self, producer_groups: Iterable[str], heard: Callable[[DueHalf], None]) -> None:
         """Hear of transactions that are due to be checked."""
@@ -291,7 +287,7 @@ class GrpcEnodeLink:
     async def find_offset(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
         """The first offset stored at or after a time."""
         request = enode_pb2.FindOffsetRequest(topic_id=topic_id, queue_id=queue_id, stored_at_ms=stored_at_ms)
-        return (await self._call(self._stub.FindOffset, request)).offset
+        return (await self._call(lambda stub: stub.FindOffset, request)).offset
 
     async def find_messages(
         self, topic_id: int, *, key: str, message_id: str, begin_ms: int, end_ms: int, limit: int
@@ -300,32 +296,32 @@ class GrpcEnodeLink:
         request = enode_pb2.FindMessagesRequest(
             topic_id=topic_id, key=key, message_id=message_id, begin_ms=begin_ms, end_ms=end_ms, limit=limit
         )
-        answer = await self._call(self._stub.FindMessages, request, max(self._timeout_s, FIND_TIMEOUT_S))
+        answer = await self._call(lambda stub: stub.FindMessages, request, max(self._timeout_s, FIND_TIMEOUT_S))
         return [MessagePlace(one.queue_id, one.offset, one.stored_at_ms) for one in answer.places]
 
     async def pop(self, wish: PopWish) -> Popped:
         """Lease messages; wait for the first one as the wish says."""
-        answer = await self._call(self._stub.PopQueues, wish_to(wish), self._timeout_s + wish.wait_ms / 1000)
+        answer = await self._call(lambda stub: stub.PopQueues, wish_to(wish), self._timeout_s + wish.wait_ms / 1000)
         return popped_of(answer)
 
     async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: Verdict) -> list[Stale]:
         """Say what becomes of leased messages."""
-        answer = await self._call(self._stub.SettlePopped, settlement_to(topic_id, group, parts, verdict))
+        answer = await self._call(lambda stub: stub.SettlePopped, settlement_to(topic_id, group, parts, verdict))
         return stale_of(answer)
 
     async def peek(self, wish: PopWish) -> Popped:
         """What a pop would bring, and what consumers have."""
-        answer = await self._call(self._stub.PopQueues, wish_to(wish, peek=True))
+        answer = await self._call(lambda stub: stub.PopQueues, wish_to(wish, peek=True))
         return popped_of(answer)
 
     async def send_back(self, wish: SendBackWish) -> list[str]:
         """Copy messages to a group's retry topic."""
-        answer = await self._call(self._stub.SendBackMessages, send_back_to(wish))
+        answer = await self._call(lambda stub: stub.SendBackMessages, send_back_to(wish))
         return list(answer.message_ids)
 
     async def replay(self, wish: ReplayWish) -> list[tuple[int, int]]:
         """Send dead letters again."""
-        answer = await self._call(self._stub.ReplayStored, replay_to(wish))
+        answer = await self._call(lambda stub: stub.ReplayStored, replay_to(wish))
         return [(one.first_offset, one.count) for one in answer.ranges]
 
     async def append_identified(
@@ -335,13 +331,13 @@ class GrpcEnodeLink:
         request = enode_lives_pb2.AppendIdentifiedRequest(
             topic_id=topic_id, queue_id=queue_id, batch=batch_to(batch), ids=ids
         )
-        answer = await self._call(self._stub.AppendIdentified, request)
+        answer = await self._call(lambda stub: stub.AppendIdentified, request)
         return [IdentifiedPlace(one.queue_id, one.offset, one.stored_at_ms, one.duplicate) for one in answer.places]
 
     async def use_mode(self, topic_id: int, group: str, mode: DeliveryMode) -> None:
         """A group consumes a topic this way."""
         request = enode_lives_pb2.UseDeliveryModeRequest(topic_id=topic_id, group=group, mode=mode.value)  # type: ignore[arg-type]
-        await self._call(self._stub.UseDeliveryMode, request)
+        await self._call(lambda stub: stub.UseDeliveryMode, request)
 
     async def set_mode(self, topic_id: int, group: str, mode: DeliveryMode, *, force: bool) -> DeliveryMode:
         """Change how a group consumes a topic."""
@@ -351,34 +347,51 @@ class GrpcEnodeLink:
             mode=mode.value,  # type: ignore[arg-type]
             force=force,
         )
-        answer = await self._call(self._stub.SetStoredMode, request)
+        answer = await self._call(lambda stub: stub.SetStoredMode, request)
         return DeliveryMode(answer.before)
 
     async def modes(self, group: str) -> list[tuple[int, DeliveryMode]]:
         """How a group consumes topics."""
-        answer = await self._call(self._stub.QueryModes, enode_lives_pb2.QueryModesRequest(group=group))
+        answer = await self._call(lambda stub: stub.QueryModes, enode_lives_pb2.QueryModesRequest(group=group))
         return [(one.topic_id, DeliveryMode(one.mode)) for one in answer.modes]
 
     async def _call(
-        self, method: Callable[..., Awaitable[Answer]], request: object, timeout_s: float | None = None
+        self,
+        method: Callable[[EnodeServiceStub], Callable[..., Awaitable[Answer]]],
+        request: object,
+        timeout_s: float | None = None,
     ) -> Answer:
-        """Ask once. Errors: as the enode says; Unavailable when it does not answer within its time."""
+        """Ask who leads, once. Errors: as the enode says; Unavailable when it does not answer within its time."""
+        return await self._led(lambda link: link._ask(method(link._stub), request, timeout_s or self._timeout_s))
+
+    async def _led(self, asked: "Callable[[GrpcEnodeLink], Awaitable[Answer]]") -> Answer:
+        """What the leader answers. A member that does not lead did nothing of it, so the next one may be asked."""
+        link, wait_s = self, FIRST_WAIT_S
+        deadline_s = self._clock.monotonic_s() + self._timeout_s
+        while True:
+            try:
+                return await asked(link)
+            except Moved as moved:
+                before, link = link, self._leaders.learn(self._enode, moved)
+                while link is before:
+                    if self._clock.monotonic_s() + wait_s >= deadline_s:
+                        raise
+                    await self._clock.sleep(wait_s)
+                    link, wait_s = self._leaders.learn(self._enode, Moved()), min(2 * wait_s, LONGEST_WAIT_S)
+                    if not moved.epoch:  # it is not said that another one leads: this one may be about to
+                        break
+
+    async def _ask(self, method: Callable[..., Awaitable[Answer]], request: object, timeout_s: float) -> Answer:
         with rpc_errors(self._peer, within=True):
-            return await method(request, timeout=timeout_s or self._timeout_s)
-
-
-def _appended(answer: enode_pb2.AppendResponse) -> Appended:
-    if answer.HasField("failure"):
-        raise error_of(answer.failure)
-    return Appended(answer.first_offset, answer.stored_at_ms, FlushMode(answer.flush_mode))
-
-
-def _fetched(bulky: Bulky) -> Fetched:
-    answer, bulks = bulky
-    if answer.HasField("failure"):
-        raise error_of(answer.failure)
-    batches = tuple(
-        StoredBatch(b.first_offset, b.stored_at_ms, batch_of(b.batch, records))
-        for b, records in zip(answer.batches, bulks, strict=True)
-    )
-    return Fetched(batches, answer.next_offset, answer.end_offset)
+            call = method(request, timeout=timeout_s)
+            self._calls[call] = None
+            try:
+                return await call
+            except asyncio.CancelledError:
+                # This link was closed, for a newer one; or whoever asks was cancelled.
+                task = asyncio.current_task()
+                if self._gone is None or (task is not None and task.cancelling()):
+                    raise
+                raise self._gone from None
+            finally:
+                self._calls.pop(call, None)

@@ -291,8 +291,8 @@ class EnodeLink(Protocol):
 class Links(Protocol):
     """Makes links to enodes and keeps them."""
 
-    def to(self, enode: str, address: str) -> EnodeLink:
-        """The link to an enode; one whose address has changed gets a new one."""
+    def to(self, enode: str, address: str, epoch: int = 0) -> EnodeLink:
+        """The link to an enode; one whose address has changed, or that is led in a newer epoch, gets a new one."""
 
 
 class LinkFactory(Protocol):
@@ -310,17 +310,29 @@ class EnodeLinks:
     def __init__(self, directory: Directory, links: Links) -> None:
         self._directory = directory
         self._links = links
+        self._reigns: dict[str, int] = {}
 
     def to(self, enode: str) -> EnodeLink:
         """The link to an enode. Errors: Unavailable when it was never heard of, or is known to be away."""
         entry = self._directory.enode(enode)
         if entry is None:
             raise _away(f"no enode named {enode} has registered; start it, or wait for it")
-        link = self._links.to(enode, entry.address)
+        link = self._links.to(enode, entry.address, entry.reign)
         # A lease may be missing because the name server is new; a connection that works is the better witness.
         if not entry.alive and not link.connected:
             raise _away(f"enode {enode} is away: its lease ran out; retry when it is back")
         return link
+
+    def look(self) -> None:
+        """Leave leaders that were followed by others; to be called whenever the directory has changed.
+
+        What is on its way to them then fails at once, instead of when somebody asks again.
+        """
+        for entry in self._directory.enodes():
+            if self._reigns.get(entry.name, 0) < entry.reign:
+                if entry.name in self._reigns:
+                    self._links.to(entry.name, entry.address, entry.reign)
+                self._reigns[entry.name] = entry.reign
 
     async def ask(
         self,

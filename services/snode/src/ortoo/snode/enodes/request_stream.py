@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import grpc
 
-from ortoo.common.errors import NOT_TAKEN_FIELD, OrtooError, Overloaded, Unavailable
+from ortoo.common.errors import NOT_TAKEN_FIELD, Moved, OrtooError, Overloaded, Unavailable
 from ortoo.common.errors.status import error_of_rpc
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
@@ -31,7 +31,10 @@ Result = TypeVar("Result")
 
 
 @dataclass(slots=True)
-class _Pending(Generic[Result]):
+class Pending(Generic[Request, Result]):
+    """A request that waits for its answer."""
+
+    request: Request
     future: asyncio.Future[Result]
     size_bytes: int
     deadline_s: float
@@ -46,7 +49,8 @@ class RequestStream(Generic[Request, Answer, Result]):
     on their way fail so. The outcome is known of those that were not sent yet, and when a peer that
     `answers_all_it_took` ends the call in good order: nothing became of these, which NOT_TAKEN_FIELD says.
 
-    `decode` makes a result of an answer or raises the OrtooError that it carries.
+    `decode` makes a result of an answer or raises the OrtooError that it carries. With `moved`, a request is given to
+    that instead when it is known that nothing of it was stored because another process leads.
     """
 
     peer: str
@@ -57,12 +61,15 @@ class RequestStream(Generic[Request, Answer, Result]):
     timeout_s: float
     in_flight_bytes_max: int
     answers_all_it_took: bool = False
+    moved: Callable[[Pending[Request, Result], Moved], None] | None = None
+    may_move: bool = False
+    """Whether what never reached the peer may be for another process soon, and is given to `moved` as well."""
     connected: bool = field(default=False, init=False)
     _bytes: int = field(default=0, init=False)
     _last_id: int = field(default=0, init=False)
     _heard_s: float = field(default=0.0, init=False)
     """When the peer last answered, or had nothing to answer."""
-    _pending: dict[int, _Pending[Result]] = field(default_factory=dict, init=False)
+    _pending: dict[int, Pending[Request, Result]] = field(default_factory=dict, init=False)
     _unsent: deque[Request] = field(default_factory=deque, init=False)
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _awaited: asyncio.Event = field(default_factory=asyncio.Event, init=False)
@@ -75,20 +82,27 @@ class RequestStream(Generic[Request, Answer, Result]):
                 f"{self._bytes} bytes are on their way to {self.peer}; at most {self.in_flight_bytes_max} may be",
                 retry_after_ms=50,
             )
-        self._last_id += 1
-        request.request_id = self._last_id
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         future.add_done_callback(_seen)
-        now_s = self.clock.monotonic_s()
+        self.take(Pending(request, future, size_bytes, self.clock.monotonic_s() + self.timeout_s + wait_s))
+        return future
+
+    def take(self, item: Pending[Request, Result]) -> None:
+        """Send a request that waits already, also one that another stream did not get rid of."""
+        self._last_id += 1
+        item.request.request_id = self._last_id
         if not self._pending:
-            self._heard_s = now_s
-        deadline_s = now_s + self.timeout_s + wait_s
-        self._pending[self._last_id] = _Pending(future, size_bytes, deadline_s)
-        self._bytes += size_bytes
-        self._unsent.append(request)
+            self._heard_s = self.clock.monotonic_s()
+        self._pending[self._last_id] = item
+        self._bytes += item.size_bytes
+        self._unsent.append(item.request)
         self._wake.set()
         self._awaited.set()
-        return future
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every request has its answer."""
+        return not self._pending
 
     async def run(self) -> None:
         """Keep the conversation going for ever."""
@@ -100,15 +114,21 @@ class RequestStream(Generic[Request, Answer, Result]):
                 error = told_as(failure, "enode link")
             if self._pending:
                 _log.warning("requests failed together", peer=self.peer, count=len(self._pending), reason=str(error))
-            self.fail_all(error)
+            self.fail_all(error, Moved(f"{error}; nothing was stored") if self.may_move else None)
 
-    def fail_all(self, error: OrtooError) -> None:
-        """Fail every request that has no answer."""
+    def fail_all(self, error: OrtooError, unsent: Moved | None = None) -> None:
+        """Fail every request that has no answer; with `unsent`, what was certainly not taken has moved."""
         self.connected = False
         pending, self._pending = self._pending, {}
-        for request in self._unsent:
-            item = pending.pop(request.request_id, None)
-            if item is not None and not item.future.done():
+        never_sent = [pending.pop(one.request_id) for one in self._unsent if one.request_id in pending]
+        if error.field == NOT_TAKEN_FIELD and unsent is not None:
+            never_sent, pending = [*pending.values(), *never_sent], {}
+        for item in never_sent:
+            if item.future.done():
+                continue
+            if unsent is not None and self.moved is not None:
+                self.moved(item, unsent)
+            else:
                 item.future.set_exception(self._never_sent())
         self._unsent.clear()
         self._wake.clear()
@@ -174,7 +194,10 @@ class RequestStream(Generic[Request, Answer, Result]):
             try:
                 item.future.set_result(self.decode(answer))
             except Exception as error:
-                item.future.set_exception(told_as(error, "enode link"))
+                if isinstance(error, Moved) and self.moved is not None:
+                    self.moved(item, error)
+                else:
+                    item.future.set_exception(told_as(error, "enode link"))
         code = await call.code()
         if code is not grpc.StatusCode.OK:
             return Unavailable(f"{self.peer}: {await call.details() or code.name}; the outcome is unknown, retry")

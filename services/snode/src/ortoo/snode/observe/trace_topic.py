@@ -119,9 +119,9 @@ class RecordedLinks:
         self._clock = clock
         self._names: dict[int, str] = {}
 
-    def to(self, enode: str, address: str) -> EnodeLink:
+    def to(self, enode: str, address: str, epoch: int = 0) -> EnodeLink:
         """The link to an enode, recorded."""
-        link: Any = RecordedLink(enode, self._links.to(enode, address), self._trace, self._name_of, self._clock)
+        link: Any = RecordedLink(enode, self._links.to(enode, address, epoch), self._trace, self._name_of, self._clock)
         recorded: EnodeLink = link
         return recorded
 

@@ -25,9 +25,9 @@ class TracedLinks:
         self._links = links
         self._tracing = tracing
 
-    def to(self, enode: str, address: str) -> EnodeLink:
+    def to(self, enode: str, address: str, epoch: int = 0) -> EnodeLink:
         """The link to an enode, traced."""
-        link: Any = TracedLink(enode, self._links.to(enode, address), self._tracing)
+        link: Any = TracedLink(enode, self._links.to(enode, address, epoch), self._tracing)
         traced: EnodeLink = link
         return traced
 

@@ -3,7 +3,13 @@
 import asyncio
 from dataclasses import dataclass
 
-from ortoo.testing.simulation.cluster.roles import EnodeMachine, NamesrvMachine, RoleMachine, SnodeMachine
+from ortoo.testing.simulation.cluster.roles import (
+    EnodeMachine,
+    MemberMachine,
+    NamesrvMachine,
+    RoleMachine,
+    SnodeMachine,
+)
 from ortoo.testing.simulation.world import World
 
 PORT = 8000
@@ -16,6 +22,8 @@ class Shape:
     name_servers: int = 1
     enodes: int = 2
     snodes: int = 2
+    members: int = 1
+    """Of each enode."""
 
 
 class SimulatedCluster:
@@ -30,7 +38,15 @@ class SimulatedCluster:
         self.name_servers = [
             NamesrvMachine(world, f"namesrv-{n}", address, known) for n, address in enumerate(addresses)
         ]
-        self.enodes = [EnodeMachine(world, f"enode-{n}", f"10.0.2.{n + 1}:{PORT}", known) for n in range(shape.enodes)]
+        self.enodes = [
+            EnodeMachine(world, f"enode-{n}", f"10.0.2.{n + 1}:{PORT}", known)
+            for n in range(shape.enodes if shape.members == 1 else 0)
+        ]
+        self.members = [
+            MemberMachine(world, f"enode-{n}", number, shape.members, f"10.0.{4 + n}.", known)
+            for n in range(shape.enodes if shape.members > 1 else 0)
+            for number in range(1, shape.members + 1)
+        ]
         self.snodes = [
             SnodeMachine(world, f"snode-{n}", f"10.0.3.{n + 1}:{PORT}", known, shares_membership=shape.snodes > 1)
             for n in range(shape.snodes)
@@ -39,7 +55,12 @@ class SimulatedCluster:
     @property
     def machines(self) -> list[RoleMachine]:
         """All of them."""
-        return [*self.name_servers, *self.enodes, *self.snodes]
+        return [*self.name_servers, *self.enodes, *self.members, *self.snodes]
+
+    @property
+    def stores(self) -> list[EnodeMachine]:
+        """All that keep a log, members of one enode among them."""
+        return [*self.enodes, *self.members]
 
     @property
     def addresses(self) -> list[str]:
@@ -48,7 +69,7 @@ class SimulatedCluster:
 
     async def start(self) -> None:
         """Switch everything on, and wait until it is ready."""
-        for kind in (self.name_servers, self.enodes, self.snodes):
+        for kind in (self.name_servers, self.enodes, self.members, self.snodes):
             for machine in kind:
                 machine.start()
             for machine in kind:
@@ -56,5 +77,5 @@ class SimulatedCluster:
 
     async def stop(self) -> None:
         """Ask all of them to end, clients' side first."""
-        for kind in (self.snodes, self.enodes, self.name_servers):
+        for kind in (self.snodes, self.enodes, self.members, self.name_servers):
             await asyncio.gather(*(machine.stop() for machine in kind))

@@ -11,6 +11,7 @@ from ortoo.enode import app as enode_app
 from ortoo.enode import settings as enode_settings
 from ortoo.enode.cluster.node_role import NO_REPLICATION
 from ortoo.enode.log.settings import StoreSettings
+from ortoo.enode.reigns import member as enode_member
 from ortoo.namesrv import app as namesrv_app
 from ortoo.namesrv import settings as namesrv_settings
 from ortoo.snode import app as snode_app
@@ -118,6 +119,50 @@ class EnodeMachine(RoleMachine):
         if self.alive:
             self.disk.power_cut(fate)
         super().cut_power()
+
+
+class MemberMachine(EnodeMachine):
+    """One of several members of an enode, each a machine with a disk of its own."""
+
+    def __init__(self, world: World, enode: str, number: int, members: int, network: str, namesrv_address: str) -> None:
+        """Member `number` of so many, which are at `network`1, `network`2 and so on."""
+        super().__init__(world, f"{enode}-{number}", f"{network}{number}:8000", namesrv_address)
+        self.enode = enode
+        self.number = number
+        self._members = members
+        self._addresses = [f"{network}{one}:8100" for one in range(1, members + 1)]
+        world.network.settle(self.name, self._addresses[number - 1])
+
+    def opening(self) -> AbstractAsyncContextManager[Running]:
+        """The member."""
+        chosen = enode_settings.Settings(
+            name=self.enode,
+            member=self.number,
+            members=self._members,
+            listen_address=self.address,
+            member_listen_address=self._addresses[self.number - 1],
+            member_addresses=";".join(self._addresses),
+            namesrv_address=self._namesrv_address,
+            data_dir=Path("/") / self.name,
+            store=StoreSettings(segment_bytes=SEGMENT_BYTES, headroom_bytes=0, threads=False),
+            stop_grace_s=STOP_GRACE_S,
+            transaction_check_interval_ms=CHECK_INTERVAL_MS,
+        )
+        return enode_member.open_member(
+            replace(chosen, **self.chosen), clock=self.clock, randomness=self.randomness(), disk=self.disk.opened()
+        )
+
+    def may_break_with(self, error: BaseException) -> bool:
+        """A member whose disk fails is none; the others go on."""
+        if isinstance(error, BaseExceptionGroup):
+            return all(map(self.may_break_with, error.exceptions))
+        return isinstance(error, OSError)
+
+    @property
+    def leads(self) -> bool:
+        """Whether it serves clients now."""
+        running = self.running
+        return self.alive and isinstance(running, enode_member.RunningMember) and running.lives.parts is not None
 
 
 class SnodeMachine(RoleMachine):

@@ -9,8 +9,8 @@ from typing import Any, ParamSpec, TypeVar
 
 from ortoo.common.errors import Unavailable
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.log.disk_work import Done
-from ortoo.enode.log.group import Group
+from ortoo.enode.log.flushing.disk_work import Done
+from ortoo.enode.log.flushing.group import Group
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -10,7 +10,9 @@ from typing import TypeVar
 import sqlalchemy as sa
 
 from ortoo.common.process.randomness import Randomness
+from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.catalog import Catalog
+from ortoo.namesrv.catalog.proposals import Proposals
 from ortoo.namesrv.catalog.schema import prepare
 from ortoo.namesrv.catalog.transaction import Contents, Transaction
 from ortoo.testing.simulation.kernel.chances import happens
@@ -52,6 +54,18 @@ class SimulatedDatabase:
         """Put a copy back, however old."""
         self._raw().deserialize(backup)
 
+    def proposals(self) -> list[dict[str, object]]:
+        """Who was proposed to lead which enode."""
+        with self._engine.begin() as connection:
+            return [dict(row._mapping) for row in connection.execute(sa.select(tables.proposals))]
+
+    def restore_proposals(self, before: list[dict[str, object]]) -> None:
+        """Put back who was proposed, as an old copy of the database has it."""
+        with self._engine.begin() as connection:
+            connection.execute(sa.delete(tables.proposals))
+            if before:
+                connection.execute(sa.insert(tables.proposals), before)
+
     def close(self) -> None:
         """Forget everything."""
         self._engine.dispose()
@@ -61,7 +75,18 @@ class SimulatedDatabase:
         """The way in."""
         return self._engine
 
-    def fail_now(self, before: bool) -> None:
+    def troubled(self, work: Callable[[], T]) -> Callable[[], T]:
+        """The same work, by a connection that may be in trouble before and after it."""
+
+        def run() -> T:
+            self._fail_now(before=True)
+            answer = work()
+            self._fail_now(before=False)
+            return answer
+
+        return run
+
+    def _fail_now(self, before: bool) -> None:
         """Raise what a driver raises, if the connection is in trouble. Errors: sqlalchemy.exc.OperationalError."""
         if self.away:
             raise _operational("could not connect to server: Connection refused")
@@ -82,7 +107,8 @@ class SimulatedCatalog(Catalog):
     def __init__(self, database: SimulatedDatabase) -> None:
         """Use `SimulatedDatabase.open`."""
         # The executor is a name for a queue of work: the simulated loop starts no thread for it.
-        super().__init__(database.engine, ThreadPoolExecutor(1, thread_name_prefix="catalog"), None)
+        thread = ThreadPoolExecutor(1, thread_name_prefix="catalog")
+        super().__init__(database.engine, thread, None, SimulatedProposals(database))
         self.shared = database.shared
         self._database = database
 
@@ -99,13 +125,19 @@ class SimulatedCatalog(Catalog):
         """Nothing is closed: the database is another machine's."""
 
     def _submit(self, work: Callable[[], T]) -> "asyncio.Future[T]":
-        def troubled() -> T:
-            self._database.fail_now(before=True)
-            answer = work()
-            self._database.fail_now(before=False)
-            return answer
+        return super()._submit(self._database.troubled(work))
 
-        return super()._submit(troubled)
+
+class SimulatedProposals(Proposals):
+    """The same database, by another connection."""
+
+    def __init__(self, database: SimulatedDatabase) -> None:
+        """Use `SimulatedDatabase.open`."""
+        super().__init__(database.engine, ThreadPoolExecutor(1, thread_name_prefix="proposals"))
+        self._database = database
+
+    def _submit(self, work: Callable[[], T]) -> "asyncio.Future[T]":
+        return super()._submit(self._database.troubled(work))
 
 
 def _operational(reason: str) -> sa.exc.OperationalError:

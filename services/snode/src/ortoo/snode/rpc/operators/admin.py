@@ -10,8 +10,8 @@ from ortoo.snode.cluster.wire import enode_to, queue_to, snode_to, topic_to
 from ortoo.snode.filters.selection import compile_filter
 from ortoo.snode.pull.reading import MessageSearch, PlacedMessage, Reading, SearchRequest
 from ortoo.snode.rpc.conversion import body_text
-from ortoo.snode.rpc.operators.directory import DirectoryAdmin
 from ortoo.snode.rpc.operators.groups import GroupAdmin
+from ortoo.snode.rpc.operators.members import MemberAdmin
 from ortoo.snode.rpc.streams import LongCalls
 from ortoo.snode.send.delayed import Delayed
 from ortoo.snode.send.transactions import OpenTransaction, Transactions
@@ -21,7 +21,7 @@ NAME = pb.DESCRIPTOR.services_by_name["AdminService"].full_name
 
 
 @dataclass(kw_only=True, eq=False)
-class AdminService(DirectoryAdmin, GroupAdmin):
+class AdminService(MemberAdmin, GroupAdmin):
     """What operators do."""
 
     reading: Reading

@@ -14,7 +14,7 @@ from ortoo.v1 import namesrv_pb2 as pb
 from ortoo.v1.admin_pb2_grpc import AdminServiceServicer
 
 
-def _passed_on(
+def passed_on(
     method: str, then: Callable[[TopicArrival, Any, Any], Awaitable[object]] | None = None, *, is_admin: bool = False
 ) -> Any:
     """A handler that has the name server answer, and waits with `then` until its answer counts here."""
@@ -39,35 +39,35 @@ class DirectoryAdmin(AdminServiceServicer):
     name_server: NameServer
     arrival: TopicArrival
 
-    CreateTopic = _passed_on("CreateTopic", lambda arrival, _, answer: arrival.of(topic_of(answer.topic)))
+    CreateTopic = passed_on("CreateTopic", lambda arrival, _, answer: arrival.of(topic_of(answer.topic)))
     """Create a topic; it can be used when this returns."""
-    UpdateTopic = _passed_on("UpdateTopic", lambda arrival, _, answer: arrival.of(topic_of(answer.topic)))
+    UpdateTopic = passed_on("UpdateTopic", lambda arrival, _, answer: arrival.of(topic_of(answer.topic)))
     """Change a topic; the change is in force when this returns."""
-    DeleteTopic = _passed_on("DeleteTopic", lambda arrival, request, _: arrival.gone(request.name))
+    DeleteTopic = passed_on("DeleteTopic", lambda arrival, request, _: arrival.gone(request.name))
     """Delete a topic; its messages stay until the grace period is over."""
-    UndeleteTopic = _passed_on("UndeleteTopic", lambda arrival, _, answer: arrival.of(topic_of(answer.topic)))
+    UndeleteTopic = passed_on("UndeleteTopic", lambda arrival, _, answer: arrival.of(topic_of(answer.topic)))
     """Take a deletion back; the topic can be used when this returns."""
-    ListDeletedTopics = _passed_on("ListDeletedTopics")
+    ListDeletedTopics = passed_on("ListDeletedTopics")
     """The deleted topics that can come back."""
-    ListOfferedTopics = _passed_on("ListOfferedTopics")
+    ListOfferedTopics = passed_on("ListOfferedTopics")
     """What enodes hold and the directory does not know."""
-    AdoptTopics = _passed_on("AdoptTopics", lambda arrival, _, answer: arrival.all_of(map(topic_of, answer.topics)))
+    AdoptTopics = passed_on("AdoptTopics", lambda arrival, _, answer: arrival.all_of(map(topic_of, answer.topics)))
     """Take offered topics in; they can be used when this returns."""
-    PutGroup = _passed_on("PutGroup", lambda arrival, _, answer: arrival.version(answer.group.version))
+    PutGroup = passed_on("PutGroup", lambda arrival, _, answer: arrival.version(answer.group.version))
     """Create a group or change it."""
-    DeleteGroup = _passed_on("DeleteGroup")
+    DeleteGroup = passed_on("DeleteGroup")
     """Delete a group; enodes keep its offsets until the grace period is over."""
-    UndeleteGroup = _passed_on("UndeleteGroup", lambda arrival, _, answer: arrival.version(answer.group.version))
+    UndeleteGroup = passed_on("UndeleteGroup", lambda arrival, _, answer: arrival.version(answer.group.version))
     """Take a deletion back; its settings are in force when this returns."""
-    ListDeletedGroups = _passed_on("ListDeletedGroups")
+    ListDeletedGroups = passed_on("ListDeletedGroups")
     """The deleted groups that can come back."""
-    ListGroups = _passed_on("ListGroups")
+    ListGroups = passed_on("ListGroups")
     """All groups, by name."""
-    PutUser = _passed_on("PutUser", is_admin=True)
+    PutUser = passed_on("PutUser", is_admin=True)
     """Create or change a user."""
-    DeleteUser = _passed_on("DeleteUser", is_admin=True)
+    DeleteUser = passed_on("DeleteUser", is_admin=True)
     """Delete a user."""
-    ListUsers = _passed_on("ListUsers", is_admin=True)
+    ListUsers = passed_on("ListUsers", is_admin=True)
     """All users, without their secrets."""
 
     async def ListTopics(self, request: pb.ListTopicsRequest, context: Context) -> pb.ListTopicsResponse:

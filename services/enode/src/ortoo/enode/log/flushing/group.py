@@ -20,7 +20,7 @@ class Entry:
     batch: SealedBatch | None = None
     changes: tuple[Change, ...] = ()
     queue: Any = None
-    """The `QueueLog` of a batch."""
+    """The `QueueLog` of a batch that was accepted here; None of a copy, whose queue is looked up when it is folded."""
     slice_at: SliceAt | None = None
     """Of a checkpoint."""
 
@@ -42,11 +42,13 @@ class Group:
     entries: list[Entry] = field(default_factory=list)
     waiters: list[tuple[asyncio.Future[Any], Any]] = field(default_factory=list)
     bytes: int = 0
+    is_copy: bool = False
+    """Whether its frames were written by another member: they stay as they are."""
     end_position: int = -1
 
     def declare_durable_below(self, position: int) -> None:
         """Let the group's first frame say up to where the log is on disk now."""
-        if self.parts and self.parts[0].buffers:
+        if self.parts and self.parts[0].buffers and not self.is_copy:
             buffers = self.parts[0].buffers
             buffers[0] = with_durable_below(bytes(buffers[0]), position)
 

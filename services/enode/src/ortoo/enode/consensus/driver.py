@@ -1,0 +1,322 @@
+"""The driver: it lets the protocol take one event after another, and does what that wants in the order it says."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from ortoo.common.errors import Conflict, OrtooError, Overloaded
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.logs import get_logger
+from ortoo.enode.consensus.shared_log import SharedLog
+from ortoo.enode.disk.reign_file import KeptReign, write_reign
+from ortoo.enode.log.copies.words import begin_payload, members_payload
+from ortoo.enode.log.frame import BadFrame, Kind
+from ortoo.enode.members.driver import (
+    Action,
+    Appended,
+    AppendEpoch,
+    AppendMembers,
+    Committed,
+    Cut,
+    CutDone,
+    DeleteBelow,
+    Deposed,
+    Event,
+    Flushed,
+    HandOver,
+    Lead,
+    LeaderSilent,
+    Refused,
+    ReignSaved,
+    Restart,
+    SaveReign,
+    Send,
+    Ship,
+    Shipped,
+    Suggest,
+    Tick,
+    Write,
+)
+from ortoo.enode.members.identity import MemberId
+from ortoo.enode.members.leading import deletable_below
+from ortoo.enode.members.log_outline import Mark
+from ortoo.enode.members.member import Member
+from ortoo.enode.members.messages import Frames, Heartbeat, Message
+from ortoo.enode.members.protocol import step
+from ortoo.enode.members.roles import Leader
+
+TICK_S = 0.1
+CATCH_UP_KEEP_BYTES = 1 << 30
+"""What a member that is behind still needs stays in the log, unless it is more than this."""
+FULL_DISK_S = 1.0
+"""How long a follower waits before it writes again to a full disk."""
+_log = get_logger("members")
+
+
+class Peers(Protocol):
+    """The other members."""
+
+    def send(self, to: MemberId, message: Message) -> None:
+        """Let a message go; it may be lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """Whom the name servers shall propose."""
+
+    leader: MemberId
+    above: int
+
+
+class Driver:
+    """One start of a member. Belongs to the event loop that opened its log."""
+
+    def __init__(
+        self, log: SharedLog, member: Member, kept: KeptReign, peers: Peers, background: Background, clock: Clock
+    ) -> None:
+        """Begin as `member`, which is what `log` and `kept` say."""
+        self.member = member
+        self.log = log
+        self.suggestion: Suggestion | None = None
+        """What the name servers have to hear next; whoever has told them takes it away."""
+        self.is_leader_silent = False
+        self.leads: int | None = None
+        """The epoch in which this member serves clients; None while it does not."""
+        self.changed = asyncio.Event()
+        """Set when any of what is reported has changed, or who leads."""
+        self.over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """Done, with the reason, when the log has to be opened anew; the member then starts once more."""
+        self.kept_changed: Callable[[KeptReign], object] = lambda kept: None
+        """Gets what the reign file says from now on."""
+        self._kept = kept
+        self._peers = peers
+        self._background = background
+        self._clock = clock
+        self._events: deque[Event] = deque()
+        self._is_stepping = False
+        self._step = asyncio.Event()
+        self._cuts = 0
+        """How many cuts the disk has done: what it says is about the log after these."""
+        self._is_changing_members = False
+        self._refused: deque[str] = deque()
+        self._log_work: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
+        self._reigns: asyncio.Queue[SaveReign] = asyncio.Queue()
+        log.on_appended = self._appended
+        log.on_flushed = lambda position: self.post(Flushed(self._cuts, position))
+        log.on_warm = lambda: self._end("a checkpoint has come, and the log can be folded from it")
+        log.engine.appender.on_failed = self._end
+        log.engine.may_read = lambda: self.member.may_read(self._clock.monotonic_s())
+        log.engine.housekeeping.move_begin = self._move_begin
+
+    def start(self) -> None:
+        """Begin to tick."""
+        self._background.spawn("disk", self._work())
+        self._background.spawn("reigns", self._save_reigns())
+        self._background.spawn("ticks", self._tick())
+
+    def post(self, event: Event) -> None:
+        """Take an event, and do what follows from it."""
+        if isinstance(event, Heartbeat) and event.epoch >= self.member.reign.epoch:
+            self.is_leader_silent = False
+        self._events.append(event)
+        if self._is_stepping:
+            return
+        self._is_stepping = True
+        try:
+            while self._events:
+                self.member, actions = step(self.member, self._events.popleft(), self._clock.monotonic_s())
+                for action in actions:
+                    self._act(action)
+        finally:
+            self._is_stepping = False
+        self._step.set()
+
+    def _act(self, action: Action) -> None:
+        if isinstance(action, Send):
+            self._peers.send(action.to, action.message)
+        elif isinstance(action, Ship):
+            self._background.contained("ship", self._ship(action))
+        elif isinstance(action, Committed):
+            self.log.commit(action.position)
+        elif isinstance(action, SaveReign):
+            self._reigns.put_nowait(action)
+        elif isinstance(action, Deposed):
+            self._depose(action.epoch)
+        elif isinstance(action, Suggest):
+            self.suggestion = Suggestion(action.leader, action.above)
+            self.changed.set()
+        elif isinstance(action, LeaderSilent):
+            self.is_leader_silent = True
+            self.changed.set()
+        elif isinstance(action, Refused):
+            self._refused.append(action.reason)
+        elif not (isinstance(action, AppendMembers) and self._is_changing_members):
+            self._is_changing_members |= isinstance(action, AppendMembers)
+            outline = self.member.log
+            self._log_work.put_nowait(lambda: self._do(action, replace(outline)))
+
+    async def _do(self, action: Action, outline: "object") -> None:
+        """Do to the log what was decided when it looked like `outline`."""
+        log = self.log
+        if isinstance(action, Write):
+            assert isinstance(action.content, bytes)
+            await log.write(action.begin, action.content)
+        elif isinstance(action, Cut):
+            self._cuts = action.cuts
+            await log.cut(outline)  # type: ignore[arg-type]
+            self.post(CutDone(action.cuts))
+        elif isinstance(action, Restart):
+            self._cuts = action.cuts
+            if await log.restart(outline):  # type: ignore[arg-type]
+                self._end("the log begins anew, behind what the leader has deleted")
+            else:
+                self.post(CutDone(action.cuts))
+        elif isinstance(action, DeleteBelow):
+            await log.delete_below(action.begin, outline)  # type: ignore[arg-type]
+        elif isinstance(action, AppendEpoch):
+            if self._leads(action.epoch):
+                log.begin_reign(action.epoch)
+                await log.append_word(Kind.EPOCH)
+        elif isinstance(action, AppendMembers):
+            if self._leads(self.member.reign.epoch):
+                await log.append_word(Kind.MEMBERS, members_payload(action.configuration))
+        elif isinstance(action, Lead) and self._leads(action.epoch):
+            await log.engine.appender.flush()  # until everything below the EPOCH frame is folded
+            self._lead(action.epoch)
+
+    def _leads(self, epoch: int) -> bool:
+        return isinstance(self.member.role, Leader) and self.member.reign.epoch == epoch
+
+    def _lead(self, epoch: int) -> None:
+        if self._leads(epoch):
+            self.log.serve()
+            self.leads, self.is_leader_silent = epoch, False
+            self.changed.set()
+            _log.info("this member leads", epoch=epoch, member=self.member.me.member.number)
+
+    def _depose(self, epoch: int) -> None:
+        self._is_changing_members = False
+        self.log.follow("this member leads no more")
+        self.leads = None
+        self.changed.set()
+        _log.warning("this member leads no more", epoch=epoch, member=self.member.me.member.number)
+
+    def _end(self, reason: str) -> None:
+        if not self.over.done():
+            self.over.set_result(reason)
+
+    def _appended(self, end: int, marks: tuple[Mark, ...]) -> None:
+        self._is_changing_members = False
+        self.post(Appended(end, marks))
+
+    async def _ship(self, action: Ship) -> None:
+        epoch = self.member.reign.epoch
+        try:
+            content, marks = await self.log.read(action.begin, action.limit)
+        except (OSError, OrtooError, BadFrame) as error:  # whoever follows asks again when nothing comes
+            _log.warning("the log cannot be read for a member that follows", position=action.begin, reason=str(error))
+            return
+        if content and self._leads(epoch):
+            end = action.begin + len(content)
+            committed = self.member.log.committed
+            frames = Frames(epoch, action.to, action.stream, action.begin, end, marks, committed, content)
+            self._peers.send(action.to.member, frames)
+            self.post(Shipped(action.to, action.stream, end))
+
+    # the loops
+
+    async def _work(self) -> None:
+        """Do what the log is asked for, one thing after another, until something of it cannot be done.
+
+        Nothing is done behind that: the log is not what the protocol believes any more, and is opened anew.
+        """
+        while not self.over.done():
+            work = await self._log_work.get()
+            try:
+                await work()
+            except Overloaded as error:
+                _log.error("the log cannot be written", reason=str(error))
+                self._end(str(error))
+                await self._clock.sleep(FULL_DISK_S)
+            except OrtooError as error:
+                _log.warning("what the members decided was not done", reason=str(error))
+            except OSError as error:
+                self.log.engine.appender.failure = f"the disk failed: {error}"
+                self._end(self.log.engine.appender.failure)
+
+    async def _save_reigns(self) -> None:
+        """Keep what is promised; of several promises the last one. A process that cannot promise ends."""
+        while True:
+            action = await self._reigns.get()
+            while not self._reigns.empty():
+                action = self._reigns.get_nowait()
+            self._kept = replace(self._kept, reign=action.reign)
+            await self.log.engine.work.run(write_reign, self.log.disk, self.log.folder, self._kept)
+            self.kept_changed(self._kept)
+            self.post(ReignSaved(action.reign))
+
+    async def _tick(self) -> None:
+        """Let the protocol see that time passes; a defect in it ends the process, and another member leads."""
+        while True:
+            self.post(Tick())
+            await self._clock.sleep(TICK_S)
+
+    # what operators and the store want
+
+    async def _move_begin(self, position: int) -> None:
+        """Let everybody delete what lies below, as far as nobody needs it."""
+        if not isinstance(self.member.role, Leader):
+            return
+        segments = self.log.engine.catalog.segments
+        most = min(position, deletable_below(self.member, CATCH_UP_KEEP_BYTES))
+        begin = max((one.base for one in segments if one.base <= most), default=0)
+        if begin > self.member.log.begin:
+            await self.log.append_word(Kind.BEGIN, begin_payload(begin))
+
+    def asked(self, event: Event) -> None:
+        """Do what an operator asks for. Errors: Conflict, with the reason why it is not done."""
+        self._refused.clear()
+        self.post(event)
+        if self._refused:
+            raise Conflict(self._refused.popleft())
+
+    def most_complete(self) -> MemberId | None:
+        """The other voter that has the most of the log; None when this member does not lead or is alone."""
+        role, me = self.member.role, self.member.me.member
+        if not isinstance(role, Leader):
+            return None
+        others = [one for one in self.member.log.members.voters if one != me]
+        return max(others, key=lambda one: self.member.rules.counted_position(role.stream_of(one)), default=None)
+
+    async def stepped(self) -> None:
+        """Wait until something has happened to the member."""
+        self._step.clear()
+        await self._step.wait()
+
+    def now_s(self) -> float:
+        """The time that the member goes by."""
+        return self._clock.monotonic_s()
+
+    async def let_go(self, epoch: int) -> bool:
+        """Wait until this member has handed `epoch` over; whether it has."""
+        while self.leads == epoch and self._hands_over():
+            await self.stepped()
+        if self.leads == epoch:
+            self.log.take_again()
+        return self.leads != epoch
+
+    async def hand_over(self, successor: MemberId) -> None:
+        """Let `successor` lead: nothing new is accepted, and what was is committed first."""
+        self.log.hold_back("this member hands over: ask again")
+        try:
+            await self.log.engine.appender.flush()
+            self.asked(HandOver(successor))
+        finally:
+            if self.leads is not None and not self._hands_over():
+                self.log.take_again()
+
+    def _hands_over(self) -> bool:
+        return isinstance(self.member.role, Leader) and self.member.role.successor is not None

@@ -1,0 +1,319 @@
+"""The log of one member: what the protocol's actions do to an open engine."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ortoo.common.errors import Unavailable
+from ortoo.common.process.clock import Clock
+from ortoo.enode.disk.clean_stop import forget_clean_stop
+from ortoo.enode.disk.disk import DirectoryLock, Disk
+from ortoo.enode.disk.identity import Identity, claim
+from ortoo.enode.disk.log_begin import LogBegin, write_log_begin
+from ortoo.enode.disk.outline_file import KeptOutline, write_outline
+from ortoo.enode.log.copies.copying import append_copies, frames_in, whole_frames
+from ortoo.enode.log.copies.words import marks_in
+from ortoo.enode.log.flushing.disk_work import disk_work
+from ortoo.enode.log.flushing.group import Group
+from ortoo.enode.log.frame import HEADER_BYTES, Kind, frame_bytes
+from ortoo.enode.log.segment import Segment, remove_below
+from ortoo.enode.log.settings import StoreSettings
+from ortoo.enode.log.spares import Spares
+from ortoo.enode.members.log_outline import LogOutline, Mark
+from ortoo.enode.recovery.member_opening import MemberLog, cut_files, recover_member
+from ortoo.enode.store.engine import Engine
+
+PART_BYTES = 1 << 20
+"""About how much of the log is sent at once."""
+KEPT_BYTES = 32 << 20
+"""So much of the log's end is kept in memory for those who follow."""
+NOBODY_LEADS = "this member does not lead"
+
+
+@dataclass(slots=True)
+class _Tail:
+    """The newest bytes of the log by position, as they went to the disk."""
+
+    parts: deque[tuple[int, bytes]] = field(default_factory=deque)
+    size: int = 0
+
+    def add(self, position: int, data: bytes) -> None:
+        self.parts.append((position, data))
+        self.size += len(data)
+        while self.size > KEPT_BYTES and len(self.parts) > 1:
+            self.size -= len(self.parts.popleft()[1])
+
+    def clear(self) -> None:
+        self.parts.clear()
+        self.size = 0
+
+    def read(self, position: int, length: int) -> bytes:
+        """Bytes from a position on; empty when it is not here."""
+        for begin, data in reversed(self.parts):
+            if begin <= position < begin + len(data):
+                return data[position - begin : position - begin + length]
+        return b""
+
+
+@dataclass(eq=False)
+class SharedLog:
+    """An open log that others have copies of. `on_appended` and `on_flushed` tell what the disk is given and has."""
+
+    engine: Engine
+    folder: Path
+    disk: Disk
+    outline: LogOutline
+    """As it was opened."""
+    is_cold: bool
+    lost: int
+    on_appended: Callable[[int, tuple[Mark, ...]], object] = lambda end, marks: None
+    on_flushed: Callable[[int], object] = lambda position: None
+    on_warm: Callable[[], object] = lambda: None
+    """Called when a whole checkpoint has come to a log that could not be folded."""
+
+    def __post_init__(self) -> None:
+        """Nobody leads here."""
+        self._tail = _Tail()
+        self._is_leading = False
+        appender = self.engine.appender
+        appender.on_handed_over = self._handed_over
+        appender.on_durable = self._is_durable
+        self.follow()
+        if self.is_cold:
+            appender.on_committed = self._look_for_checkpoint
+
+    def _look_for_checkpoint(self, group: Group) -> None:
+        if any(entry.slice_at is not None and entry.slice_at.total for entry in group.entries):
+            self.on_warm()
+
+    # leading
+
+    def follow(self, reason: str = NOBODY_LEADS) -> None:
+        """Accept nothing from clients. What waits is answered unknown; what did not go to the disk is forgotten."""
+        engine, appender = self.engine, self.engine.appender
+        self._is_leading = False
+        engine.housekeeping.leads = appender.may_write = False
+        appender.alone = reason
+        appender.take_back(reason)
+        appender.give_up_waiting(reason)
+        following = engine.committer.next_segments
+        while following and following[-1].base > appender.active.base:
+            following.pop().close()
+
+    def begin_reign(self, epoch: int) -> None:
+        """Write frames of this epoch from now on: first the one that says so."""
+        appender = self.engine.appender
+        appender.epoch, appender.store_open = epoch, appender.store_open + 1
+        self._is_leading = appender.may_write = True
+        if not appender.fits(0):
+            # Nothing of an epoch lies before its EPOCH frame, so no mark may end the segment there.
+            appender.active.limit += frame_bytes(0)
+
+    async def append_word(self, kind: Kind, payload: bytes = b"") -> None:
+        """Append a frame that members say something with. Errors: Overloaded, Unavailable."""
+        appender = self.engine.appender
+        epoch = appender.epoch
+        if not appender.fits(len(payload)):
+            await appender.make_room(len(payload), is_state=True)
+        if not self._is_leading or appender.epoch != epoch:
+            raise Unavailable(NOBODY_LEADS)
+        appender.close_changes()
+        appender.append_word(kind, payload)
+        appender.want_flush()
+
+    def serve(self) -> None:
+        """Everything that was committed is folded here: decide, accept, do the housekeeping."""
+        engine = self.engine
+        for queue in engine.catalog.queues.values():
+            queue.next_offset = queue.end_offset
+        engine.forget_the_way()
+        engine.housekeeping.know_checkpoints()
+        engine.housekeeping.leads = True
+        engine.appender.alone = ""
+
+    def hold_back(self, reason: str) -> None:
+        """Accept nothing more for now; what was accepted goes on."""
+        self.engine.appender.alone = reason
+
+    def take_again(self) -> None:
+        """Accept again."""
+        self.engine.appender.alone = ""
+
+    # following
+
+    def commit(self, position: int) -> None:
+        """Fold, show and answer for what lies below."""
+        appender = self.engine.appender
+        appender.commit_limit = max(appender.commit_limit or 0, position)
+        appender.release()
+
+    async def write(self, begin: int, data: bytes) -> None:
+        """Append a leader's frames. Errors: BadFrame, Unsupported, Overloaded, OSError."""
+        appender = self.engine.appender
+        assert begin == appender.appended_position, (
+            f"{begin} is written, and the log ends at {appender.appended_position}"
+        )
+        await append_copies(appender, tuple(frames_in(data, begin)))
+
+    async def cut(self, outline: LogOutline) -> None:
+        """End where `outline` does, for good. Errors: OSError."""
+        appender, committer, catalog = self.engine.appender, self.engine.committer, self.engine.catalog
+        position = outline.appended
+        await appender.quiet()
+        self._tail.clear()
+        kept = KeptOutline.of(outline, cut=position)
+        await self.engine.work.run(write_outline, self.disk, self.folder, kept)
+        following = committer.next_segments
+        while following and following[-1].base > position:
+            following.pop().close()
+        active = following[-1] if following else catalog.active
+        appender.end_at(position, active)
+        await self.engine.work.run(cut_files, self.disk, self.folder, position)
+        await self.engine.work.run(write_outline, self.disk, self.folder, KeptOutline.of(outline))
+
+    async def restart(self, outline: LogOutline) -> bool:
+        """Empty the log; it will begin as `outline` does. Tells whether it has to be opened anew for that.
+
+        Errors: OSError.
+        """
+        appender = self.engine.appender
+        await appender.quiet()
+        kept = KeptOutline.of(outline)
+        if appender.appended_position == outline.begin == self.engine.catalog.begin_position:
+            await self.engine.work.run(write_outline, self.disk, self.folder, kept)
+            return False
+        await self.engine.work.run(empty_log, self.disk, self.folder, kept)
+        return True
+
+    async def keep(self, outline: LogOutline) -> None:
+        """Remember the outline, so that the next start need not read what lies before its end. Errors: OSError."""
+        await self.engine.work.run(write_outline, self.disk, self.folder, KeptOutline.of(outline))
+
+    async def delete_below(self, begin: int, outline: LogOutline) -> None:
+        """Delete the segments that lie wholly below. Errors: OSError."""
+        await self.keep(outline)
+        segments = self.engine.catalog.segments
+        count = sum(one.end is not None and one.end <= begin for one in segments[:-1])
+        await self.engine.housekeeping.delete(count)
+
+    # reading
+
+    async def read(self, begin: int, limit: int) -> tuple[bytes, tuple[Mark, ...]]:
+        """Whole frames from `begin` on, the last beginning below `limit`, at most some at once; with their marks.
+
+        Errors: OSError, Unavailable.
+        """
+        length = max(PART_BYTES, HEADER_BYTES)
+        while True:
+            data = self._tail.read(begin, length) or await self._from_disk(begin, length)
+            whole = whole_frames(data, begin, limit)
+            if whole or len(data) < length:
+                break
+            length *= 16  # one frame is larger than a part
+        if length > PART_BYTES:
+            whole = min(whole, whole_frames(data, begin, begin + 1))
+        data = data[:whole]
+        return data, marks_in((frame.header, frame.body) for frame in frames_in(data, begin))
+
+    async def _from_disk(self, position: int, length: int) -> bytes:
+        segments = [*self.engine.catalog.segments, *self.engine.committer.next_segments]
+        segment = next((one for one in reversed(segments) if one.base <= position), None)
+        if segment is None:
+            raise Unavailable(f"the log at {position} was deleted")
+        end = self.engine.appender.durable_position if segment.end is None else segment.end
+        segment.acquire()
+        try:
+            return await self.engine.work.run(segment.read, position, min(length, max(0, end - position)))
+        finally:
+            segment.release()
+
+    def _is_durable(self, group: Group) -> None:
+        self.on_flushed(group.end_position)
+
+    def _handed_over(self, group: Group) -> None:
+        """A group goes to the disk: from here on it is a part of the log that can only be cut."""
+        if group.is_copy:
+            return  # the protocol knows: it sent it here
+        data = b"".join(buffer for part in group.parts for buffer in part.buffers)
+        begin = group.parts[0].position
+        self._tail.add(begin, data)
+        words = [entry.header for entry in group.entries if entry.header.kind >= Kind.EPOCH]
+        marks = marks_in(
+            (one, data[one.position - begin + HEADER_BYTES :][: one.length]) for one in words
+        )  # fmt: skip
+        self.on_appended(group.end_position, marks)
+
+    async def close(self) -> None:
+        """Give the folder back."""
+
+        async def ending() -> None:
+            self.follow("the store is closed")
+            appender, housekeeping = self.engine.appender, self.engine.housekeeping
+            await appender.quiet()
+            await housekeeping.stop()
+            await housekeeping.index_sealed()
+            if appender.committed_position == appender.appended_position and not self.is_cold:
+                await housekeeping.leave_marker(self.folder)
+
+        await self.engine.close(ending)
+
+
+def empty_log(disk: Disk, folder: Path, kept: KeptOutline) -> None:
+    """Leave nothing of a log but where it will begin. Errors: OSError."""
+    position = kept.outline.begin
+    write_outline(disk, folder, kept)
+    write_log_begin(disk, folder, LogBegin(position, None))
+    remove_below(disk, folder, 1 << 63)
+    cut_files(disk, folder, position)
+
+
+async def open_shared_log(
+    folder: Path, *, identity: Identity, settings: StoreSettings, disk: Disk, clock: Clock, kept: KeptOutline
+) -> SharedLog:
+    """Take a member's folder and go on where its log ends. Errors: as `Store.open`."""
+    settings.check()
+    work = disk_work(disk, settings, asyncio.get_running_loop())
+    lock: DirectoryLock | None = None
+    try:
+        lock = disk.lock(folder)
+        found = await work.run(claim, disk, folder, identity, disk.list(folder))
+        log = await work.run(recover_member, disk, folder, kept)
+        recovered = log.recovered
+        if recovered.begin is None:
+            begins = recovered.catalog.begins_without(0)
+            await work.run(write_log_begin, disk, folder, LogBegin(log.outline.begin, begins))
+        await work.run(forget_clean_stop, disk, folder)
+        await work.run(write_outline, disk, folder, KeptOutline.of(log.outline))
+        spares = Spares(disk, folder, work, settings.segment_bytes, settings.headroom_bytes)
+        active = await _active(log, spares, folder, disk)
+        engine = Engine(folder, settings, disk, clock, work, lock, found, recovered, spares, active)
+    except BaseException:
+        work.close()
+        if lock is not None:
+            lock.release()
+        raise
+    engine.take_over(recovered, active)
+    engine.committer.next_segments.extend(log.next_segments)
+    appender = engine.appender
+    appender.store_open = recovered.store_open
+    appender.commit_limit = recovered.end_position
+    if log.groups:
+        appender.hold(log.groups)
+    engine.housekeeping.leads = False
+    engine.housekeeping.start()
+    return SharedLog(engine, folder, disk, log.outline, log.is_cold, log.lost)
+
+
+async def _active(log: MemberLog, spares: Spares, folder: Path, disk: Disk) -> Segment:
+    """The segment that the log goes on in; a new one when it ends with the last."""
+    last = log.next_segments[-1] if log.next_segments else log.recovered.active
+    if last is not None and last.end is None:
+        return last
+    spare = await spares.take(spares.segment_bytes, is_state=True)
+    active = spare.segment(log.outline.appended)
+    await spares.work.run(active.install)
+    if log.recovered.active is not None:
+        log.next_segments.append(active)
+    return active

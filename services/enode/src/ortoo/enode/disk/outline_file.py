@@ -1,0 +1,84 @@
+"""What a member has to know of its log and cannot read from its end: epochs, members, and a cut that is under way."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ortoo.common.errors import DataLoss
+from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.lines import decode_lines, encode_lines
+from ortoo.enode.disk.whole_files import read_whole, write_whole
+from ortoo.enode.members.identity import Configuration, MemberId
+from ortoo.enode.members.log_outline import BeginFrame, EpochStart, History, LogOutline, PlacedMembers
+
+FILE_NAME = "outline"
+VERSION = 1
+NO_CUT = -1
+_ADVICE = "empty the folder, and let the disk join the set as another member"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptOutline:
+    """The outline as of a position. What lies behind is read from the log at a start."""
+
+    outline: LogOutline = LogOutline()
+    """Its `appended` is that position; nothing of it counts as flushed."""
+    cut: int = NO_CUT
+    """What lies behind this position is being taken away, and is not looked at any more; NO_CUT = nothing is."""
+
+    @classmethod
+    def of(cls, outline: LogOutline, *, cut: int = NO_CUT) -> "KeptOutline":
+        """What is to be kept of an outline."""
+        kept = replace(outline, flushed=outline.begin, committed=outline.begin, cuts=0, is_cutting=False)
+        return cls(kept, cut)
+
+
+def encode_configuration(configuration: Configuration) -> dict[str, Any]:
+    """As JSON has it."""
+    return {
+        "voters": [list(one) for one in configuration.voters],
+        "learners": [list(one) for one in configuration.learners],
+    }
+
+
+def decode_configuration(fields: dict[str, Any]) -> Configuration:
+    """What `encode_configuration` wrote."""
+    voters, learners = (tuple(MemberId(*one) for one in fields[name]) for name in ("voters", "learners"))
+    return Configuration(voters, learners)
+
+
+def read_outline(disk: Disk, folder: Path) -> KeptOutline | None:
+    """The file in a member's folder; None when there is none. Errors: DataLoss, Unsupported."""
+    path = folder / FILE_NAME
+    data = read_whole(disk, path)
+    if data is None:
+        return None
+    fields = decode_lines(data, path, VERSION, _ADVICE)
+    try:
+        begin = fields["begin"]
+        outline = LogOutline(
+            begin,
+            fields["end"],
+            begin,
+            begin,
+            History(tuple(EpochStart(*one) for one in fields["epochs"])),
+            tuple(PlacedMembers(end, decode_configuration(one)) for end, one in fields["members"]),
+            tuple(BeginFrame(*one) for one in fields["begins"]),
+        )
+        return KeptOutline(outline, fields["cut"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataLoss(f"{path} is damaged: {_ADVICE}") from error
+
+
+def write_outline(disk: Disk, folder: Path, kept: KeptOutline) -> None:
+    """Replace the file, durably. Errors: OSError."""
+    outline = kept.outline
+    fields = {
+        "begin": outline.begin,
+        "end": outline.appended,
+        "epochs": [list(one) for one in outline.history.starts],
+        "members": [[one.end, encode_configuration(one.configuration)] for one in outline.placed],
+        "begins": [list(one) for one in outline.begins],
+        "cut": kept.cut,
+    }
+    write_whole(disk, folder / FILE_NAME, encode_lines(VERSION, fields))

@@ -1,0 +1,73 @@
+"""Who this disk is among an enode's members, and what it has promised: written whole and synced before it is said."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ortoo.common.errors import DataLoss
+from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.lines import decode_lines, encode_lines
+from ortoo.enode.disk.whole_files import read_whole, write_whole
+from ortoo.enode.members.identity import MemberId, Process, Reign, Tail
+
+FILE_NAME = "reign"
+VERSION = 1
+_ADVICE = "empty the folder, and let the disk join the set as another member"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptReign:
+    """A member's own file. It is lost with the disk, and then the disk is another member."""
+
+    member: MemberId
+    set_id: str = ""
+    """Which set of members; empty before it has joined one."""
+    created_at_ms: int = 0
+    """When the set was made."""
+    incarnation: int = 0
+    """Of the start that wrote it."""
+    reign: Reign = Reign()
+    is_founder: bool = False
+    """Whether this member began the set, or is about to."""
+
+    @property
+    def process(self) -> Process:
+        """The start that wrote it."""
+        return Process(self.member, self.incarnation)
+
+
+def read_reign(disk: Disk, folder: Path) -> KeptReign | None:
+    """The file in a folder; None in one that is no member's. Errors: DataLoss, Unsupported."""
+    path = folder / FILE_NAME
+    data = read_whole(disk, path)
+    if data is None:
+        return None
+    fields = decode_lines(data, path, VERSION, _ADVICE)
+    try:
+        number, leader_disk, incarnation = fields["leader"]
+        reign = Reign(fields["epoch"], Process(MemberId(number, leader_disk), incarnation), Tail(*fields["owed"]))
+        return KeptReign(
+            MemberId(*fields["member"]),
+            fields["set_id"],
+            fields["created_at_ms"],
+            fields["incarnation"],
+            reign,
+            fields["is_founder"],
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataLoss(f"{path} is damaged: {_ADVICE}") from error
+
+
+def write_reign(disk: Disk, folder: Path, kept: KeptReign) -> None:
+    """Replace the file, durably. Errors: OSError."""
+    reign = kept.reign
+    fields = {
+        "member": list(kept.member),
+        "set_id": kept.set_id,
+        "created_at_ms": kept.created_at_ms,
+        "incarnation": kept.incarnation,
+        "epoch": reign.epoch,
+        "leader": [*reign.leader.member, reign.leader.incarnation],
+        "owed": list(reign.owed),
+        "is_founder": kept.is_founder,
+    }
+    write_whole(disk, folder / FILE_NAME, encode_lines(VERSION, fields))

@@ -1,0 +1,42 @@
+"""What members say to each other in the log: the frames EPOCH, MEMBERS and BEGIN."""
+
+import json
+import struct
+from collections.abc import Iterable
+
+from ortoo.common.errors import DataLoss
+from ortoo.enode.disk.outline_file import decode_configuration, encode_configuration
+from ortoo.enode.log.frame import FrameHeader, Kind
+from ortoo.enode.members.identity import Configuration
+from ortoo.enode.members.log_outline import BeginFrame, EpochFrame, Mark, MembersFrame
+
+_POSITION = struct.Struct("<Q")
+WORDS = frozenset({Kind.EPOCH, Kind.MEMBERS, Kind.BEGIN})
+
+
+def members_payload(configuration: Configuration) -> bytes:
+    """Of a MEMBERS frame."""
+    return json.dumps(encode_configuration(configuration), sort_keys=True).encode()
+
+
+def begin_payload(log_begin: int) -> bytes:
+    """Of a BEGIN frame."""
+    return _POSITION.pack(log_begin)
+
+
+def mark_of(header: FrameHeader, body: bytes) -> Mark:
+    """What a frame of these kinds says. Errors: DataLoss when it says nothing that can be read."""
+    begin, end = header.position, header.end_position
+    try:
+        if header.kind == Kind.EPOCH:
+            return EpochFrame(begin, end, header.leader_epoch)
+        if header.kind == Kind.MEMBERS:
+            return MembersFrame(begin, end, decode_configuration(json.loads(body)))
+        return BeginFrame(begin, end, *_POSITION.unpack(body))
+    except (KeyError, TypeError, ValueError, struct.error) as error:
+        raise DataLoss(f"the frame at {begin} names members, and cannot be read: {error}") from error
+
+
+def marks_in(frames: Iterable[tuple[FrameHeader, bytes]]) -> tuple[Mark, ...]:
+    """Of whole frames, those that concern the members."""
+    return tuple(mark_of(header, body) for header, body in frames if header.kind in WORDS)

@@ -1,0 +1,289 @@
+"""The flushing end of the log: what is accepted goes to the disk group by group, and is held until it is committed."""
+
+import asyncio
+import errno
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ortoo.common.errors import Unavailable
+from ortoo.common.process.clock import Clock
+from ortoo.enode.log.flushing.disk_work import DiskWork
+from ortoo.enode.log.flushing.group import Group
+from ortoo.enode.log.segment import Segment
+from ortoo.enode.log.settings import StoreSettings
+from ortoo.enode.log.spares import Spares
+
+UNTIL_OPENED = "the store acknowledges nothing until it is opened again"
+
+
+@dataclass(kw_only=True, eq=False)
+class Flusher:
+    """Hands accepted frames to the disk, group by group, and holds them until they are committed."""
+
+    active: Segment
+    appended_position: int
+    """Where the next frame goes; at first everything before it is durable."""
+    store_open: int
+    stored_at_ms: int
+    """When the last frame was stored."""
+    settings: StoreSettings
+    clock: Clock
+    work: DiskWork
+    spares: Spares
+    on_committed: Callable[[Group], None]
+    """Gets each group when it is committed, before its waiters."""
+    on_roll: Callable[[Segment], None]
+    """Gets each new segment as soon as positions are given out in it."""
+    failure: str = ""
+    """Why nothing is acknowledged any more; empty while all is well."""
+    full: str = ""
+    """Why sends are refused until there is space; empty while there is."""
+    alone: str = ""
+    """Why nothing is accepted although the disk is well: another member leads, or no other disk can be reached."""
+    may_write: bool = True
+    """Whether this process gives out positions; a member that follows gets them from its leader."""
+    commit_limit: int | None = None
+    """What lies behind it is not committed yet, however durable it is here; None = what is durable is committed."""
+    epoch: int = 0
+    """In whose reign frames are written; 0 of an enode with one member."""
+    on_handed_over: Callable[[Group], None] | None = None
+    """Gets each group when it goes to the disk, and with it to those who follow; None = nobody does."""
+    on_durable: Callable[[Group], None] | None = None
+    """Gets each group when it is on this disk; None = nobody asks."""
+    on_failed: Callable[[str], object] | None = None
+    """Called once with the reason when nothing is acknowledged any more; None = nobody asks."""
+    pending_bytes: int = 0
+    flushes: int = 0
+    flush_s: float = 0.0
+    """How long flushes took, all together."""
+
+    def __post_init__(self) -> None:
+        """Nothing is on its way yet."""
+        self.durable_position = self.appended_position
+        self.committed_position = self.appended_position
+        """Everything before it is folded into the state, shown and answered for; what lies behind may still go."""
+        self._loop = asyncio.get_running_loop()
+        self._groups: deque[Group] = deque()
+        self._flushing: Group | None = None
+        self._held: deque[Group] = deque()
+        """Durable here, and not committed yet."""
+        self._handover_scheduled = False
+        self._wanted = False
+        self._handed_over_s = 0.0
+        self._retry: Group | None = None
+        self._idle: asyncio.Event = asyncio.Event()
+        self._idle.set()
+        self._quiet: asyncio.Event = asyncio.Event()
+        self._quiet.set()
+        self.flush_due = asyncio.Event()
+        """Set while frames wait that nobody asked to be flushed at once."""
+        self.advanced: dict[asyncio.Event, None] = {}
+        """Set whenever the durable position grows, for those who go along behind it."""
+        self.flushed = asyncio.Event()
+        """Set by each flush; cleared by whoever watches for idleness."""
+
+    def check_alive(self) -> None:
+        """Errors: Unavailable when the disk failed: what is not durable yet never will be acknowledged."""
+        if self.failure:
+            raise Unavailable(f"{self.failure}: {UNTIL_OPENED}")
+
+    def wait_flush(self, waiter: asyncio.Future[Any], answer: Any) -> None:
+        """`waiter` gets `answer` when everything accepted so far is durable."""
+        self._group().waiters.append((waiter, answer))
+
+    def _group(self) -> Group:
+        if not self._groups:
+            self._groups.append(Group())
+        return self._groups[-1]
+
+    def end_at(self, position: int, active: Segment) -> None:
+        """Go on at `position` in `active`; what lies behind is gone. Nothing is on its way to the disk."""
+        for group in self._held:
+            group.entries = [entry for entry in group.entries if entry.header.position < position]
+            group.end_position = min(group.end_position, position)
+        self.appended_position = self.durable_position = position
+        self.active, active.end = active, None
+
+    def hold(self, groups: Sequence[Group]) -> None:
+        """Take over groups that were found durable and are not known to be committed."""
+        self._held.extend(groups)
+        self.pending_bytes += sum(group.bytes for group in groups)
+        self.appended_position = self.durable_position = groups[-1].end_position
+        self._idle.clear()
+
+    def close_changes(self) -> None:
+        """Put the changes that wait into one frame."""
+        raise NotImplementedError
+
+    def _drop_changes(self) -> list[asyncio.Future[Any]]:
+        """Forget the changes that wait; who waits for them."""
+        raise NotImplementedError
+
+    @property
+    def _has_changes(self) -> bool:
+        """Whether changes wait for their frame."""
+        raise NotImplementedError
+
+    def want_flush(self) -> None:
+        """Flush as soon as the flush before is done; what comes until then joins."""
+        self._wanted = True
+        if not self._handover_scheduled and self._flushing is None:
+            self._handover_scheduled = True
+            self._loop.call_soon(self._hand_over)
+
+    async def flush(self) -> None:
+        """Wait until everything accepted so far is durable. Errors: Unavailable when the disk failed."""
+        self.check_alive()
+        waiter = self._loop.create_future()
+        self.close_changes()
+        self.wait_flush(waiter, None)
+        self.want_flush()
+        await waiter
+
+    async def settled(self) -> None:
+        """Wait until everything accepted is committed."""
+        await self._idle.wait()
+
+    async def quiet(self) -> None:
+        """Wait until nothing is on its way to the disk."""
+        await self._quiet.wait()
+
+    def _hand_over(self) -> None:
+        self._handover_scheduled = False
+        if self._flushing is not None or self.failure:
+            return
+        self.close_changes()
+        if not self._groups:
+            self._wanted = False
+            return
+        group = self._groups.popleft()
+        self._wanted = bool(self._groups)
+        if not group.parts:
+            self._flushing = group
+            self._done(group, None)
+            return
+        self._flushing = group
+        group.declare_durable_below(self.durable_position)
+        if self.on_handed_over is not None:
+            self.on_handed_over(group)
+        self._handed_over_s = self.clock.monotonic_s()
+        self.work.flush(group, self._done)
+
+    def _done(self, group: Group, error: BaseException | None) -> None:
+        if error is not None and self._is_full(error):
+            self.full = f"the disk is full: {error}"
+            self._retry = group
+            return
+        self._flushing = None
+        if error is not None or self.failure:
+            self._fail(group, error)
+            return
+        if group.parts:
+            self.flushes += 1
+            self.flush_s += self.clock.monotonic_s() - self._handed_over_s
+            self.durable_position = group.end_position
+            for event in self.advanced:
+                event.set()
+            if self.on_durable is not None:
+                self.on_durable(group)
+        if self._wanted or len(self._groups) > 1:
+            self._hand_over()
+        if self._flushing is None and not self._groups:
+            self._quiet.set()
+        self._held.append(group)
+        self.release()
+
+    def release(self) -> None:
+        """Show and answer, in order, what is durable here and committed."""
+        while self._held and (self.commit_limit is None or self._held[0].end_position <= self.commit_limit):
+            group = self._held.popleft()
+            self.pending_bytes -= group.bytes
+            try:
+                self.on_committed(group)
+            except Exception as defect:
+                self._fail(group, defect)
+                raise
+            if group.parts:
+                self.committed_position = group.end_position
+            for waiter, answer in group.waiters:
+                if not waiter.done():
+                    waiter.set_result(answer)
+            self.flushed.set()
+        if self._flushing is None and not self._groups and not self._has_changes and not self._held:
+            self._idle.set()
+
+    def give_up_waiting(self, reason: str) -> None:
+        """Tell those who wait for others' disks that the outcome is unknown; what they sent stays in the log."""
+        for group in (*self._held, *([self._flushing] if self._flushing else [])):
+            _fail_all([waiter for waiter, _ in group.waiters], reason)
+            group.waiters.clear()
+
+    def take_back(self, reason: str) -> None:
+        """Forget what was accepted and has not gone to the disk: it is nowhere. Who waits hears that it is unknown."""
+        groups, self._groups = list(self._groups), deque()
+        waiters = [waiter for one in groups for waiter, _ in one.waiters]
+        waiters += self._drop_changes()
+        for group in groups:
+            self.pending_bytes -= group.bytes
+        begun = [group for group in groups if group.parts]
+        if begun:
+            first = begun[0].parts[0]
+            self.appended_position = first.position
+            self.active = first.segment
+            if first.segment.end is not None:
+                first.segment.end = None
+        _fail_all(waiters, reason)
+        self._wanted = False
+        if self._flushing is None:
+            self._quiet.set()
+            if not self._held:
+                self._idle.set()
+
+    @staticmethod
+    def _is_full(error: BaseException) -> bool:
+        return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+    @property
+    def flushing_s(self) -> float:
+        """How long the flush has taken that is under way; 0 when there is none."""
+        under_way = self._flushing is not None and bool(self._flushing.parts)
+        return self.clock.monotonic_s() - self._handed_over_s if under_way else 0.0
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether a group waits for space on the disk."""
+        return self._retry is not None
+
+    def try_again(self) -> None:
+        """Write a group again that met a full disk; called when the disk is looked at."""
+        group, self._retry = self._retry, None
+        if group is not None and not self.failure:
+            self.work.flush(group, self._done)
+
+    def _fail(self, group: Group, error: BaseException | None) -> None:
+        """Nothing after the last durable position is acknowledged any more."""
+        if error is not None and not self.failure:
+            self.failure = f"the disk failed: {error}"
+            if self.on_failed is not None:
+                self.on_failed(self.failure)
+        self.fail_waiting(group)
+
+    def fail_waiting(self, group: Group | None = None) -> None:
+        """Tell everybody who waits that the outcome is unknown."""
+        groups = ([group] if group else []) + list(self._held) + list(self._groups)
+        self._held.clear()
+        self._groups.clear()
+        waiters = [waiter for one in groups for waiter, _ in one.waiters]
+        waiters += self._drop_changes()
+        _fail_all(waiters, self.failure)
+        self._idle.set()
+        self._quiet.set()
+
+
+def _fail_all(waiters: list[asyncio.Future[Any]], reason: str) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_exception(Unavailable(f"{reason}; whether this was stored is unknown"))
+            waiter.exception()  # one caller may wait for several, and hears of the first only

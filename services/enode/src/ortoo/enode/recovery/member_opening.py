@@ -1,0 +1,292 @@
+"""Opening the log of a member: its state as of what is known to be committed, and the frames behind, which may go.
+
+As little is written as can be: what no flush of this disk covers is written again and synced, and a torn end goes.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+from ortoo.enode.disk.clean_stop import read_clean_stop
+from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.log_begin import read_log_begin
+from ortoo.enode.disk.outline_file import NO_CUT, KeptOutline, write_outline
+from ortoo.enode.disk.tide_mark import TideMark, read_tide_mark
+from ortoo.enode.index.catalog import Catalog
+from ortoo.enode.index.index_files import load_rows, read_contents
+from ortoo.enode.index.survey import survey
+from ortoo.enode.log.checkpoint import complete_checkpoints, decode_slice
+from ortoo.enode.log.copies.copying import entry_of
+from ortoo.enode.log.copies.words import WORDS, mark_of
+from ortoo.enode.log.flushing.group import Group
+from ortoo.enode.log.frame import BadFrame, Flag, FrameHeader
+from ortoo.enode.log.queue_index import SliceAt
+from ortoo.enode.log.scan import Hole, Window, read_body, read_frame, walk
+from ortoo.enode.log.segment import Segment, bases, index_name, keys_name, segment_name
+from ortoo.enode.members.identity import Reign, Tail
+from ortoo.enode.members.log_outline import LogOutline
+from ortoo.enode.recovery.losses import damages_of
+from ortoo.enode.recovery.opening import (
+    Recovered,
+    after_clean_stop,
+    is_end_of_log,
+    load_sealed,
+    rewrite,
+    settle_ranges,
+    sweep,
+    zero,
+)
+from ortoo.enode.recovery.refold import Refold
+from ortoo.enode.state.fold import State
+
+GROUP_BYTES = 1 << 20
+"""Frames that are not known to be committed are kept in groups of about this size, which are folded one by one."""
+
+
+@dataclass(slots=True)
+class MemberLog:
+    """The log of a member as it was found."""
+
+    recovered: Recovered
+    """As of what is known to be committed; `active` is the segment that this lies in."""
+    outline: LogOutline
+    """All of it is on disk for good."""
+    groups: list[Group] = field(default_factory=list)
+    """The frames behind."""
+    next_segments: list[Segment] = field(default_factory=list)
+    """Those behind the active one."""
+    is_cold: bool = False
+    """Whether its begin is gone and no whole checkpoint is there yet: nothing can be folded."""
+    lost: int = 0
+    """How far this disk once was, when it was further than this; 0 when it was not."""
+
+
+def recover_member(disk: Disk, folder: Path, kept: KeptOutline) -> MemberLog:
+    """Find out what a member's folder holds. Errors: DataLoss, Unsupported, OSError."""
+    if kept.cut != NO_CUT:
+        cut_files(disk, folder, kept.cut)
+        kept = KeptOutline(kept.outline)
+        write_outline(disk, folder, kept)
+    outline = kept.outline
+    begin = read_log_begin(disk, folder)
+    names = sweep(disk, folder, disk.list(folder), outline.begin)
+    segments = [Segment(disk, folder, base, base) for base in bases(names) if base >= outline.begin]
+    for one in segments:
+        one.limit = one.base + one.file.size_bytes()
+    clean = read_clean_stop(disk, folder)
+    if clean is not None and segments and is_end_of_log(clean, segments[-1]):
+        catalog = Catalog()
+        _load_before(catalog, disk, segments, names)
+        catalog.segments.append(segments[-1])
+        recovered = after_clean_stop(disk, catalog, segments[-1], clean, begin)
+        outline = _followed(outline, segments, clean.end_position)
+        return MemberLog(recovered, _synced(outline, clean.end_position, clean.end_position))
+    flushed = read_tide_mark(disk, folder)
+    found = _Opening(disk, segments, names, outline, flushed).found()
+    found.recovered.begin = begin
+    settle_ranges(found.recovered)
+    end = found.outline.appended
+    found.lost = flushed if flushed > end else 0
+    _make_durable(disk, folder, segments, min(flushed, end), end)
+    return found
+
+
+class _Opening:
+    """One folder that was not closed cleanly."""
+
+    def __init__(
+        self, disk: Disk, segments: list[Segment], names: list[str], outline: LogOutline, flushed: int
+    ) -> None:
+        self._disk = disk
+        self._segments = segments
+        self._names = names
+        self._outline = outline
+        self._flushed = flushed
+
+    def found(self) -> MemberLog:
+        """What is there."""
+        slices = [one for segment in self._segments for one in self._slices(segment)]
+        begin = self._outline.begin
+        committed = self._committed(slices)
+        is_cold = committed is None and begin > 0
+        at = begin if committed is None else committed
+        catalog, holes = Catalog(), []
+        before = [one for one in self._segments if one.base < at] if at > begin else []
+        behind = self._segments[len(before) :]
+        state, store_open, stored_at_ms = State(), 0, 0
+        active: Segment | None = None
+        if before:
+            _load_before(catalog, self._disk, before, self._names)
+            active = before[-1]
+            surveyed = survey(active.read, active.base, at)
+            catalog.segments.append(active)
+            catalog.load_active(surveyed.rows, surveyed.slices, [(one.position, one.length) for one in surveyed.holes])
+            fold = Refold(self._segments, slices, at)
+            state, store_open, stored_at_ms = fold.state, fold.store_open, surveyed.stored_at_ms
+            holes = fold.holes
+            if surveyed.is_ended and surveyed.end_position == at:
+                active.end, active.last_stored_at_ms, active = at, stored_at_ms, None
+        if active is None and behind and behind[0].base == at:
+            active = behind.pop(0)
+            if before:
+                # The one before is full: its index file is made once more when this one is folded on.
+                _seal_last(catalog, self._disk, before[-1], self._names)
+            catalog.segments.append(active)
+        recovered = Recovered(
+            catalog, state, at, store_open, stored_at_ms, active, was_clean=False, holes=holes
+        )  # fmt: skip
+        catalog.damages = damages_of(catalog, holes, partial(load_rows, self._disk))
+        log = MemberLog(recovered, self._outline, is_cold=is_cold)
+        self._follow(log, [*([active] if active else []), *behind])
+        return log
+
+    def _slices(self, segment: Segment) -> list[SliceAt]:
+        contents = read_contents(self._disk, segment) if index_name(segment.base) in self._names else None
+        return list(contents.slices) if contents else survey(segment.read, segment.base, segment.limit).slices
+
+    def _committed(self, slices: list[SliceAt]) -> int | None:
+        """Up to where the newest whole checkpoint is folded, which is committed; the begin of a log without deletions.
+
+        None when nothing says so.
+        """
+        gap = self._first_gap()
+        for parts in complete_checkpoints(slices):
+            try:
+                as_of = max(decode_slice(read_frame(self._holding(one).read, one.position)[1]).as_of for one in parts)
+            except BadFrame:
+                continue
+            if as_of <= gap:
+                return as_of  # the disk may have got a checkpoint, and not all the frames before that it tells of
+        return 0 if self._outline.begin == 0 else None
+
+    def _first_gap(self) -> int:
+        """Where the frames end that no flush of this disk covers, whatever lies behind."""
+        end = max(self._flushed, self._outline.begin)
+        for segment in self._segments:
+            if segment.limit <= end:
+                continue
+            if segment.base > end:
+                break
+            for header, _ in _whole(segment, max(end, segment.base)):
+                end = header.end_position
+        return end
+
+    def _holding(self, one: SliceAt) -> Segment:
+        return next(segment for segment in reversed(self._segments) if segment.base <= one.position)
+
+    def _follow(self, log: MemberLog, segments: list[Segment]) -> None:
+        """Take the frames behind what is committed, up to the first place where there is none."""
+        recovered, at = log.recovered, log.recovered.end_position
+        end = at
+        for number, segment in enumerate(segments):
+            if segment.base > end:
+                break
+            if number:
+                log.next_segments.append(segment)
+            is_ended = False
+            for header, body in _whole(segment, max(at, segment.base)):
+                if not log.groups or log.groups[-1].bytes >= GROUP_BYTES:
+                    log.groups.append(Group())
+                group = log.groups[-1]
+                group.entries.append(entry_of(header, body, with_batch=False))
+                group.bytes += header.frame_bytes
+                group.end_position = end = header.end_position
+                recovered.store_open = max(recovered.store_open, header.store_open)
+                recovered.stored_at_ms = max(recovered.stored_at_ms, header.stored_at_ms)
+                is_ended = bool(header.flags & Flag.SEGMENT_END)
+            if not is_ended:
+                break
+            segment.end, segment.last_stored_at_ms = end, recovered.stored_at_ms
+        log.outline = _synced(_followed(log.outline, self._segments, end), end, at)
+
+
+def _whole(segment: Segment, position: int) -> Iterator[tuple[FrameHeader, bytes]]:
+    """Whole frames from a position on, until there is none."""
+    window = Window(segment.read, segment.limit)
+    for one in walk(segment.read, position, segment.limit, bodies_from=position, window=window):
+        if isinstance(one, Hole):
+            return
+        yield one, read_body(window.bytes_at, one)
+        if one.flags & Flag.SEGMENT_END:
+            return
+
+
+def _load_before(catalog: Catalog, disk: Disk, segments: list[Segment], names: list[str]) -> None:
+    """Take over all but the last one, which are sealed."""
+    for one, following in pairwise(segments):
+        load_sealed(catalog, disk, one, following.base, names, repairs=True)
+
+
+def _seal_last(catalog: Catalog, disk: Disk, segment: Segment, names: list[str]) -> None:
+    """The last segment that was taken over as the active one is sealed."""
+    catalog.segments.remove(segment)
+    assert segment.end is not None
+    catalog.load_active({}, (), ())
+    for queue in catalog.queues.values():
+        queue.rows = None
+    load_sealed(catalog, disk, segment, segment.end, names, repairs=True)
+
+
+def _followed(outline: LogOutline, segments: Iterable[Segment], end: int) -> LogOutline:
+    """The outline with what the log says between where it was kept and `end`."""
+    if outline.appended > end:
+        return replace(outline.cut(end), cuts=0, is_cutting=False)
+    marks = []
+    for segment in segments:
+        start = max(outline.appended, segment.base)
+        if start >= min(segment.limit, end):
+            continue
+        for one in walk(segment.read, start, min(segment.limit, end)):
+            if isinstance(one, FrameHeader):
+                if one.kind in WORDS:
+                    marks.append(mark_of(one, read_body(segment.read, one)))
+                if one.flags & Flag.SEGMENT_END:
+                    break
+    return outline.extended(end, tuple(marks))
+
+
+def _synced(outline: LogOutline, end: int, committed: int) -> LogOutline:
+    """All of it is on disk; of that, so much is committed."""
+    return replace(outline.committed_to(max(committed, outline.begin)), appended=end, flushed=end)
+
+
+def _make_durable(disk: Disk, folder: Path, segments: list[Segment], flushed: int, end: int) -> None:
+    """Write again and sync what no flush covers, for the page cache may show what the disk never got; end there."""
+    for one in segments:
+        if one.base < end and flushed < min(one.limit, end):
+            rewrite(one, max(one.base, flushed), min(one.limit, end))
+            one.file.sync_data()
+    cut_files(disk, folder, end)
+
+
+def cut_files(disk: Disk, folder: Path, position: int) -> None:
+    """Take everything behind `position` away, for good: later segments, last first, then the rest of its own."""
+    names = disk.list(folder)
+    gone = [base for base in bases(names) if base > position]
+    for base in reversed(gone):
+        for name in (keys_name(base), index_name(base), segment_name(base)):
+            if name in names:
+                disk.remove(folder / name)
+    for base in bases(names)[-len(gone) - 1 :][:1]:
+        segment = Segment(disk, folder, base, base)
+        segment.limit = base + segment.file.size_bytes()
+        if base <= position < segment.limit:
+            if zero(segment, position):
+                segment.file.sync_data()
+            for name in (keys_name(base), index_name(base)):
+                if name in names:
+                    disk.remove(folder / name)
+        segment.close()
+    mark = TideMark(disk, folder)
+    if read_tide_mark(disk, folder) > position:
+        mark.write(position)
+        mark.write(position)  # the higher slot counts, so both have to say it
+    mark.close()
+    disk.sync_directory(folder)
+
+
+def owed(lost: int, reign: Reign) -> Reign:
+    """The reign of a disk that once was as far as `lost`: it owes that, under the highest epoch it may have had."""
+    return replace(reign, owed=max(reign.owed, Tail(reign.epoch, lost))) if lost else reign

@@ -1,0 +1,282 @@
+"""The lives of a member's log in one process, and the reigns in each."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ortoo.common.cluster.name_servers import NameServers
+from ortoo.common.errors import Conflict, Moved, OrtooError
+from ortoo.common.grpc.channels import Channels
+from ortoo.common.grpc.fields import write
+from ortoo.common.grpc.server import GrpcServer
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.logs import get_logger
+from ortoo.common.process.memory_budget import memory_bytes
+from ortoo.common.process.randomness import Randomness
+from ortoo.enode.consensus.driver import Driver
+from ortoo.enode.consensus.joining import Joining
+from ortoo.enode.consensus.shared_log import SharedLog, open_shared_log
+from ortoo.enode.disk.identity import Identity
+from ortoo.enode.disk.reign_file import KeptReign, write_reign
+from ortoo.enode.members.identity import MemberId
+from ortoo.enode.members.member import Member
+from ortoo.enode.members.roles import Candidate, Follower, Leader
+from ortoo.enode.recovery.member_opening import owed
+from ortoo.enode.reigns.serving import Parts, announced, open_parts
+from ortoo.enode.rpc.leader_only import LeaderOnly
+from ortoo.enode.rpc.members.operators import EnodeMembersService
+from ortoo.enode.rpc.members.peers import MemberPeers, join
+from ortoo.enode.rpc.members.reports import MemberReports
+from ortoo.enode.rpc.members.service import MemberService
+from ortoo.enode.rpc.service import reachable_address
+from ortoo.enode.rpc.streams.all import Streams
+from ortoo.enode.settings import Settings
+from ortoo.enode.store.memory_share import within
+from ortoo.enode.store.store import Store
+from ortoo.v1 import member_report_pb2, members_pb2, topic_pb2
+
+AGAIN_S = 1.0
+"""How long a member whose log has to be opened anew waits before it is."""
+HAND_OVER_S = 3.0
+"""How long a leader that stops tries to let another member lead."""
+HAND_OVER_LOOK_S = 0.02
+_log = get_logger("members")
+
+
+@dataclass(eq=False)
+class Lives:
+    """One life of the log after another, until the process stops."""
+
+    settings: Settings
+    joining: Joining
+    channels: Channels
+    name_servers: NameServers
+    background: Background
+    words: MemberService
+    clock: Clock
+    randomness: Randomness
+    server: GrpcServer = field(init=False)
+    """Where clients of the enode come."""
+    member_address: str = ""
+    driver: Driver | None = None
+    """The life that is on; None between two."""
+    parts: Parts | None = None
+    """What serves clients; None while this member does not lead."""
+
+    def __post_init__(self) -> None:
+        """Nothing is open."""
+        self.service = LeaderOnly(self.moved)
+        self.reports = MemberReports(self.name_servers, self.channels, self._report, self.background, self.clock)
+        self.members = EnodeMembersService(self.settings.name, lambda: self.joining.kept.set_id, self)
+        self._stopping = asyncio.Event()
+        self._living: asyncio.Task[Any] | None = None
+
+    def begin(self) -> None:
+        """Join a set if need be, then live."""
+        self._living = self.background.spawn("lives", self._live())
+        self.background.spawn("reports", self.reports.run())
+
+    async def end(self) -> None:
+        """Let another member lead, then end in good order."""
+        if self.driver is not None and self.driver.leads is not None:
+            await self._hand_over(self.driver)
+        self._stopping.set()
+        if self._living is not None:
+            if self.driver is None:
+                self._living.cancel()
+            await asyncio.wait([self._living])
+        await self.reports.last_word()
+
+    async def _hand_over(self, driver: Driver) -> None:
+        successor = driver.most_complete()
+        if successor is None:
+            return
+        with contextlib.suppress(OrtooError, TimeoutError):
+            async with asyncio.timeout(HAND_OVER_S):
+                await driver.hand_over(successor)
+                # The name servers hear of the successor before this process goes.
+                while driver.leads is not None or driver.suggestion is not None:
+                    self.reports.hurry()
+                    await self.clock.sleep(HAND_OVER_LOOK_S)
+
+    def moved(self) -> OrtooError:
+        """What a client is told while this member does not lead."""
+        driver = self.driver
+        if driver is None:
+            return Moved("this member of the enode opens its log")
+        leader = self._leader(driver)
+        address = self.reports.addresses[leader].address if leader in self.reports.addresses else ""
+        said = f"member {leader.number} leads" if leader else "no leader is known"
+        return Moved(f"{said}; nothing was stored", leader_address=address, epoch=driver.member.reign.epoch)
+
+    @staticmethod
+    def _leader(driver: Driver) -> MemberId | None:
+        role = driver.member.role
+        if isinstance(role, Follower):
+            return role.leader.member
+        return driver.member.me.member if isinstance(role, Leader) else None
+
+    def address_of(self, member: MemberId) -> str:
+        """Where another member is, as name servers or the settings say."""
+        said = self.reports.addresses.get(member)
+        if said is not None and said.member_address:
+            return said.member_address
+        known = self.settings.member_address_list
+        return known[member.number - 1] if 0 < member.number <= len(known) else ""
+
+    async def admit(self, member: MemberId, address: str) -> None:
+        """Have the disk at an address be of this set. Errors: Conflict when it is another one or of another set."""
+        kept = self.joining.kept
+        found = await self._ask(address, kept.set_id, kept.created_at_ms)
+        if found != member:
+            raise Conflict(
+                f"at {address} is member {found.number} with disk {found.disk}, not member {member.number} with disk "
+                f"{member.disk}",
+                field="member",
+            )
+        said = member_report_pb2.MemberAddress(
+            member=write(member_report_pb2.MemberId, member), member_address=address
+        )  # fmt: skip
+        self.reports.addresses.setdefault(member, said)
+
+    async def _live(self) -> None:
+        """Open the log, again whenever that has to be, until the process stops."""
+        await self.joining.begin(self._ask)
+        while not self._stopping.is_set():
+            try:
+                reason = await self._one_life()
+            finally:
+                self.driver = self.words.listener = self.reports.driver = None
+            if not self._stopping.is_set():
+                _log.warning("the log is opened anew", reason=reason)
+                await self.clock.sleep(AGAIN_S)
+
+    async def _ask(self, address: str, set_id: str, created_at_ms: int) -> MemberId:
+        request = members_pb2.JoinRequest(
+            cluster=self.settings.cluster, enode=self.settings.name, set_id=set_id, created_at_ms=created_at_ms
+        )
+        return await join(address, request, self.channels)
+
+    async def _one_life(self) -> str:
+        settings, clock = self.settings, self.clock
+        kept, outline = self.joining.started()
+        log = await open_shared_log(
+            settings.data_dir,
+            identity=Identity(settings.cluster, settings.name, kept.set_id, kept.created_at_ms),
+            settings=within(settings.store_settings, settings.memory_share_percent, memory_bytes()),
+            disk=self.joining.disk,
+            clock=clock,
+            kept=outline,
+        )
+        async with contextlib.AsyncExitStack() as stack:
+            stack.push_async_callback(log.close)
+            kept = self._with_losses(kept, log)
+            background = await stack.enter_async_context(Background("member"))
+            peers = MemberPeers(kept.member, kept.set_id, self.address_of, self.channels, background, clock)
+            member = Member.started(kept.process, log.outline, kept.reign, clock.monotonic_s())
+            driver = Driver(log, member, kept, peers, background, clock)
+            driver.kept_changed = self.joining.keep
+            self.driver = self.reports.driver = self.words.listener = driver
+            driver.start()
+            stopping = background.spawn("stopping", self._stopping.wait())
+            reigns = background.spawn("reigns of this member", self._reigns(driver, log))
+            await asyncio.wait({stopping, driver.over}, return_when=asyncio.FIRST_COMPLETED)
+            self.words.listener = None
+            reigns.cancel()
+            await asyncio.wait([reigns])
+            return driver.over.result() if driver.over.done() else "the process stops"
+
+    def _with_losses(self, kept: KeptReign, log: SharedLog) -> KeptReign:
+        """Note for good what this disk once had and has no more, before anybody hears of it."""
+        debt = owed(log.lost, kept.reign)
+        if debt == kept.reign:
+            return kept
+        _log.error("this disk has lost what it had; the others have to give it again", position=log.lost)
+        kept = replace(kept, reign=debt)
+        write_reign(self.joining.disk, self.joining.folder, kept)
+        self.joining.keep(kept)
+        return kept
+
+    async def _reigns(self, driver: Driver, log: SharedLog) -> None:
+        """Serve clients whenever this member leads."""
+        while True:
+            epoch = driver.leads
+            if epoch is None:
+                await self._change(driver)
+                continue
+            async with self._open_reign(log, epoch):
+                while driver.leads == epoch:
+                    await self._change(driver)
+                self.service.service = self.parts = None
+
+    async def _change(self, driver: Driver) -> None:
+        self.reports.hurry()
+        driver.changed.clear()
+        await driver.changed.wait()
+
+    @contextlib.asynccontextmanager
+    async def _open_reign(self, log: SharedLog, epoch: int) -> AsyncIterator[None]:
+        settings, clock = self.settings, self.clock
+        over = asyncio.Event()
+        async with contextlib.AsyncExitStack() as stack:
+            background = await stack.enter_async_context(Background("enode"))
+            parts = await stack.enter_async_context(
+                open_parts(Store(log.engine), settings, background, clock=clock, randomness=self.randomness)
+            )
+            parts.handlers.streams = Streams(background, over)
+            enode = topic_pb2.Enode(
+                name=settings.name,
+                address=reachable_address(settings, self.server),
+                store_id=log.engine.identity.store_id,
+                role=settings.role,
+                epoch=epoch,
+            )
+            telling = announced(
+                parts,
+                enode,
+                lambda: (),
+                settings,
+                background,
+                self.name_servers,
+                self.channels,
+                gives_leases_back=False,
+                clock=clock,
+                randomness=self.randomness,
+            )
+            await stack.enter_async_context(telling)
+            self.service.service, self.parts = parts.handlers, parts
+            await self.server.set_serving(True)
+            try:
+                yield
+            finally:
+                self.service.service = self.parts = None
+                over.set()
+                if not self.server.draining.is_set():
+                    await self.server.set_serving(False)
+
+    def _report(self) -> member_report_pb2.ReportMemberRequest:
+        kept, driver, settings = self.joining.kept, self.driver, self.settings
+        request = member_report_pb2.ReportMemberRequest(
+            enode=settings.name,
+            set_id=kept.set_id,
+            member=write(member_report_pb2.MemberId, kept.member),
+            incarnation=kept.incarnation,
+            address=reachable_address(settings, self.server),
+            member_address=self.member_address,
+            role=settings.role,
+        )
+        if driver is not None:
+            member = driver.member
+            rules, log = member.rules, member.log
+            request.epoch = member.reign.epoch
+            request.is_leading = driver.leads is not None
+            request.tail.CopyFrom(write(member_report_pb2.LogTail, rules.claimed_tail(log, member.reign)))
+            request.is_electable = rules.is_electable(log, member.reign) and not log.is_cutting
+            request.is_leader_silent = driver.is_leader_silent or isinstance(member.role, Candidate)
+            request.committed = log.committed
+            request.voters.extend(write(member_report_pb2.MemberId, one) for one in log.members.voters)
+            request.learners.extend(write(member_report_pb2.MemberId, one) for one in log.members.learners)
+        return request

@@ -1,0 +1,101 @@
+"""A member of an enode: it follows, is proposed, leads and is deposed, in one process and as often as it has to be."""
+
+import contextlib
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from ortoo.common.cluster.address_server import found_name_servers, listed_again
+from ortoo.common.cluster.addresses import reached_at
+from ortoo.common.grpc.cluster_token import cluster_channels, cluster_guards, cluster_token
+from ortoo.common.grpc.server import GrpcServer
+from ortoo.common.grpc.tls import cluster_tls
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import Clock, SystemClock
+from ortoo.common.process.memory_budget import MemoryBudget
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.process.service import Running
+from ortoo.common.telemetry.process_metrics import register_memory
+from ortoo.common.telemetry.role import Telemetry
+from ortoo.enode.consensus.joining import Founding, Joining
+from ortoo.enode.disk.disk import Disk, RealDisk
+from ortoo.enode.reigns.lives import Lives
+from ortoo.enode.rpc.members.service import NAME, MemberService
+from ortoo.enode.rpc.service import member_server
+from ortoo.enode.settings import Settings
+from ortoo.v1.members_pb2_grpc import add_MemberServiceServicer_to_server
+
+SWITCH_INTERVAL_S = 0.0001
+"""As of an enode with one member."""
+CERTIFICATES_INTERVAL_S = 1.0
+"""How often the files of certificates are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningMember(Running):
+    """A member that is up, whether or not it leads."""
+
+    member_address: str
+    lives: Lives
+
+
+@contextlib.asynccontextmanager
+async def open_member(
+    settings: Settings,
+    *,
+    clock: Clock | None = None,
+    randomness: Randomness | None = None,
+    disk: Disk | None = None,
+) -> AsyncIterator[RunningMember]:
+    """Run a member of the enode that has its name. It is up before it leads, and before its set has begun.
+
+    Errors: Invalid, Conflict, Unsupported, DataLoss, as its folder and its servers say them.
+    """
+    clock, randomness, disk = clock or SystemClock(), randomness or Randomness(), disk or RealDisk()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    telemetry, token = Telemetry("enode", settings, clock), cluster_token(settings.cluster_token_file, clock)
+    async with contextlib.AsyncExitStack() as stack:
+        disk.make_folder(settings.data_dir)
+        joining = _claimed(settings, disk, clock, randomness)
+        tls = cluster_tls(settings)
+        channels = await stack.enter_async_context(cluster_channels(token, tls))
+        background = await stack.enter_async_context(Background("member"))
+        name_servers = await found_name_servers(settings.namesrv_address, background=background, clock=clock)
+        words = MemberService(settings.cluster, settings.name, joining)
+        speaking = GrpcServer(
+            settings.member_listen_address if tls is None else "",
+            [(NAME, lambda server: add_MemberServiceServicer_to_server(words, server))],
+            interceptors=cluster_guards(token),
+            cluster_tls=None if tls is None else tls.listener(settings.member_listen_address),
+            grace_s=0.0,
+        )
+        lives = Lives(settings, joining, channels, name_servers, background, words, clock, randomness)
+        memory = MemoryBudget(settings.memory_budget_bytes, clock, spared_percent=settings.memory_share_percent)
+        register_memory(telemetry.metrics, memory)
+        lives.server = member_server(lives.service, lives.members, settings, telemetry.calls, token, memory)
+        await stack.enter_async_context(telemetry.open(ready=lambda: lives.server.serving))
+        await stack.enter_async_context(speaking)
+        lives.member_address = reached_at(speaking.address or speaking.cluster_address, settings.advertised_address)
+        await stack.enter_async_context(lives.server)
+        await lives.server.set_serving(False)
+        background.every("certificates", CERTIFICATES_INTERVAL_S, channels.renew, clock=clock)
+        lives.begin()
+        stack.push_async_callback(lives.end)
+        yield RunningMember(
+            settings.name,
+            lives.server.cluster_address or lives.server.address,
+            lives.member_address,
+            lives,
+            reload=lambda new: listed_again(name_servers, new.namesrv_address),
+            health_address=lives.server.address,
+        )
+
+
+def _claimed(settings: Settings, disk: Disk, clock: Clock, randomness: Randomness) -> Joining:
+    """Who this process is, by its folder. Errors: Conflict when another process has it."""
+    lock = disk.lock(settings.data_dir)
+    try:
+        founding = Founding(settings.member, settings.members, settings.member_address_list)
+        return Joining(disk, settings.data_dir, founding, clock, randomness)
+    finally:
+        lock.release()

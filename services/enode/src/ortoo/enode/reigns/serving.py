@@ -1,0 +1,132 @@
+"""What decides over a store and answers for it: opened with an enode of one member, and with each reign of another."""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+
+from ortoo.common.cluster.announcing import Announcing
+from ortoo.common.cluster.name_servers import NameServers
+from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID, HALF_TOPIC_ID
+from ortoo.common.grpc.channels import Channels
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.telemetry.tracing import open_tracing
+from ortoo.enode.cluster.group_lives import LOOK_INTERVAL_S, GroupLives
+from ortoo.enode.cluster.registration import registration
+from ortoo.enode.cluster.topic_copies import TopicCopies, watch_topics
+from ortoo.enode.deferred.delays import Delays
+from ortoo.enode.deferred.identified import IdentifiedIntake
+from ortoo.enode.deferred.intake import Intake
+from ortoo.enode.deferred.moves import TimerMoves
+from ortoo.enode.deferred.transactions import Transactions
+from ortoo.enode.observe.traces import traced_intake
+from ortoo.enode.pops.leasing import Leasing
+from ortoo.enode.pops.sending_back import SendingBack
+from ortoo.enode.replication.followers import Follower
+from ortoo.enode.rpc.service import EnodeService
+from ortoo.enode.rpc.streams.attach import AttachedSnodes
+from ortoo.enode.settings import Settings
+from ortoo.enode.store.store import Store
+from ortoo.v1 import topic_pb2
+
+IDLE_INTERVAL_S = 60.0
+"""How often groups that pop nothing are put out of memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Everything that belongs to one open store and to whoever may decide over it."""
+
+    store: Store
+    topics: TopicCopies
+    groups: GroupLives
+    delays: Delays
+    transactions: Transactions
+    intake: Intake
+    identified: IdentifiedIntake
+    pops: Leasing
+    sending: SendingBack
+    handlers: EnodeService
+
+
+@contextlib.asynccontextmanager
+async def open_parts(
+    store: Store, settings: Settings, background: Background, *, clock: Clock, randomness: Randomness
+) -> AsyncIterator[Parts]:
+    """Put together what serves `store`; nothing is done by itself before `announce`."""
+    async with contextlib.AsyncExitStack() as stack:
+        topics = TopicCopies(store, settings.name)
+        groups = GroupLives(store, clock, retention_ms=settings.group_retention_ms, following=lambda: topics.watching)
+        delays = Delays(store, background, clock=clock, delay_max_ms=settings.delay_max_ms)
+        store.before_retention(DELAYED_TOPIC_ID, TimerMoves(store, clock=clock).rescue)
+        transactions = Transactions(store, background, settings.check_schedule, clock=clock)
+        store.before_retention(HALF_TOPIC_ID, transactions.rescue)
+        intake = Intake(store, delays, transactions)
+        tracing = await stack.enter_async_context(
+            open_tracing("enode", settings.name, settings.trace_endpoint, clock=clock, randomness=randomness)
+        )
+        taking = intake if tracing is None else traced_intake(intake, tracing, settings.name)
+        identified = IdentifiedIntake(store, taking, background, clock, window_ms=settings.dedup_window_ms)
+        pops = Leasing(store, clock, background)
+        stack.push_async_callback(pops.close)
+        sending = SendingBack(store, pops.opened, intake, clock, background)
+        handlers = EnodeService(store, topics, taking, identified, pops, sending, AttachedSnodes(store))
+        yield Parts(store, topics, groups, delays, transactions, intake, identified, pops, sending, handlers)
+
+
+@contextlib.asynccontextmanager
+async def announced(
+    parts: Parts,
+    enode: topic_pb2.Enode,
+    followers: Callable[[], Sequence[Follower]],
+    settings: Settings,
+    background: Background,
+    name_servers: NameServers,
+    channels: Channels,
+    *,
+    gives_leases_back: bool = True,
+    clock: Clock,
+    randomness: Randomness,
+) -> AsyncIterator[Announcing]:
+    """Tell the name servers of `enode`, follow them, and do what falls due; yields the telling.
+
+    The leases are given back at the end, unless somebody else may have them by then.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        leases = registration(
+            enode,
+            followers,
+            parts.topics,
+            lambda: parts.store.engine.housekeeping.index_is_nearly_full,
+            lambda: parts.store.describe().reason,
+            name_servers,
+            channels,
+            interval_s=settings.heartbeat_interval_s,
+            clock=clock,
+            randomness=randomness,
+        )
+        if gives_leases_back:
+            stack.push_async_callback(leases.leave)
+        following = watch_topics(
+            parts.topics,
+            parts.groups,
+            name_servers,
+            channels,
+            connected=leases.hurry,
+            clock=clock,
+            randomness=randomness,
+        )
+        background.spawn("topics", following)
+        # These end before the leases are left: one that was taken back must not come again, nor a message be moved.
+        for name, work in {
+            "registration": leases.run(),
+            "delays": parts.delays.run(),
+            "transactions": parts.transactions.run(),
+        }.items():
+            stack.callback(background.spawn(name, work).cancel)
+        background.every("idle groups", IDLE_INTERVAL_S, parts.pops.forget_idle, clock=clock)
+        background.every("silent groups", LOOK_INTERVAL_S, parts.groups.look, clock=clock)
+        background.every("old ids", IDLE_INTERVAL_S, parts.identified.forget_old, clock=clock)
+        background.spawn("locks", parts.handlers.attached.follow_locks(clock))
+        yield leases

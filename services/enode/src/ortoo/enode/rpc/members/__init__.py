@@ -1,0 +1,1 @@
+"""What members say to each other, to name servers and to operators."""

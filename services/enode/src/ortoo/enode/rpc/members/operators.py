@@ -1,0 +1,150 @@
+"""EnodeMembersService: what operators ask of the members of an enode, wherever they reach one."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from ortoo.common.errors import Conflict, Invalid, OrtooError, Unavailable
+from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.fields import write
+from ortoo.enode.consensus.driver import Driver
+from ortoo.enode.members.driver import AddLearner, Remove
+from ortoo.enode.members.identity import MemberId
+from ortoo.enode.members.roles import Follower, Leader
+from ortoo.enode.rpc.members.service import member_id
+from ortoo.v1 import enode_members_pb2 as pb
+from ortoo.v1 import member_report_pb2
+from ortoo.v1.enode_members_pb2_grpc import EnodeMembersServiceServicer
+
+NAME = "ortoo.v1.EnodeMembersService"
+CHANGE_TIMEOUT_S = 5.0
+"""How long a change of the members may take to be committed before the operator is told to look again."""
+
+
+class Home(Protocol):
+    """The process of a member."""
+
+    @property
+    def driver(self) -> Driver | None:
+        """What runs; None while the log is being opened."""
+
+    def moved(self) -> OrtooError:
+        """Who leads."""
+
+    async def admit(self, member: MemberId, address: str) -> None:
+        """Have a disk be of this set."""
+
+
+class EnodeMembersService(EnodeMembersServiceServicer):
+    """The members of one enode, as this one knows them."""
+
+    def __init__(self, enode: str, set_id: Callable[[], str], home: Home) -> None:
+        self._enode = enode
+        self._set_id = set_id
+        self._home = home
+
+    async def DescribeMembers(self, request: pb.DescribeMembersRequest, context: Context) -> pb.DescribeMembersResponse:
+        """What this member knows."""
+        self._check_enode(request.enode)
+        driver = self._driver()
+        member, role = driver.member, driver.member.role
+        answer = pb.DescribeMembersResponse(
+            enode=self._enode,
+            set_id=self._set_id(),
+            member=_written(member.me.member),
+            epoch=member.reign.epoch,
+            is_leading=driver.leads is not None,
+            members=self._described(driver),
+            committed=member.log.committed,
+            tail=write(member_report_pb2.LogTail, member.log.tail),
+        )
+        leader = role.leader.member if isinstance(role, Follower) else member.me.member
+        if isinstance(role, Follower | Leader):
+            answer.leader.CopyFrom(_written(leader))
+        return answer
+
+    async def HandOver(self, request: pb.HandOverRequest, context: Context) -> pb.HandOverResponse:
+        """Let another voter lead."""
+        driver = self._leading(request.enode)
+        voters = driver.member.log.members.voters
+        successor = member_id(request.successor) if request.HasField("successor") else driver.most_complete()
+        if successor is None:
+            raise Conflict("there is no other voter", field="successor")
+        if successor not in voters or successor == driver.member.me.member:
+            known = ", ".join(str(one.number) for one in voters if one != driver.member.me.member)
+            raise Invalid(f"member {successor.number} with that disk is no other voter; give one of {known}",
+                          field="successor")  # fmt: skip
+        epoch = driver.member.reign.epoch
+        await driver.hand_over(successor)
+        if not await driver.let_go(epoch):
+            raise Conflict(f"member {successor.number} did not have everything in time; this one goes on")
+        return pb.HandOverResponse(epoch=epoch, successor=_written(successor))
+
+    async def AddMember(self, request: pb.AddMemberRequest, context: Context) -> pb.AddMemberResponse:
+        """Let a disk have the log."""
+        driver = self._leading(request.enode)
+        member = member_id(request.member)
+        if member not in driver.member.log.members.everybody:
+            if request.member_address:
+                await self._home.admit(member, request.member_address)
+            driver.asked(AddLearner(member))
+            await self._committed(driver, lambda: member in driver.member.log.placed[0].configuration.everybody)
+        return pb.AddMemberResponse(members=self._described(driver))
+
+    async def RemoveMember(self, request: pb.RemoveMemberRequest, context: Context) -> pb.RemoveMemberResponse:
+        """Let a member have nothing more."""
+        driver = self._leading(request.enode)
+        member = member_id(request.member)
+        if member in driver.member.log.members.everybody:
+            driver.asked(Remove(member))
+            await self._committed(driver, lambda: member not in driver.member.log.placed[0].configuration.everybody)
+        return pb.RemoveMemberResponse(members=self._described(driver))
+
+    async def _committed(self, driver: Driver, is_so: Callable[[], bool]) -> None:
+        """Wait until the change is committed: then what was placed first says so."""
+        try:
+            async with asyncio.timeout(CHANGE_TIMEOUT_S):
+                while not is_so():
+                    if driver.leads is None:
+                        raise Unavailable("this member leads no more: look who does, and whether the change was made")
+                    await driver.stepped()
+        except TimeoutError:
+            raise Unavailable(f"not committed within {CHANGE_TIMEOUT_S} s: look whether it is by now") from None
+
+    def _described(self, driver: Driver) -> list[pb.DescribedMember]:
+        member, role, members = driver.member, driver.member.role, driver.member.log.members
+        now_s, found = driver.now_s(), []
+        for one in sorted(members.everybody):
+            described = pb.DescribedMember(member=_written(one), votes=one in members.voters)
+            if isinstance(role, Leader):
+                is_me = one == member.me.member
+                described.flushed = (
+                    member.log.flushed if is_me else member.rules.counted_position(role.stream_of(one))
+                )  # fmt: skip
+                described.lag_bytes = max(0, member.log.appended - described.flushed)
+                heard = role.heard_of(one)
+                if is_me or heard.round:
+                    described.heard_ms_ago = 0 if is_me else max(0, round((now_s - heard.at_s) * 1000))
+            found.append(described)
+        return found
+
+    def _check_enode(self, enode: str) -> None:
+        if enode != self._enode:
+            raise Invalid(f"this is a member of enode {self._enode!r}, not of {enode!r}", field="enode")
+
+    def _driver(self) -> Driver:
+        driver = self._home.driver
+        if driver is None:
+            raise self._home.moved()
+        return driver
+
+    def _leading(self, enode: str) -> Driver:
+        self._check_enode(enode)
+        driver = self._driver()
+        if driver.leads is None:
+            raise self._home.moved()
+        return driver
+
+
+def _written(member: MemberId) -> member_report_pb2.MemberId:
+    return member_report_pb2.MemberId(number=member.number, disk=member.disk)

@@ -1,0 +1,122 @@
+"""What this member tells every name server, and whom they propose to lead."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from ortoo.common.cluster.name_servers import NameServers
+from ortoo.common.errors import OrtooError
+from ortoo.common.errors.status import rpc_errors
+from ortoo.common.grpc.channels import Channels
+from ortoo.common.grpc.fields import write
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.logs import get_logger
+from ortoo.enode.consensus.driver import Suggestion
+from ortoo.enode.members.driver import Proposed
+from ortoo.enode.members.identity import MemberId
+from ortoo.enode.rpc.members.service import member_id
+from ortoo.v1 import member_report_pb2 as pb
+from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
+
+INTERVAL_S = 0.5
+"""How often a member reports when nothing changes."""
+TIMEOUT_S = 1.0
+_log = get_logger("members")
+
+
+class Reporting(Protocol):
+    """The member that is reported."""
+
+    changed: asyncio.Event
+    suggestion: Suggestion | None
+
+    def post(self, event: Proposed) -> None:
+        """Take a proposal."""
+
+
+class MemberReports:
+    """Reports to all name servers, each by itself; their answers tell where the other members are."""
+
+    def __init__(
+        self,
+        name_servers: NameServers,
+        channels: Channels,
+        report: Callable[[], pb.ReportMemberRequest],
+        background: Background,
+        clock: Clock,
+    ) -> None:
+        """`report` says what the member is now, but for what it suggests."""
+        self.driver: Reporting | None = None
+        """The member; None while its log is being opened, and nothing is reported."""
+        self.addresses: dict[MemberId, pb.MemberAddress] = {}
+        """Where members are, as name servers have said."""
+        self._name_servers = name_servers
+        self._channels = channels
+        self._report = report
+        self._background = background
+        self._clock = clock
+        self._due: dict[str, asyncio.Event] = {}
+
+    def hurry(self) -> None:
+        """Something has changed: report now."""
+        for due in self._due.values():
+            due.set()
+
+    async def run(self) -> None:
+        """Report for ever."""
+        tasks: dict[str, asyncio.Task[object]] = {}
+        while True:
+            changed, wanted = self._name_servers.changed, self._name_servers.addresses
+            for address in [one for one in tasks if one not in wanted]:
+                tasks.pop(address).cancel()
+                self._due.pop(address, None)
+            for address in wanted:
+                if address not in tasks:
+                    self._due[address] = asyncio.Event()
+                    tasks[address] = self._background.spawn(f"reports to {address}", self._keep(address))
+            await changed.wait()
+
+    async def last_word(self) -> None:
+        """Tell all name servers that this process stops."""
+        await asyncio.gather(*(self._try(address, is_leaving=True) for address in self._name_servers.addresses))
+
+    async def _keep(self, address: str) -> None:
+        due, is_told = self._due[address], False
+        while True:
+            due.clear()
+            if self.driver is not None:
+                answered = await self._try(address)
+                if not answered and not is_told:
+                    _log.warning("a name server does not take reports; trying on", name_server=address)
+                is_told = not answered
+            await self._pause(due)
+
+    async def _try(self, address: str, *, is_leaving: bool = False) -> bool:
+        driver = self.driver
+        request = self._report()
+        request.is_leaving = is_leaving
+        suggestion = driver.suggestion if driver is not None else None
+        if suggestion is not None:
+            request.suggested.CopyFrom(write(pb.MemberId, suggestion.leader))
+            request.suggested_above = suggestion.above
+        try:
+            with rpc_errors(f"name server {address}"):
+                stub = NameServiceStub(self._channels.to(address))
+                answer = await stub.ReportMember(request, timeout=TIMEOUT_S)
+        except OrtooError:
+            return False
+        for one in answer.members:
+            self.addresses[member_id(one.member)] = one
+        if driver is not None and driver is self.driver:
+            if suggestion is not None and driver.suggestion is suggestion:
+                driver.suggestion = None
+            if answer.HasField("proposal"):
+                driver.post(Proposed(answer.proposal.epoch, member_id(answer.proposal.leader)))
+        return True
+
+    async def _pause(self, due: asyncio.Event) -> None:
+        async with Background("pause") as background:
+            sleeping = background.spawn("sleep", self._clock.sleep(INTERVAL_S))
+            hurried = background.spawn("hurry", due.wait())
+            await asyncio.wait({sleeping, hurried}, return_when=asyncio.FIRST_COMPLETED)

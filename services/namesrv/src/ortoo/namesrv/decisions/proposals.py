@@ -1,0 +1,146 @@
+"""Whom to propose as leader of an enode, and when. Pure: reports in, a proposal out.
+
+A proposal decides nothing: a majority of the members' disks does. So what is said here may be late, doubled or wrong,
+and costs time at worst. What it must do is name somebody who can win, soon, and not disturb who leads.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from ortoo.common.errors import Conflict, NotFound
+from ortoo.namesrv.decisions.members import FOLLOWS_ONLY, MemberId, MemberReport, MemberSet, Proposal, majority
+
+PATIENCE_S = 1.5
+"""How long a proposed member has to become the leader; what others said before counts no more after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What one name server knows of an enode's proposals."""
+
+    proposal: Proposal | None = None
+    """The last one, by its epoch, whatever the database says now."""
+    stored_epoch: int = 0
+    """What the database has: a new proposal replaces exactly that. A restored database has an older one."""
+    since_s: float = 0.0
+    """When this name server heard of the proposal."""
+
+    @property
+    def epoch(self) -> int:
+        """Of the last proposal; 0 before the first."""
+        return self.proposal.epoch if self.proposal else 0
+
+    def with_stored(self, stored: Proposal | None, now_s: float) -> "Standing":
+        """What is known after a look into the database."""
+        epoch = stored.epoch if stored else 0
+        if stored is None or epoch <= self.epoch:
+            return Standing(self.proposal, epoch, self.since_s)
+        return Standing(stored, epoch, now_s)
+
+
+def wanted(members: MemberSet, standing: Standing) -> Proposal | None:
+    """Whom to propose now, and under which epoch; None while there is nothing to propose."""
+    latest = members.configuration()
+    if latest is None or len(latest.voters) < 2:
+        return None  # a sole voter leads by itself
+    alive = _alive_voters(members, latest.voters)
+    if len(alive) < majority(latest.voters):
+        return None  # nobody could win
+    leader = _suggested(alive, standing) or _missed(members, latest.voters, alive, standing)
+    return Proposal(next_epoch(members, standing), leader) if leader else None
+
+
+def next_epoch(members: MemberSet, standing: Standing) -> int:
+    """Above all that was proposed, stored, promised or asked for, as far as is known here."""
+    reported = [max(one.report.epoch, one.report.suggested_above) for one in members.reports.values()]
+    return max([standing.epoch, standing.stored_epoch, *reported]) + 1
+
+
+def _alive_voters(members: MemberSet, voters: Collection[MemberId]) -> dict[MemberId, MemberReport]:
+    return {one.report.member: one.report for one in members.alive() if one.report.member in voters}
+
+
+def _can_lead(report: MemberReport) -> bool:
+    return report.is_electable and report.role != FOLLOWS_ONLY
+
+
+def _suggested(alive: Mapping[MemberId, MemberReport], standing: Standing) -> MemberId | None:
+    """Whom a leader that hands over, or a candidate that steps back, asks for; nobody when that was answered."""
+    asked = max(
+        (one for one in alive.values() if one.suggested is not None and one.suggested_above >= standing.epoch),
+        key=lambda one: one.suggested_above,
+        default=None,
+    )
+    if asked is None or asked.suggested is None:
+        return None
+    named = alive.get(asked.suggested)
+    return named.member if named is not None and _can_lead(named) else None
+
+
+def _missed(
+    members: MemberSet, voters: Collection[MemberId], alive: Mapping[MemberId, MemberReport], standing: Standing
+) -> MemberId | None:
+    """Who has the most, when a majority of the voters hears no leader. A leader that is gone hears none either.
+
+    One that still says it leads may be frozen since: it is not proposed before it has noticed.
+    """
+    proposal = standing.proposal
+    said_after_s = float("-inf")
+    if proposal is not None and proposal.leader in alive and all(o.epoch <= proposal.epoch for o in alive.values()):
+        said_after_s = standing.since_s + PATIENCE_S  # it can still win
+    missing = {one for one in alive if alive[one].is_leader_silent and members.reports[one].at_s >= said_after_s}
+    if members.led_by is not None and missing:
+        former, incarnation = members.led_by
+        now = alive.get(former)
+        if former in voters and (now is None or (now.incarnation != incarnation and not now.is_leading)):
+            missing.add(former)
+    if len(missing) < len(voters) // 2 + 1:
+        return None
+    able = [one for one in alive.values() if _can_lead(one) and not one.is_leading]
+    if len(voters) == 2 and proposal is not None and proposal.leader in voters:
+        # Of two, nobody can tell whether the other one is dead: only who led leads again by itself.
+        able = [one for one in able if one.member == proposal.leader]
+    # Whom nobody else could hear, though it reports here, was proposed in vain and has its next turn after another.
+    failed = proposal.leader if proposal is not None and proposal.epoch > members.led_epoch else None
+    return max(able, key=lambda one: (one.member != failed, one.tail, -one.member.number)).member if able else None
+
+
+def elected(members: MemberSet, standing: Standing, number: int, disk: str = "") -> Proposal:
+    """An operator's choice. Errors: NotFound; Conflict, which says why that member cannot lead now."""
+    latest = members.configuration()
+    if latest is None:
+        raise NotFound(f"no member of enode {members.enode!r} reports; start them first", field="enode")
+    chosen = [one for one in latest.voters if one.number == number and disk in ("", one.disk)]
+    if not chosen:
+        known = ", ".join(str(one.number) for one in latest.voters)
+        raise NotFound(f"enode {members.enode!r} has no voter {number}; give one of {known}", field="member")
+    alive = _alive_voters(members, latest.voters)
+    report = alive.get(chosen[0])
+    if report is None:
+        raise Conflict(f"member {number} does not report: start it first", field="member")
+    leader = members.leader()
+    silent = sum(one.is_leader_silent for one in alive.values())
+    if leader is not None and silent < majority(latest.voters):
+        raise Conflict(f"member {leader.member.number} leads: hand over instead", field="member")
+    if not report.is_electable:
+        raise Conflict(
+            f"member {number} has not all of its log again, so it cannot lead: wait until it has followed a leader, or "
+            "elect another one",
+            field="member",
+        )
+    if len(alive) < majority(latest.voters):
+        away = ", ".join(str(one.number) for one in latest.voters if one not in alive)
+        raise Conflict(
+            f"{len(alive)} of {len(latest.voters)} voters report, and {majority(latest.voters)} have to agree: start "
+            f"one of {away}",
+            field="member",
+        )
+    ahead = max(alive.values(), key=lambda one: one.tail)
+    if ahead.tail > report.tail:
+        raise Conflict(
+            f"member {number} ends at {report.tail.position} in epoch {report.tail.epoch}, and member "
+            f"{ahead.member.number} at {ahead.tail.position} in epoch {ahead.tail.epoch}: what that one alone has may "
+            f"have been acknowledged; elect member {ahead.member.number}",
+            field="member",
+        )
+    return Proposal(next_epoch(members, standing), report.member)

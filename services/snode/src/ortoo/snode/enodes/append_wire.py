@@ -1,0 +1,38 @@
+"""Batches between the plain values of the snode and the messages of the wire: appended and fetched."""
+
+from ortoo.common.errors.status import error_of
+from ortoo.common.grpc.bulk_field import Bulky
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.snode.cluster.wire import batch_of, envelope_to
+from ortoo.snode.enodes.link import Appended, Fetched, FlushMode, StoredBatch
+from ortoo.v1 import enode_pb2
+
+
+def append_to(topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode) -> Bulky:
+    """A batch to be appended, its bytes beside the rest."""
+    request = enode_pb2.AppendRequest(
+        topic_id=topic_id,
+        queue_id=queue_id,
+        batch=envelope_to(batch),
+        flush_mode=flush_mode.value,  # type: ignore[arg-type]
+    )
+    return Bulky(request, (batch.records,))
+
+
+def appended_of(answer: enode_pb2.AppendResponse) -> Appended:
+    """Where it was stored. Errors: as the enode says."""
+    if answer.HasField("failure"):
+        raise error_of(answer.failure)
+    return Appended(answer.first_offset, answer.stored_at_ms, FlushMode(answer.flush_mode))
+
+
+def fetched_of(bulky: Bulky) -> Fetched:
+    """What was read. Errors: as the enode says."""
+    answer, bulks = bulky
+    if answer.HasField("failure"):
+        raise error_of(answer.failure)
+    batches = tuple(
+        StoredBatch(b.first_offset, b.stored_at_ms, batch_of(b.batch, records))
+        for b, records in zip(answer.batches, bulks, strict=True)
+    )
+    return Fetched(batches, answer.next_offset, answer.end_offset)

@@ -1,0 +1,121 @@
+"""Appends that a member of an enode did not take because another one leads: held, and sent there in their order."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Generic, Protocol
+
+from ortoo.common.errors import Moved, OrtooError, Overloaded
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.containment import told_as
+from ortoo.snode.enodes.request_stream import Pending, Request, Result
+
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.02, 0.1
+"""How long to wait before a member is asked again whether it leads now."""
+
+
+class AppendsTo(Protocol[Request, Result]):
+    """The stream of appends to one member."""
+
+    def take(self, item: Pending[Request, Result]) -> None:
+        """Send a request that waits already."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every request has its answer."""
+
+
+@dataclass(slots=True, eq=False)
+class HeldAppends(Generic[Request, Result]):
+    """Of one enode. While something is held all later appends wait behind it, so each queue keeps its order.
+
+    What was on its way to the former leader goes first, in the order in which it went there; so nothing is sent on
+    before everything has its answer from there.
+    """
+
+    current: Callable[[], AppendsTo[Request, Result]]
+    """To whoever leads, as far as is known."""
+    clock: Clock
+    timeout_s: float
+    bytes_max: int
+    _held: list[tuple[int, int, Pending[Request, Result]]] = field(default_factory=list, init=False)
+    _later: int = field(default=0, init=False)
+    _bytes: int = field(default=0, init=False)
+    _error: Moved = field(default_factory=Moved, init=False)
+    _source: AppendsTo[Request, Result] | None = field(default=None, init=False)
+    _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether later appends have to wait."""
+        return bool(self._held)
+
+    def add(self, request: Request, size_bytes: int) -> asyncio.Future[Result]:
+        """Hold a new append behind the others. Errors: Overloaded."""
+        if self._bytes + size_bytes > self.bytes_max:
+            raise Overloaded(
+                f"{self._bytes} bytes wait for an enode's next leader; at most {self.bytes_max} may", retry_after_ms=50
+            )
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        future.add_done_callback(lambda done: None if done.cancelled() else done.exception())
+        self._later += 1
+        self._hold(1, self._later, Pending(request, future, size_bytes, self.clock.monotonic_s() + self.timeout_s))
+        return future
+
+    def moved(self, source: AppendsTo[Request, Result], item: Pending[Request, Result], error: Moved) -> None:
+        """Hold what a member did not take."""
+        self._source, self._error = source, error
+        self._hold(0, item.request.request_id, item)
+
+    def fail_all(self, error: OrtooError) -> None:
+        """Nobody will be asked any more."""
+        for _, _, item in self._taken():
+            if not item.future.done():
+                item.future.set_exception(error)
+
+    async def run(self) -> None:
+        """Send on what is held, for ever."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self._send_on()
+            except Exception as failure:
+                self.fail_all(told_as(failure, "enode link"))
+
+    async def _send_on(self) -> None:
+        wait_s = FIRST_WAIT_S
+        while self._held:
+            source = self._source
+            assert source is not None
+            if self.current() is source or not source.is_idle:
+                await self.clock.sleep(wait_s)
+                wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+                self._fail_late()
+                # A member that has promised another an epoch leads in a later one only, and that is news.
+                if not source.is_idle or (self._error.epoch and self.current() is source):
+                    continue
+            link = self.current()
+            for _, _, item in self._taken():
+                link.take(item)
+
+    def _taken(self) -> list[tuple[int, int, Pending[Request, Result]]]:
+        taken, self._held = sorted(self._held, key=lambda one: one[:2]), []
+        self._bytes = 0
+        return [one for one in taken if not one[2].future.done()]
+
+    def _hold(self, sort: int, number: int, item: Pending[Request, Result]) -> None:
+        self._held.append((sort, number, item))
+        self._bytes += item.size_bytes
+        self._wake.set()
+
+    def _fail_late(self) -> None:
+        now_s = self.clock.monotonic_s()
+        late = [one for one in self._held if one[2].deadline_s <= now_s]
+        if not late:
+            return
+        self._held = [one for one in self._held if one[2].deadline_s > now_s]
+        self._bytes = sum(one[2].size_bytes for one in self._held)
+        for _, _, item in late:
+            if not item.future.done():
+                item.future.set_exception(self._error)

@@ -1,0 +1,133 @@
+"""AdminService about the members of enodes: the name server says who they are, who leads does what is asked."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ortoo.common.errors import Conflict, Invalid, Moved, NotFound, Unavailable
+from ortoo.common.errors.status import rpc_errors
+from ortoo.common.grpc.channels import Channels
+from ortoo.common.grpc.errors import Context
+from ortoo.snode.rpc.operators.directory import DirectoryAdmin, passed_on
+from ortoo.v1 import enode_members_pb2 as pb
+from ortoo.v1 import member_admin_pb2, member_report_pb2, topic_pb2
+from ortoo.v1.enode_members_pb2_grpc import EnodeMembersServiceStub
+
+CHANGE_TIMEOUT_S = 10.0
+"""How long a leader may take to hand over, or to commit a change of its members."""
+LIST_TIMEOUT_S = 3.0
+WAITING, LEARNING, AWAY = (
+    topic_pb2.ENODE_MEMBER_STATE_WAITING,
+    topic_pb2.ENODE_MEMBER_STATE_LEARNING,
+    topic_pb2.ENODE_MEMBER_STATE_AWAY,
+)
+Call = Callable[..., Awaitable[Any]]
+
+
+@dataclass(kw_only=True, eq=False)
+class MemberAdmin(DirectoryAdmin):
+    """The part of AdminService that is about the members of enodes."""
+
+    channels: Channels
+
+    ListMembers = passed_on("ListMembers")
+    """Who leads, who is there, who is how far behind."""
+    ElectMember = passed_on("ElectMember")
+    """Propose a member when nobody leads."""
+
+    async def HandOver(self, request: pb.HandOverRequest, context: Context) -> pb.HandOverResponse:
+        """Let another member lead."""
+        known = await self._members(request.enode)
+        if request.HasField("successor"):
+            successor = _named(known, request.successor, "successor")
+            if successor.state in (WAITING, LEARNING, AWAY):
+                raise Conflict(
+                    f"member {successor.member.number} of {request.enode} is {_word(successor)}: hand over to one that "
+                    "follows",
+                    field="successor",
+                )
+            request.successor.CopyFrom(successor.member)
+        answer: pb.HandOverResponse = await self._ask_leader(known, lambda stub: stub.HandOver, request)
+        return answer
+
+    async def AddMember(self, request: pb.AddMemberRequest, context: Context) -> pb.AddMemberResponse:
+        """Let a disk that waits have the log."""
+        known = await self._members(request.enode)
+        added = _named(known, request.member, "member", (WAITING,))
+        request.member.CopyFrom(added.member)
+        request.member_address = request.member_address or added.member_address
+        answer: pb.AddMemberResponse = await self._ask_leader(known, lambda stub: stub.AddMember, request)
+        return answer
+
+    async def RemoveMember(self, request: pb.RemoveMemberRequest, context: Context) -> pb.RemoveMemberResponse:
+        """Let a member have nothing more."""
+        known = await self._members(request.enode)
+        request.member.CopyFrom(_named(known, request.member, "member").member)
+        answer: pb.RemoveMemberResponse = await self._ask_leader(known, lambda stub: stub.RemoveMember, request)
+        return answer
+
+    async def _members(self, enode: str) -> member_admin_pb2.EnodeMembers:
+        if not enode:
+            raise Invalid("no enode is named; `ortoo enode members` lists them", field="enode")
+        with rpc_errors(self.name_server.peer):
+            asked = member_admin_pb2.ListMembersRequest(enode=enode)
+            answer = await self.name_server.stub.ListMembers(asked, timeout=LIST_TIMEOUT_S)
+        return answer.enodes[0]
+
+    async def _ask_leader(
+        self, known: member_admin_pb2.EnodeMembers, method: Callable[[EnodeMembersServiceStub], Call], request: Any
+    ) -> Any:
+        """What the leader answers; where it has moved meanwhile, what its successor does. Errors: as they say."""
+        address = next((one.address for one in known.members if one.member == known.leader), "")
+        if not address:
+            raise Unavailable(
+                f"nobody leads enode {known.enode} now; look at `ortoo enode members {known.enode}`, then retry",
+                retry_after_ms=1000,
+            )
+        try:
+            return await self._ask(address, method, request)
+        except Moved as moved:
+            if moved.leader_address in ("", address):
+                raise
+            return await self._ask(moved.leader_address, method, request)
+
+    async def _ask(self, address: str, method: Callable[[EnodeMembersServiceStub], Call], request: Any) -> Any:
+        with rpc_errors(f"enode at {address}"):
+            return await method(EnodeMembersServiceStub(self.channels.to(address)))(request, timeout=CHANGE_TIMEOUT_S)
+
+
+def _named(
+    known: member_admin_pb2.EnodeMembers,
+    chosen: member_report_pb2.MemberId,
+    field: str,
+    preferred: Sequence[int] = (),
+) -> member_admin_pb2.MemberStatus:
+    """The member with this number, and disk if one is given; of several those in a `preferred` state.
+
+    Errors: Invalid, NotFound; Conflict when two disks have the number.
+    """
+    if not chosen.number:
+        raise Invalid("no member is named; give its number", field=f"{field}.number")
+    found = [
+        one for one in known.members if one.member.number == chosen.number and chosen.disk in ("", one.member.disk)
+    ]
+    found = [one for one in found if one.state in preferred] or found
+    if not found:
+        numbers = ", ".join(sorted({str(one.member.number) for one in known.members}, key=int)) or "none"
+        raise NotFound(
+            f"enode {known.enode} has no member {chosen.number}{' with that disk' if chosen.disk else ''} that reports "
+            f"or that its log names; it has {numbers}",
+            field=field,
+        )
+    if len(found) > 1:
+        disks = ", ".join(f"{one.member.disk} ({_word(one)})" for one in found)
+        raise Conflict(
+            f"two disks of enode {known.enode} have number {chosen.number}: {disks}; name the disk as well",
+            field=f"{field}.disk",
+        )
+    return found[0]
+
+
+def _word(status: member_admin_pb2.MemberStatus) -> str:
+    name = topic_pb2.EnodeMemberState.Name(status.state)
+    return name.removeprefix("ENODE_MEMBER_STATE_").lower()

@@ -1,0 +1,104 @@
+"""The processes that faults are made in, and who works with them meanwhile."""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ortoo.client import Client, ConsumerSettings, OrtooError
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import SystemClock
+from ortoo.testing.servers.postgres import Postgres
+from ortoo.testing.servers.processes import ProcessCluster, RoleProcess
+from tests.deploy import ailing_enode
+from tests.deploy.ailing_enode import Ailments
+from tests.repo.tree import ROOT
+
+OLD_MS = 700_000
+"""How old a message is that its group has forgotten: more than the ten minutes of the rule."""
+
+
+class AilingEnode(RoleProcess):
+    """An enode whose machine can be made to ail."""
+
+    def __init__(self, folder: Path, environ: dict[str, object]) -> None:
+        """In `folder`; its clock is late at first, as a log's time never goes back."""
+        super().__init__("enode", folder, environ)
+        folder.mkdir(parents=True)
+        self._file = folder / "ailments.json"
+        self._ailments = Ailments()
+        self.ail(clock_behind_ms=OLD_MS)
+        self.environ_more = {ailing_enode.FILE: str(self._file), "PYTHONPATH": str(ROOT)}
+
+    def ail(self, **changes: Any) -> None:
+        """Change what is wrong with the machine: fields of `Ailments`."""
+        self._ailments = replace(self._ailments, **changes)
+        self._ailments.write(self._file)
+
+    def _command(self, listen_address: str) -> Sequence[str]:
+        return (sys.executable, "-m", ailing_enode.__name__, *self.arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """The processes, and who works with them."""
+
+    database: Postgres
+    namesrv: RoleProcess
+    enode: AilingEnode
+    """The one that suffers."""
+    snode: RoleProcess
+    cluster: ProcessCluster
+    mq: Client
+    background: Background
+
+    async def keep_sending(self, topic: str, *, interval_s: float) -> None:
+        """Send one message after another, for ever and whatever becomes of them."""
+        clock = SystemClock()
+        async with self.mq.producer(topic) as producer:
+            while True:
+                with contextlib.suppress(OrtooError):
+                    await producer.send(b"tick")
+                await clock.sleep(interval_s)
+
+    async def keep_receiving(self, group: str, topic: str) -> None:
+        """Acknowledge whatever comes."""
+        async with self.mq.consumer(group, topic, ConsumerSettings(from_first=True, ack_interval_ms=20)) as consumer:
+            async for batch in consumer.batches():
+                batch.ack()
+
+    async def catch_up(self, group: str, topic: str) -> None:
+        """Have the group acknowledge all there is."""
+        async with running(self.background, self.keep_receiving(group, topic)):
+            clock = SystemClock()
+            lag = -1
+            async with asyncio.timeout(60):
+                while lag:
+                    await clock.sleep(0.2)
+                    with contextlib.suppress(OrtooError):
+                        found = await self.mq.admin.lag(group, topic)
+                        lag = found.lag_messages if any(q.committed_offset >= 0 for q in found.queues) else -1
+
+    async def send(self, topic: str, count: int) -> None:
+        """Send so many messages."""
+        async with self.mq.producer(topic) as producer:
+            await asyncio.gather(*await producer.send_many([b"message %d" % number for number in range(count)]))
+
+    async def new_topic(self, topic: str) -> None:
+        """One queue, on the enode that suffers."""
+        await self.mq.admin.create_topic(topic, queue_count=1, enodes=[self.enode.folder.name])
+
+
+@asynccontextmanager
+async def running(background: Background, work: object) -> AsyncIterator[None]:
+    """Have work done as long as the block is open."""
+    task = background.spawn("fault", work)  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})

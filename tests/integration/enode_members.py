@@ -1,0 +1,45 @@
+"""An enode of several members in this process, beside the other roles of a cluster."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+from ortoo.enode.reigns.member import RunningMember, open_member
+from ortoo.enode.settings import Settings
+from ortoo.testing.servers.cluster import STOP_GRACE_S, Cluster
+from tests.integration.test_metrics import free_ports
+
+
+@contextlib.asynccontextmanager
+async def open_members(cluster: Cluster, count: int = 3, **chosen: Any) -> AsyncIterator[list[RunningMember]]:
+    """Run `enode-0` with so many members, which begin a set; `chosen` are settings of all of them."""
+    addresses = [f"127.0.0.1:{port}" for port in free_ports(count)]
+    async with contextlib.AsyncExitStack() as stack:
+        found = []
+        for number, address in enumerate(addresses, 1):
+            settings: dict[str, Any] = {
+                "name": "enode-0",
+                "member": number,
+                "members": count,
+                "listen_address": "127.0.0.1:0",
+                "member_listen_address": address,
+                "member_addresses": ";".join(addresses),
+                "namesrv_address": cluster.address_of("namesrv-0"),
+                "data_dir": cluster.folder / f"member-{number}",
+                "store": cluster.store,
+                "stop_grace_s": STOP_GRACE_S,
+            }
+            member = open_member(Settings(**settings | chosen), clock=cluster.clock, randomness=cluster.randomness)
+            found.append(await stack.enter_async_context(member))
+        yield found
+
+
+async def leading(cluster: Cluster, members: list[RunningMember]) -> RunningMember:
+    """The member that serves, as soon as one does."""
+    async with asyncio.timeout(30):
+        while True:
+            for one in members:
+                if one.lives.parts is not None:
+                    return one
+            await cluster.clock.sleep(0.02)

@@ -1,0 +1,123 @@
+"""Proposals of any name servers over one database have epochs of their own, whatever members report and when."""
+
+from dataclasses import dataclass, field, replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ortoo.namesrv.decisions.members import LogTail, MemberReport, Members, Proposal
+from ortoo.namesrv.decisions.proposals import Standing, next_epoch, wanted
+from tests.unit.namesrv.decisions.members_of_one import ids, report
+
+NUMBERS = st.integers(1, 3)
+REPORTS = st.builds(
+    lambda number, voters, epoch, end, silent, leading, able, asked, above: report(
+        number,
+        voters=voters,
+        epoch=epoch,
+        tail=LogTail(min(epoch, 4), end),
+        is_leader_silent=silent,
+        is_leading=leading and not silent,
+        is_electable=able,
+        suggested=ids(asked)[0] if asked else None,
+        suggested_above=above if asked else 0,
+    ),
+    NUMBERS,
+    st.sampled_from([2, 3, 3, 3]),
+    st.integers(0, 6),
+    st.integers(0, 3),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([True, True, True, False]),
+    st.integers(0, 3),
+    st.integers(0, 9),
+)
+
+
+@dataclass
+class Database:
+    """One row, and every proposal that was ever stored in it."""
+
+    row: Proposal | None = None
+    stored: list[Proposal] = field(default_factory=list)
+
+    def propose(self, expected_epoch: int, proposal: Proposal) -> Proposal:
+        """As `catalog.proposals.Proposals.propose` does in a transaction."""
+        if self.row is None or (self.row.epoch == expected_epoch < proposal.epoch):
+            self.row = proposal
+            self.stored.append(proposal)
+        return self.row
+
+
+@dataclass
+class NameServer:
+    """What one knows."""
+
+    members: Members = field(default_factory=lambda: Members(lease_s=3.0))
+    standing: Standing = Standing()
+
+    def hear(self, one: MemberReport, now_s: float) -> Proposal | None:
+        """Take a report over; what is to be proposed by that."""
+        return wanted(self.members.put(one, now_s), self.standing)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("report"), st.integers(0, 2), REPORTS),
+        st.tuples(st.just("late"), st.integers(0, 2), st.integers(0, 30)),
+        st.tuples(st.just("read"), st.integers(0, 2), st.none()),
+        st.tuples(st.just("restart"), st.integers(0, 2), st.none()),
+        st.tuples(st.just("wait"), st.just(0), st.floats(0.1, 4.0)),
+        st.tuples(st.just("store"), st.integers(0, 2), st.none()),
+    ),
+    max_size=60,
+)
+
+
+@given(STEPS)
+def test_epochs_are_unique_and_grow(steps: list[tuple[str, int, object]]) -> None:
+    """Reports late and doubled, at name servers that start anew, decide at one moment and store at another."""
+    database, servers = Database(), [NameServer() for _ in range(3)]
+    said: list[MemberReport] = []
+    decided: dict[int, tuple[int, Proposal]] = {}
+    now_s = 100.0
+    for kind, number, what in steps:
+        server = servers[number]
+        if kind == "wait":
+            assert isinstance(what, float)
+            now_s += what
+            for one in servers:
+                one.members.expire(now_s)
+        elif kind == "read":
+            server.standing = server.standing.with_stored(database.row, now_s)
+        elif kind == "restart":
+            servers[number] = NameServer()
+            decided.pop(number, None)
+        elif kind == "store" and number in decided:
+            expected, proposal = decided.pop(number)
+            server.standing = server.standing.with_stored(database.propose(expected, proposal), now_s)
+        elif kind in ("report", "late"):
+            if isinstance(what, MemberReport):
+                said.append(what)
+            elif said:
+                assert isinstance(what, int)
+                what = said[what % len(said)]
+            if isinstance(what, MemberReport) and (proposal_now := server.hear(what, now_s)):
+                decided[number] = (server.standing.stored_epoch, proposal_now)
+    epochs = [one.epoch for one in database.stored]
+    assert epochs == sorted(set(epochs))
+
+
+@given(st.lists(REPORTS, min_size=1, max_size=20), st.integers(0, 9), st.integers(0, 9))
+def test_a_proposal_is_above_everything_known(reports: list[MemberReport], remembered: int, stored: int) -> None:
+    """Also when the database is older than what members have promised; and it names a voter that can lead."""
+    server, leader = NameServer(), ids(1)[0]
+    server.standing = replace(Standing(Proposal(remembered, leader)), stored_epoch=stored)
+    for one in reports:
+        found = server.hear(one, 0.0)
+        known = server.members.sets["e"]
+        if found is not None:
+            named = known.reports[found.leader].report
+            assert named.is_electable
+            assert found.epoch == next_epoch(known, server.standing) > max(remembered, stored, named.epoch)
+            assert all(found.epoch > other.report.epoch for other in known.reports.values())

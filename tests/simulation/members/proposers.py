@@ -1,0 +1,189 @@
+"""Name servers among the members of a walk: what they hear decides whom they propose, over one database.
+
+They may be away, forget everything, or go on with a database from before. Nothing that is committed may depend on them,
+and when all is well again, a leader is there soon.
+"""
+
+from dataclasses import dataclass, field
+
+from ortoo.enode.members.driver import Action, Event, Lead, LeaderSilent, Proposed, Suggest
+from ortoo.enode.members.identity import MemberId
+from ortoo.enode.members.messages import Heartbeat
+from ortoo.enode.members.roles import Candidate, Leader
+from ortoo.enode.members.rules import Rules
+from ortoo.namesrv.decisions import members as reported
+from ortoo.namesrv.decisions.proposals import Standing, wanted
+from tests.simulation.members.walk import Scenario, Walk
+from tests.simulation.members.world import Violation, World
+
+REPORT_S = 0.5
+LEASE_S = 3.0
+LEADER_WITHIN_S = 3.0
+TICK_S = 0.1
+
+
+@dataclass
+class NameServer:
+    """One of those that members report to."""
+
+    members: reported.Members = field(default_factory=lambda: reported.Members(LEASE_S))
+    standing: Standing = Standing()
+    is_away: bool = False
+
+
+class WorldWithNameServers(World):
+    """Members keep what they would tell: whether they miss a leader, and whom they ask for."""
+
+    silent: dict[int, bool]
+    asked: dict[int, tuple[MemberId, int]]
+
+    def feed(self, number: int, event: Event) -> None:
+        """As the driver does: who hears a leader misses none."""
+        if isinstance(event, Heartbeat) and event.epoch >= self.up(number).reign.epoch:
+            self.silent[number] = False
+        super().feed(number, event)
+
+    def act(self, number: int, action: Action, *, leads: bool) -> None:
+        """As the driver does: a suggestion is told until it is answered."""
+        if isinstance(action, LeaderSilent | Lead):
+            self.silent[number] = isinstance(action, LeaderSilent)
+        elif isinstance(action, Suggest):
+            self.asked[number] = (action.leader, action.above)
+        super().act(number, action, leads=leads)
+
+
+class ProposedWalk(Walk):
+    """A walk in which name servers alone propose."""
+
+    def __init__(self, scenario: Scenario, seed: int, rules: Rules) -> None:
+        super().__init__(scenario, seed, rules, WorldWithNameServers)
+        world = self.world
+        assert isinstance(world, WorldWithNameServers)
+        world.silent, world.asked = {}, {}
+        self.members: WorldWithNameServers = world
+        self.servers = [NameServer(), NameServer()]
+        self.row: reported.Proposal | None = None
+        self.backups: list[reported.Proposal | None] = [None]
+        self.is_database_away = False
+        self._reported_s = dict.fromkeys(world.machines, 0.0)
+
+    # what may happen beside what happens to members; Walk's arbitrary proposals become those of name servers
+
+    def _propose(self) -> None:
+        """Members report, to one name server or to all."""
+        self.report_all()
+
+    def _usurp(self) -> None:
+        """Something happens to the name servers or to their database."""
+        chance = self.random
+        match chance.choice(("away", "back", "restart", "backup", "restore", "database", "database back")):
+            case "away":
+                chance.choice(self.servers).is_away = True
+            case "back":
+                chance.choice(self.servers).is_away = False
+            case "restart":
+                self.servers[chance.randrange(2)] = NameServer()
+            case "backup":
+                self.backups = [*self.backups[-3:], self.row]
+            case "restore":
+                self.row = chance.choice(self.backups)
+            case "database":
+                self.is_database_away = True
+            case _:
+                self.is_database_away = False
+
+    def report_all(self) -> None:
+        """Every member that runs reports to every name server that it reaches, in any order."""
+        numbers = self.world.running()
+        self.random.shuffle(numbers)
+        for number in numbers:
+            for server in self.random.sample(self.servers, 2):
+                if not server.is_away and number in self.world.running():
+                    self._report(number, server)
+
+    def _report(self, number: int, server: NameServer) -> None:
+        world, member = self.members, self.world.up(number)
+        role, log, rules = member.role, member.log, member.rules
+        suggested, above = world.asked.get(number, (None, 0))
+        tail = rules.claimed_tail(log, member.reign)
+        known = server.members.put(
+            reported.MemberReport(
+                enode="e",
+                set_id="set",
+                member=_id(member.me.member),
+                incarnation=world.machines[number].starts,
+                address=f"h{number}:1",
+                member_address=f"h{number}:2",
+                epoch=member.reign.epoch,
+                is_leading=isinstance(role, Leader) and role.is_serving,
+                tail=reported.LogTail(tail.epoch, tail.position),
+                is_electable=rules.is_electable(log, member.reign),
+                is_leader_silent=world.silent.get(number, False) or isinstance(role, Candidate),
+                suggested=_id(suggested) if suggested else None,
+                suggested_above=above,
+                voters=tuple(map(_id, log.members.voters)),
+                learners=tuple(map(_id, log.members.learners)),
+                committed=log.committed,
+            ),
+            world.now_s,
+        )
+        server.members.expire(world.now_s)
+        if not self.is_database_away:
+            server.standing = server.standing.with_stored(self.row, world.now_s)
+            self._store(server, wanted(known, server.standing))
+        proposal = server.standing.proposal
+        if proposal is not None:
+            if proposal.epoch > above:
+                world.asked.pop(number, None)
+            world.epochs_proposed = max(world.epochs_proposed, proposal.epoch)
+            world.feed(number, Proposed(proposal.epoch, MemberId(*proposal.leader)))
+
+    def _store(self, server: NameServer, proposal: reported.Proposal | None) -> None:
+        """As `catalog.proposals` does: in place of what was known, and nothing else."""
+        if proposal is None:
+            return
+        if self.row is None or (self.row.epoch == server.standing.stored_epoch and self.row.epoch < proposal.epoch):
+            self.row = proposal
+        server.standing = server.standing.with_stored(self.row, self.world.now_s)
+
+    def settle(self) -> None:
+        """The first leader is proposed as all later ones are."""
+        self.await_leader(LEADER_WITHIN_S)
+
+    def heal(self) -> None:
+        """All faults end."""
+        self.world.cut_off = frozenset()
+        self.is_database_away = False
+        for server in self.servers:
+            server.is_away = False
+        for number, machine in self.world.machines.items():
+            if machine.member is None:
+                self.world.start(number)
+
+    def await_leader(self, limit_s: float) -> float:
+        """Let time pass, with nothing in the way, until somebody leads; how long that took. Errors: Violation."""
+        world, begun_s = self.world, self.world.now_s
+        due_s = world.now_s
+        while not self._leaders():
+            if world.now_s - begun_s > limit_s:
+                raise Violation(f"nobody leads {limit_s} s after all faults have ended")
+            if world.now_s >= due_s:
+                self.report_all()
+                due_s = world.now_s + REPORT_S
+            self._deliver_all()
+            world.tick(TICK_S)
+        return world.now_s - begun_s
+
+    def _deliver_all(self) -> None:
+        for _ in range(400):
+            busy = [number for number, machine in self.world.machines.items() if machine.work]
+            if busy:
+                self.world.disk_works(busy[0])
+            elif self.world.network:
+                self.world.deliver(0)
+            else:
+                return
+
+
+def _id(member: MemberId) -> reported.MemberId:
+    return reported.MemberId(member.number, member.disk)

@@ -1,0 +1,40 @@
+"""The decisions of name servers, and members that follow the protocol: nothing is lost, and a leader comes soon."""
+
+import pytest
+
+from ortoo.enode.members.rules import Rules
+from tests.simulation.members.proposers import LEADER_WITHIN_S, ProposedWalk
+from tests.simulation.members.walk import SCENARIOS, TURNS, Scenario
+
+QUICK = range(1, 31)
+CHOSEN = ("three members", "leaders come and go", "power cuts", "five members")
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_name_servers_harm_nothing_and_find_a_leader_in_time(name: str) -> None:
+    """Away, forgetful, two at once, with a database from before: a walk breaks no invariant; then a leader is there.
+
+    Within three seconds of virtual time after all faults have ended.
+    """
+    for seed in QUICK:
+        walk = ProposedWalk(SCENARIOS[name], seed, Rules())
+        walk.run()
+        walk.heal()
+        walk.await_leader(LEADER_WITHIN_S)
+
+
+def test_a_killed_leader_is_replaced_in_time() -> None:
+    """Nothing else is wrong: the next leader serves within three seconds, each of many times."""
+    walk = ProposedWalk(Scenario(weights={**TURNS}), 1, Rules())
+    walk.settle()
+    taken_s = []
+    for _ in range(20):
+        [leader] = walk._leaders()
+        walk.world.kill(leader)
+        taken_s.append(walk.await_leader(LEADER_WITHIN_S))
+        walk.world.start(leader)
+        for _ in range(8):
+            walk.report_all()
+            walk._deliver_all()
+            walk.world.tick(0.25)
+    assert sorted(taken_s)[10] <= 2.0

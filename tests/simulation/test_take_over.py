@@ -1,0 +1,189 @@
+"""An enode with three members, each a machine: what is acknowledged stays, whoever leads."""
+
+import contextlib
+from collections.abc import Callable
+
+import grpc
+import pytest
+
+from ortoo.client import Client, OrtooError, Queue
+from ortoo.common.grpc.channels import Channels
+from ortoo.enode.reigns.member import RunningMember
+from ortoo.testing.simulation.cluster.cluster import Shape
+from ortoo.testing.simulation.cluster.roles import MemberMachine
+from ortoo.v1 import enode_members_pb2 as pb
+from ortoo.v1.enode_members_pb2_grpc import EnodeMembersServiceStub
+from ortoo.v1.member_report_pb2 import MemberId
+from tests.simulation.stage import Stage, play
+
+THREE = Shape(enodes=1, snodes=1, members=3)
+TAKE_OVER_S = 6.0
+"""From the harm to the first acknowledged send; the client's own waiting between two tries is in it."""
+
+
+async def leader(stage: Stage) -> MemberMachine:
+    """The member that serves, as soon as one does."""
+    while True:
+        for one in stage.cluster.members:
+            if one.leads:
+                return one
+        await stage.clock.sleep(0.05)
+
+
+async def topic(stage: Stage, client: Client) -> None:
+    """A topic of one queue, made as soon as there is an enode to make it on."""
+    await leader(stage)
+    while True:
+        with contextlib.suppress(OrtooError):
+            await client.admin.ensure_topic("t", queue_count=1)
+            return
+        await stage.clock.sleep(0.1)
+
+
+async def bodies(client: Client, queue: Queue) -> list[bytes]:
+    """All of a queue."""
+    return [body async for batch in client.fetch(queue) for body in batch.bodies()]
+
+
+async def sent(client: Client, count: int, stored: list[bytes]) -> Queue:
+    """Send messages one after another, each until it is acknowledged once; where they lie."""
+    queue: Queue | None = None
+    while count:
+        with contextlib.suppress(OrtooError):  # as long as nobody leads, there is no queue to send to
+            async with client.producer("t") as producer:
+                while count:
+                    body = b"%d" % len(stored)
+                    receipt = await producer.send(body)
+                    queue, count = receipt.queue, count - 1
+                    stored.append(body)
+    assert queue is not None
+    return queue
+
+
+async def harmed(stage: Stage, member: MemberMachine, harm: str) -> Callable[[], object]:
+    """Let something happen to the leader; gives what undoes it."""
+    if harm == "kill":
+        member.kill()
+    elif harm == "power cut":
+        member.cut_power()
+    elif harm == "freeze":
+        member.pause()
+        return member.resume
+    elif harm == "isolate":
+        return stage.world.network.isolate(member.name)
+    else:
+        await member.stop()
+    return member.start
+
+
+@pytest.mark.parametrize("harm", ["kill", "power cut", "freeze", "isolate", "stop"])
+def test_a_member_takes_over(harm: str) -> None:
+    """The leader dies, loses power, freezes, is cut off or stops: another serves soon, with all acknowledged (B-045).
+
+    What froze or was cut off acknowledges nothing afterwards that the others lack (B-042), and who comes back follows.
+    """
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            await topic(stage, client)
+            stored: list[bytes] = []
+            queue = await sent(client, 10, stored)
+            for _ in range(2):
+                begun_s = stage.clock.monotonic_s()
+                undo = await harmed(stage, await leader(stage), harm)
+                await sent(client, 1, stored)
+                assert stage.clock.monotonic_s() - begun_s < TAKE_OVER_S
+                undo()
+                await sent(client, 10, stored)
+                found = await bodies(client, queue)
+                assert [one for one in stored if one not in found] == []
+                await stage.clock.sleep(3)
+
+    play(script, shape=THREE)
+
+
+def test_a_sole_survivor_acknowledges_nothing() -> None:
+    """With two of three members down no send is acknowledged; with one back, all are (B-043)."""
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            await topic(stage, client)
+            stored: list[bytes] = []
+            queue = await sent(client, 5, stored)
+            first = await leader(stage)
+            others = [one for one in stage.cluster.members if one is not first]
+            for one in others:
+                one.kill()
+            async with client.producer("t") as producer:
+                with pytest.raises(OrtooError):
+                    await producer.send(b"alone")
+            others[0].start()
+            await sent(client, 5, stored)
+            found = await bodies(client, queue)
+            assert [one for one in stored if one not in found] == []
+            others[1].start()
+
+    play(script, shape=THREE)
+
+
+def test_everything_is_there_after_the_power_failed_everywhere() -> None:
+    """All three lose power at once, also what nobody had synced: what was acknowledged is there again (B-040)."""
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            await topic(stage, client)
+            stored: list[bytes] = []
+            queue = await sent(client, 30, stored)
+            for one in stage.cluster.members:
+                one.cut_power()
+            for one in stage.cluster.members:
+                one.start()
+            await sent(client, 1, stored)
+            found = await bodies(client, queue)
+            assert [one for one in stored if one not in found] == []
+
+    play(script, shape=THREE)
+
+
+def test_an_emptied_disk_joins_as_another_member() -> None:
+    """A disk is lost: the empty one is added, learns and votes; with the old one removed it is relied on (B-045)."""
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client, Channels() as channels:
+            await topic(stage, client)
+            stored: list[bytes] = []
+            queue = await sent(client, 20, stored)
+            first = await leader(stage)
+            lost = next(one for one in stage.cluster.members if one is not first)
+            lost.kill()
+            lost.disk.destroyed()
+            lost.start()
+            await lost.ready.wait()
+            operator = EnodeMembersServiceStub(channels.to(first.address))
+            before = await operator.DescribeMembers(pb.DescribeMembersRequest(enode=lost.enode))
+            old = next(one.member for one in before.members if one.member.number == lost.number)
+            assert isinstance(lost.running, RunningMember)
+            new = MemberId(number=lost.number, disk=lost.running.lives.joining.kept.member.disk)
+            address = lost.running.member_address
+            await operator.AddMember(pb.AddMemberRequest(enode=lost.enode, member=new, member_address=address))
+            while True:
+                described = await operator.DescribeMembers(pb.DescribeMembersRequest(enode=lost.enode))
+                if any(one.member == new and one.votes for one in described.members):
+                    break
+                await stage.clock.sleep(0.1)
+            while any(one.member == old for one in described.members):
+                with contextlib.suppress(grpc.RpcError):  # the change before is not committed yet
+                    await operator.RemoveMember(pb.RemoveMemberRequest(enode=lost.enode, member=old))
+                described = await operator.DescribeMembers(pb.DescribeMembersRequest(enode=lost.enode))
+                await stage.clock.sleep(0.1)
+            await sent(client, 5, stored)
+            third = next(one for one in stage.cluster.members if one not in (first, lost))
+            third.kill()
+            first.kill()
+            first.start()
+            await sent(client, 5, stored)
+            found = await bodies(client, queue)
+            assert [one for one in stored if one not in found] == []
+            third.start()
+
+    play(script, shape=THREE)

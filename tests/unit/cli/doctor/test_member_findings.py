@@ -1,0 +1,70 @@
+"""What the doctor says about the members of an enode."""
+
+from dataclasses import replace
+
+from ortoo.cli.doctor.findings import Facts, Finding, of_cluster
+from ortoo.client import ClusterInfo, EnodeMember, EnodeMembers, ProcessInfo
+
+WELL = EnodeMembers(
+    "e",
+    "set",
+    leader=1,
+    proposed=1,
+    proposed_epoch=3,
+    majority=2,
+    members=tuple(
+        EnodeMember(number, f"disk-{number}", "leading" if number == 1 else "following", epoch=3)
+        for number in (1, 2, 3)
+    ),
+)
+
+
+def findings(found: EnodeMembers) -> dict[str, Finding]:
+    """By name."""
+    cluster = ClusterInfo((ProcessInfo("e", "h:1", alive=True),), (), 1)
+    return {one.name: one for one in of_cluster(Facts(cluster, 0, enode_members=(found,)))}
+
+
+def with_states(found: EnodeMembers, *states: str) -> EnodeMembers:
+    """Its members, in these states."""
+    members = tuple(replace(one, state=state) for one, state in zip(found.members, states, strict=True))
+    return replace(found, members=members)
+
+
+def test_all_is_well() -> None:
+    """A set that is complete and led is not worth a word."""
+    assert findings(WELL) == {}
+
+
+def test_a_member_is_missing() -> None:
+    """It is no disaster yet, and the cure names it; when a majority is gone it is."""
+    found = findings(with_states(WELL, "leading", "following", "away"))
+    assert list(found) == ["member missing"]
+    assert not found["member missing"].serious
+    assert "ortoo enode add e 3" in found["member missing"].cure
+
+
+def test_nobody_leads() -> None:
+    """Too few: start the others. Enough: wait, look, or elect."""
+    leaderless = replace(WELL, leader=None)
+    few = findings(with_states(leaderless, "away", "away", "following"))
+    assert few["no leader"].serious
+    assert "start the others with their volumes: members 1, 2" in few["no leader"].cure
+    assert few["member missing"].serious
+    enough = findings(with_states(leaderless, "away", "following", "following"))
+    assert "ortoo enode elect e" in enough["no leader"].cure
+
+
+def test_a_follower_has_not_heard_of_the_epoch() -> None:
+    """Its leader may not reach it."""
+    first, second, third = WELL.members
+    found = findings(replace(WELL, members=(first, second, replace(third, epoch=2))))
+    assert list(found) == ["epoch behind"]
+    assert "members 3" in found["epoch behind"].seen
+
+
+def test_an_empty_disk_waits() -> None:
+    """It was put in, and nobody has added it."""
+    waiting = EnodeMember(3, "new", "waiting")
+    found = findings(replace(WELL, members=(*WELL.members, waiting)))
+    assert found["empty disk"].cure.startswith("ortoo enode add e 3")

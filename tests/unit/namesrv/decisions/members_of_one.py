@@ -1,0 +1,37 @@
+"""What members of one enode say, for tests of what is made of it."""
+
+from typing import Any
+
+from ortoo.namesrv.decisions.members import LogTail, MemberId, MemberReport, Members, MemberSet
+
+
+def ids(*numbers: int) -> tuple[MemberId, ...]:
+    """Members with a disk each."""
+    return tuple(MemberId(number, f"disk-{number}") for number in numbers)
+
+
+def report(number: int, *, voters: int = 3, end: int = 100, tail_epoch: int = 1, **said: Any) -> MemberReport:
+    """A member that could lead says that it is there."""
+    return MemberReport(
+        **{
+            "enode": "e",
+            "set_id": "set",
+            "member": MemberId(number, f"disk-{number}"),
+            "incarnation": 1,
+            "address": f"h{number}:1",
+            "member_address": f"h{number}:2",
+            "epoch": tail_epoch,
+            "tail": LogTail(tail_epoch, end),
+            "is_electable": True,
+            "voters": ids(*range(1, voters + 1)),
+            **said,
+        }
+    )
+
+
+def said(*reports: MemberReport, now_s: float = 0.0, members: Members | None = None) -> MemberSet:
+    """The set after these reports, which all came at one time."""
+    members = members or Members(lease_s=3.0)
+    for one in reports:
+        members.put(one, now_s)
+    return members.sets["e"]

@@ -1,0 +1,110 @@
+"""What a name server knows of the members of an enode."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from ortoo.common.errors import Conflict, Fenced, Invalid
+from ortoo.namesrv.decisions.members import MEMBERS_MAX, MemberId, Members, MemberState
+from tests.unit.namesrv.decisions.members_of_one import ids, report, said
+
+
+def states(members: Members) -> dict[int, MemberState]:
+    """What each member is."""
+    return {one.member.number: one.state for one in members.sets["e"].statuses()}
+
+
+def test_states_are_those_of_the_log_with_the_last_word() -> None:
+    """Who votes and learns is what the most recent log says; who is silent is away; an empty disk waits."""
+    members = Members(lease_s=3.0)
+    newest = report(1, tail_epoch=2, is_leading=True, learners=ids(4), epoch=2)
+    said(newest, report(2, voters=1), report(4), members=members)
+    said(report(5, set_id="", voters=0), members=members)
+    assert states(members) == {
+        1: MemberState.LEADING,
+        2: MemberState.FOLLOWING,
+        3: MemberState.AWAY,
+        4: MemberState.LEARNING,
+        5: MemberState.WAITING,
+    }
+    assert members.sets["e"].missing() == [MemberId(3, "disk-3")]
+
+
+def test_reports_hold_for_a_lease() -> None:
+    """Whoever says nothing for the lease is away, and is told once; its address stays known."""
+    members = Members(lease_s=3.0)
+    said(report(1), report(2), report(3), members=members)
+    said(report(1), report(2), now_s=2.0, members=members)
+    assert members.expire(2.9) == []
+    assert members.expire(3.0) == [members.sets["e"]]
+    assert states(members)[3] is MemberState.AWAY
+    assert members.expire(3.1) == []
+    assert [one.address for one in members.sets["e"].route()] == ["h1:1", "h2:1", "h3:1"]
+
+
+def test_a_last_report_ends_the_lease_at_once() -> None:
+    """A member that leaves is away with that."""
+    members = Members(lease_s=3.0)
+    said(report(1), report(2, is_leaving=True), members=members)
+    assert states(members)[2] is MemberState.AWAY
+
+
+def test_disks_that_nobody_names_are_forgotten() -> None:
+    """An empty disk that stopped to wait is known no more, so replaced disks do not pile up."""
+    members = Members(lease_s=3.0)
+    said(report(1), report(9, set_id="", voters=0), members=members)
+    said(report(1), now_s=3.0, members=members)
+    members.expire(3.0)
+    assert 9 not in states(members)
+    assert MemberId(9, "disk-9") not in members.sets["e"].reports
+
+
+def test_an_earlier_start_is_fenced() -> None:
+    """Of two processes of one disk the later counts."""
+    members = Members(lease_s=3.0)
+    said(report(1, incarnation=2), members=members)
+    with pytest.raises(Fenced, match="a later start"):
+        members.put(report(1, incarnation=1), 0.0)
+
+
+def test_another_set_has_to_wait_until_nobody_of_the_first_is_there() -> None:
+    """Two enodes by one name are told apart; a set that is gone gives the name free."""
+    members = Members(lease_s=3.0)
+    said(report(1, is_leading=True, epoch=9), members=members)
+    with pytest.raises(Conflict, match="another name") as caught:
+        members.put(report(1, set_id="other", incarnation=5), 1.0)
+    assert caught.value.retry_after_ms == 2000
+    members.expire(3.0)
+    assert members.put(report(1, set_id="other"), 3.0).set_id == "other"
+    assert members.sets["e"].leader() is None
+
+
+def test_take_overs_are_counted_by_member() -> None:
+    """Another member in a later epoch is one; the same again, or an older leader that still says so, is none."""
+    members = Members(lease_s=3.0)
+    for number, epoch in ((1, 1), (1, 2), (2, 3), (1, 2), (2, 4), (3, 5)):
+        said(report(number, is_leading=True, epoch=epoch), members=members)
+    assert (members.sets["e"].take_overs, members.sets["e"].led_epoch) == (2, 5)
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong"),
+    [
+        ("address", {"address": "nowhere"}),
+        ("member_address", {"member_address": "h:0"}),
+        ("member.number", {"member": MemberId(0, "d")}),
+        ("member.disk", {"member": MemberId(1, "")}),
+        ("voters.disk", {"voters": (MemberId(1, "x" * 256),)}),
+        ("learners", {"learners": ids(*range(1, MEMBERS_MAX + 2))}),
+        ("suggested.number", {"suggested": MemberId(0, "d")}),
+        ("enode", {"enode": "no name"}),
+        ("set_id", {"set_id": "x" * 256}),
+    ],
+)
+def test_nonsense_is_refused_and_changes_nothing(field: str, wrong: dict[str, Any]) -> None:
+    """The field is named, and nobody is there afterwards."""
+    members = Members(lease_s=3.0)
+    with pytest.raises(Invalid) as caught:
+        members.put(dataclasses.replace(report(1), **wrong), 0.0)
+    assert (caught.value.field, members.sets) == (field, {})

@@ -1,0 +1,174 @@
+"""Whom a name server proposes to lead, and when it lets everything be."""
+
+import pytest
+
+from ortoo.common.errors import Conflict, NotFound
+from ortoo.namesrv.decisions.members import LogTail, MemberId, MemberReport, Members, Proposal
+from ortoo.namesrv.decisions.proposals import PATIENCE_S, Standing, elected, wanted
+from tests.unit.namesrv.decisions.members_of_one import ids, report, said
+
+FIRST, SECOND, THIRD = ids(1, 2, 3)
+
+
+def silent(number: int, **more: object) -> MemberReport:
+    """A member that hears no leader."""
+    return report(number, is_leader_silent=True, **more)  # type: ignore[arg-type]
+
+
+def led_by_first(now_s: float = 0.0) -> Members:
+    """Three members, of which the first leads epoch 1."""
+    members = Members(lease_s=3.0)
+    said(report(1, is_leading=True), report(2), report(3), now_s=now_s, members=members)
+    return members
+
+
+STANDING = Standing(Proposal(1, FIRST), 1, since_s=-100.0)
+
+
+def test_nobody_is_proposed_while_a_leader_is_heard() -> None:
+    """Neither when all is well, nor when one member alone hears nothing."""
+    members = led_by_first()
+    assert wanted(members.sets["e"], STANDING) is None
+    assert wanted(said(silent(3), members=members), STANDING) is None
+
+
+def test_the_longest_log_is_proposed_when_a_majority_hears_nobody() -> None:
+    """The later epoch goes before length, length before number; one that only seems to lead, being frozen, is not."""
+    assert wanted(said(silent(2), silent(3, end=101), members=led_by_first()), STANDING) == Proposal(2, THIRD)
+    later = said(silent(2, tail_epoch=2, end=1), silent(3, end=101), members=led_by_first())
+    assert wanted(later, STANDING) == Proposal(3, SECOND)
+    assert wanted(said(silent(2), silent(3), members=led_by_first()), STANDING) == Proposal(2, SECOND)
+    members = led_by_first()
+    members.expire(3.0)
+    assert wanted(said(silent(2), silent(3), now_s=3.0, members=members), STANDING) == Proposal(2, SECOND)
+
+
+def test_a_leader_that_is_gone_hears_no_leader_either() -> None:
+    """Its lease is over, it left, or it started anew: one more that misses it is a majority of three."""
+    members = led_by_first()
+    said(report(1, is_leaving=True), members=members)
+    assert wanted(said(report(2), members=members), STANDING) is None
+    assert wanted(said(silent(3), members=members), STANDING) == Proposal(2, SECOND)
+    members = led_by_first()
+    said(report(1, incarnation=2), silent(3), members=members)
+    assert wanted(members.sets["e"], STANDING) == Proposal(2, FIRST)
+
+
+def test_a_minority_is_not_proposed() -> None:
+    """Two of five that hear nobody cannot win; neither can one of three whose leader is gone."""
+    members = Members(lease_s=3.0)
+    assert wanted(said(silent(4, voters=5), silent(5, voters=5), members=members), Standing()) is None
+    members = led_by_first()
+    members.expire(10.0)
+    assert wanted(said(silent(3), now_s=10.0, members=members), STANDING) is None
+
+
+def test_a_proposal_gets_time() -> None:
+    """What was said before does not count against it; after its time another one has a turn, then the first again."""
+    members = Members(lease_s=30.0)
+    standing = Standing(Proposal(1, FIRST), 1, since_s=10.0)
+    reports = [silent(number, tail_epoch=0) for number in (1, 2, 3)]
+    assert wanted(said(*reports, now_s=10.0 + PATIENCE_S - 0.1, members=members), standing) is None
+    late = said(*reports, now_s=10.0 + PATIENCE_S, members=members)
+    assert wanted(late, standing) == Proposal(2, SECOND)
+    assert wanted(late, Standing(Proposal(2, SECOND), 2, since_s=0.0)) == Proposal(3, FIRST)
+
+
+def test_a_proposal_that_cannot_win_gets_no_time() -> None:
+    """Its member is gone, or somebody has promised a later epoch: the next one is above that."""
+    standing = Standing(Proposal(4, FIRST), 4, since_s=0.0)
+    assert wanted(said(silent(2), silent(3)), standing) == Proposal(5, SECOND)
+    lifted = said(silent(1), silent(2, epoch=9), silent(3))
+    assert wanted(lifted, standing) == Proposal(10, SECOND)
+
+
+def test_a_restored_database_lifts_the_next_proposal() -> None:
+    """Epochs that members or this name server know of are never proposed again, whatever is stored."""
+    assert wanted(said(silent(1, epoch=7), silent(2), silent(3)), Standing(None, 0)) == Proposal(8, FIRST)
+    remembered = Standing(Proposal(20, FIRST), 20, since_s=-100.0).with_stored(Proposal(3, SECOND), 0.0)
+    assert (remembered.proposal, remembered.stored_epoch) == (Proposal(20, FIRST), 3)
+    assert wanted(said(silent(1), silent(2), silent(3)), remembered) == Proposal(21, SECOND)
+
+
+def test_whom_a_member_asks_for_is_proposed_once() -> None:
+    """A hand-over or a step back names its successor; an epoch above what was asked answers it."""
+    members = led_by_first()
+    said(report(1, suggested=SECOND, suggested_above=1), members=members)
+    assert wanted(members.sets["e"], STANDING) == Proposal(2, SECOND)
+    answered = Standing(Proposal(2, SECOND), 2, since_s=0.0)
+    assert wanted(members.sets["e"], answered) is None
+    said(report(1, suggested=THIRD, suggested_above=6), members=members)
+    assert wanted(members.sets["e"], answered) == Proposal(7, THIRD)
+
+
+@pytest.mark.parametrize("more", [{"is_electable": False}, {"role": "SLAVE"}, {"is_leaving": True}])
+def test_who_cannot_or_must_not_lead_is_not_proposed(more: dict[str, object]) -> None:
+    """Neither because it has the most, nor because somebody asks for it."""
+    members = led_by_first()
+    said(report(1, is_leaving=True), silent(2), silent(3, end=200, **more), members=members)
+    assert wanted(members.sets["e"], STANDING) in (None, Proposal(2, SECOND))
+    members = led_by_first()
+    said(report(1, suggested=THIRD, suggested_above=1), report(3, **more), members=members)  # type: ignore[arg-type]
+    assert wanted(members.sets["e"], STANDING) is None
+
+
+def test_two_members_take_nothing_over() -> None:
+    """The one that led leads again when it is back; the other never does by itself, though it has more."""
+    first = FIRST
+    standing = Standing(Proposal(3, first), 3, since_s=-100.0)
+    both = said(silent(1, voters=2, epoch=3), silent(2, voters=2, epoch=3, end=200))
+    assert wanted(both, standing) == Proposal(4, first)
+    members = Members(lease_s=3.0)
+    said(report(1, voters=2, is_leaving=True), silent(2, voters=2), members=members)
+    assert wanted(members.sets["e"], standing) is None
+    assert wanted(said(silent(1, voters=2), silent(2, voters=2, role="SLAVE", end=200)), Standing()) == Proposal(
+        2, first
+    )
+
+
+def test_one_member_needs_nobody() -> None:
+    """A sole voter leads by itself, and no database is asked."""
+    assert wanted(said(silent(1, voters=1)), Standing()) is None
+
+
+def test_learners_neither_count_nor_lead() -> None:
+    """Only voters miss a leader, and only they are proposed."""
+    learner = silent(4, end=500, tail_epoch=1)
+    assert wanted(said(report(1, is_leading=True), report(2), silent(3), learner), STANDING) is None
+    assert wanted(said(silent(1), silent(2), silent(3), learner), STANDING) == Proposal(2, SECOND)
+
+
+def test_an_operator_elects_where_nobody_proposes() -> None:
+    """Of two members the one that has all, by its number."""
+    members = said(silent(1, voters=2), silent(2, voters=2, role="SLAVE", end=200))
+    assert elected(members, Standing(Proposal(3, FIRST), 3), 2) == Proposal(4, SECOND)
+
+
+@pytest.mark.parametrize(
+    ("members", "number", "words"),
+    [
+        ((report(1, is_leading=True), report(2), report(3)), 2, "hand over instead"),
+        ((silent(1), silent(2, is_electable=False)), 2, "cannot lead"),
+        ((silent(1), silent(2)), 3, "start it first"),
+        ((silent(1),), 1, "start one of 2, 3"),
+        ((silent(1), silent(2, end=101)), 1, "elect member 2"),
+    ],
+)
+def test_an_election_that_cannot_be_says_why(members: tuple[MemberReport, ...], number: int, words: str) -> None:
+    """Nothing is proposed, and the operator reads what to do instead."""
+    with pytest.raises(Conflict, match=words):
+        elected(said(*members), STANDING, number)
+
+
+def test_an_election_of_nobody() -> None:
+    """A number or a disk that no voter has is not found."""
+    with pytest.raises(NotFound, match="give one of 1, 2, 3"):
+        elected(said(silent(1), silent(2)), STANDING, 4)
+    with pytest.raises(NotFound):
+        elected(said(silent(1), silent(2)), STANDING, 1, "another disk")
+
+
+def test_tails_compare_by_epoch_first() -> None:
+    """A short log of a later epoch is ahead of a long one of an earlier."""
+    assert LogTail(2, 1) > LogTail(1, 999)
+    assert MemberId(1, "a") != MemberId(1, "b")

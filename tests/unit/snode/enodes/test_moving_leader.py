@@ -1,0 +1,190 @@
+"""A leader that moves: what it did not take goes to the next one in order, what it may have taken is unknown."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from ortoo.common.errors import NOT_TAKEN_FIELD, Moved, Unavailable
+from ortoo.common.errors.status import failure_of
+from ortoo.common.grpc.channels import Channels
+from ortoo.common.grpc.server import GrpcServer
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import SystemClock
+from ortoo.common.records.batch import encode
+from ortoo.common.records.message import Message
+from ortoo.snode.enodes.grpc_links import GrpcLinks
+from ortoo.v1 import enode_pb2
+from ortoo.v1.enode_pb2_grpc import EnodeServiceServicer, add_EnodeServiceServicer_to_server
+
+BATCH = encode([Message(b"body")], now_ms=0)
+Verdict = Callable[[int], Moved | None]
+
+
+class Member(EnodeServiceServicer):
+    """A process that takes appends, or says that it does not lead; the test says which."""
+
+    def __init__(self) -> None:
+        self.address = ""
+        self.taken: list[int] = []
+        """Queue ids, for each append that was stored."""
+        self.asked = 0
+        self.moved: Moved | None = None
+        self.answers = asyncio.Event()
+        self.answers.set()
+
+    async def Append(self, requests: AsyncIterator[enode_pb2.AppendRequest], context: Any) -> AsyncIterator[Any]:
+        """Answer each as `moved` says at that time, as soon as answers may go."""
+        async for request in requests:
+            self.asked += 1
+            await self.answers.wait()
+            if self.moved is None:
+                self.taken.append(request.queue_id)
+                yield enode_pb2.AppendResponse(request_id=request.request_id, first_offset=len(self.taken))
+            else:
+                yield enode_pb2.AppendResponse(request_id=request.request_id, failure=failure_of(self.moved))
+
+    async def DescribeQueues(self, request: enode_pb2.DescribeQueuesRequest, context: Any) -> Any:
+        """Answer with one queue, or that another leads."""
+        self.asked += 1
+        await self.answers.wait()
+        if self.moved is not None:
+            raise self.moved
+        return enode_pb2.DescribeQueuesResponse(queues=[enode_pb2.QueueRange(queue_id=7)])
+
+
+@contextlib.asynccontextmanager
+async def two_members(timeout_s: float = 10.0) -> AsyncIterator[tuple[GrpcLinks, Member, Member]]:
+    """Two processes, and links of a snode."""
+    members = Member(), Member()
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(asyncio.timeout(60))
+        for member in members:
+            add = lambda server, member=member: add_EnodeServiceServicer_to_server(member, server)  # noqa: E731
+            server = await stack.enter_async_context(GrpcServer("127.0.0.1:0", [("ortoo.v1.EnodeService", add)]))
+            member.address = server.address
+        channels = await stack.enter_async_context(Channels())
+        background = await stack.enter_async_context(Background("test"))
+        links = await stack.enter_async_context(
+            GrpcLinks(
+                channels=channels,
+                background=background,
+                clock=SystemClock(),
+                timeout_s=timeout_s,
+                in_flight_bytes_max=1 << 20,
+            )
+        )
+        yield links, *members
+
+
+async def until(done: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    while not done():
+        await SystemClock().sleep(0.002)
+
+
+async def test_what_was_not_taken_is_stored_by_the_next_leader_in_order() -> None:
+    """All of many appends succeed, and each queue's go in the order of the calls, later ones behind."""
+    async with two_members() as (links, first, second):
+        link = links.to("e", first.address, 1)
+        assert await link.append(1, 0, BATCH)
+        first.answers.clear()
+        sent = [link.append(1, number, BATCH) for number in range(1, 9)]
+        await until(lambda: first.asked == 2)
+        first.moved = Moved(leader_address=second.address, epoch=2)
+        first.answers.set()
+        await until(lambda: second.asked > 0)
+        sent += [links.to("e", first.address, 1).append(1, number, BATCH) for number in range(9, 13)]
+        await asyncio.gather(*sent)
+        assert (first.taken, second.taken) == ([0], list(range(1, 13)))
+
+
+async def test_later_appends_wait_behind_what_is_held() -> None:
+    """While nobody is known to lead, a new append does not overtake; news of the leader set all free."""
+    async with two_members() as (links, first, second):
+        link = links.to("e", first.address, 1)
+        first.moved = Moved(epoch=2)
+        sent = [link.append(1, 1, BATCH)]
+        await until(lambda: links.held("e").is_holding)
+        sent += [links.to("e", first.address, 1).append(1, number, BATCH) for number in (2, 3)]
+        assert not any(one.done() for one in sent)
+        links.to("e", second.address, 2)
+        await asyncio.gather(*sent)
+        assert (first.taken, second.taken) == ([], [1, 2, 3])
+
+
+async def test_a_newer_epoch_makes_what_is_on_its_way_unknown_at_once() -> None:
+    """Appends and calls to the older leader fail, not as "not taken"; its late answers change nothing."""
+    async with two_members() as (links, first, second):
+        link = links.to("e", first.address, 1)
+        first.answers.clear()
+        sent, asked = link.append(1, 1, BATCH), asyncio.gather(link.describe_queues(1))
+        await until(lambda: first.asked == 2)
+        newer = links.to("e", second.address, 2)
+        for waiting in (sent, asked):
+            with pytest.raises(Unavailable, match="the outcome is unknown") as caught:
+                await waiting
+            assert caught.value.field != NOT_TAKEN_FIELD
+        first.answers.set()
+        await newer.append(1, 2, BATCH)
+        assert second.taken == [2]
+
+
+async def test_the_same_leader_in_a_newer_epoch_is_another_one() -> None:
+    """It may have lost what it had not committed, so what was sent to its former reign is unknown."""
+    async with two_members() as (links, first, _):
+        first.answers.clear()
+        sent = links.to("e", first.address, 1).append(1, 1, BATCH)
+        await until(lambda: first.asked == 1)
+        newer = links.to("e", first.address, 2)
+        with pytest.raises(Unavailable, match="unknown"):
+            await sent
+        first.answers.set()
+        assert await newer.append(1, 2, BATCH)
+
+
+async def test_news_of_a_former_leader_are_old() -> None:
+    """A name server that is behind leads nobody back while the newer leader is connected."""
+    async with two_members() as (links, first, second):
+        newer = links.to("e", second.address, 2)
+        await newer.append(1, 1, BATCH)
+        assert links.to("e", first.address, 1) is newer
+        assert links.to("e", first.address, 2) is newer
+
+
+async def test_calls_are_asked_again_where_the_enode_is_led() -> None:
+    """By the address that the former leader gives, or by what another request is told meanwhile."""
+    async with two_members() as (links, first, second):
+        link = links.to("e", first.address, 1)
+        first.moved = Moved(leader_address=second.address, epoch=2)
+        assert [one.queue_id for one in await link.describe_queues(1)] == [7]
+        second.moved, first.moved = Moved(epoch=3), None
+        asked = asyncio.gather(links.to("e", second.address, 2).describe_queues(1))
+        await until(lambda: second.asked > 1)
+        links.learn("e", Moved(leader_address=first.address, epoch=3))
+        assert [one.queue_id for one in (await asked)[0]] == [7]
+
+
+async def test_without_a_leader_requests_fail_when_their_time_is_over() -> None:
+    """They say that nothing was stored, so a client may send the same elsewhere."""
+    async with two_members(timeout_s=0.3) as (links, first, _):
+        first.moved = Moved("nobody leads", epoch=2)
+        link = links.to("e", first.address, 1)
+        for asked in (link.append(1, 1, BATCH), link.describe_queues(1)):
+            with pytest.raises(Moved, match="nobody leads") as caught:
+                await asked
+            assert caught.value.field == NOT_TAKEN_FIELD
+
+
+async def test_what_never_reached_a_dead_leader_waits_for_the_next_one() -> None:
+    """Nobody listens where the enode was led; what could not be sent is no error when another one leads in time."""
+    async with two_members() as (links, _, second):
+        link = links.to("e", "127.0.0.1:1", 1)
+        sent = [link.append(1, number, BATCH) for number in range(3)]
+        await until(lambda: links.held("e").is_holding)
+        sent.append(links.to("e", "127.0.0.1:1", 1).append(1, 3, BATCH))
+        links.to("e", second.address, 2)
+        await asyncio.gather(*sent)
+        assert second.taken == [0, 1, 2, 3]
