@@ -1,7 +1,7 @@
 """The pop lines of all groups: made from the folded state when they are first asked for."""
 
 import asyncio
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Collection, Sequence
 
 from ortoo.common.groups.pop import PopRules

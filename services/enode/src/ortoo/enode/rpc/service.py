@@ -101,8 +101,12 @@ def member_server(
     calls: grpc.aio.ServerInterceptor,
     token: ClusterToken | None,
     memory: MemoryBudget,
+    others: Sequence[tuple[str, AddServicer]] = (),
 ) -> GrpcServer:
-    """The server of a member that may lead now and then, not yet listening; about `members` it always answers."""
+    """The server of a member that may lead now and then, not yet listening.
+
+    About `members` it always answers, and so do `others`.
+    """
 
     def add(server: Any) -> None:
         add_EnodeServiceServicer_to_server(handlers, server)  # type: ignore[arg-type]  # it stands for one
@@ -111,7 +115,7 @@ def member_server(
     def add_members(server: Any) -> None:
         add_EnodeMembersServiceServicer_to_server(members, server)
 
-    return public_server(settings, calls, token, [(NAME, add), (MEMBERS_NAME, add_members)], memory)
+    return public_server(settings, calls, token, [(NAME, add), (MEMBERS_NAME, add_members), *others], memory)
 
 
 def reachable_address(settings: Settings, server: GrpcServer) -> str:
