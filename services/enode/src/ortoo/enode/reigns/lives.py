@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.errors import Conflict, Moved, OrtooError
+from ortoo.common.errors.findings import Finding, Source
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.fields import write
 from ortoo.common.grpc.server import GrpcServer
@@ -24,6 +25,7 @@ from ortoo.enode.disk.reign_file import KeptReign, write_reign
 from ortoo.enode.members.identity import MemberId
 from ortoo.enode.members.member import Member
 from ortoo.enode.members.roles import Candidate, Follower, Leader
+from ortoo.enode.observe.findings import EnodeFindings, FlushPace
 from ortoo.enode.recovery.member_opening import owed
 from ortoo.enode.reigns.serving import Parts, announced, open_parts
 from ortoo.enode.rpc.leader_only import LeaderOnly
@@ -65,6 +67,8 @@ class Lives:
     """The life that is on; None between two."""
     parts: Parts | None = None
     """What serves clients; None while this member does not lead."""
+    sources: tuple[Source, ...] = ()
+    """While it leads: who knows what is wrong with the enode."""
 
     def __post_init__(self) -> None:
         """Nothing is open."""
@@ -118,6 +122,11 @@ class Lives:
         if isinstance(role, Follower):
             return role.leader.member
         return driver.member.me.member if isinstance(role, Leader) else None
+
+    def findings(self) -> Iterator[Finding]:
+        """What is wrong with the enode that it leads."""
+        for source in self.sources:
+            yield from source()
 
     def address_of(self, member: MemberId) -> str:
         """Where another member is, as name servers or the settings say."""
@@ -246,13 +255,15 @@ class Lives:
                 clock=clock,
                 randomness=self.randomness,
             )
-            await stack.enter_async_context(telling)
+            leases = await stack.enter_async_context(telling)
+            own = EnodeFindings(parts.store, parts.pops, FlushPace(parts.store), clock)
+            self.sources = (own.disk, own.messages, leases.findings)
             self.service.service, self.parts = parts.handlers, parts
             await self.server.set_serving(True)
             try:
                 yield
             finally:
-                self.service.service = self.parts = None
+                self.service.service, self.parts, self.sources = None, None, ()
                 over.set()
                 if not self.server.draining.is_set():
                     await self.server.set_serving(False)
