@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -111,7 +111,7 @@ async def open_enode(
             replica_id=settings.replica_id,
             replication_address=reached_at(replication_address, settings.advertised_address),
         )
-        followers.on_change = await parts.enter_async_context(
+        hurry = followers.on_change = await parts.enter_async_context(
             announced(
                 serving,
                 enode,
@@ -125,7 +125,7 @@ async def open_enode(
             )
         )
         background.every("certificates", CERTIFICATES_INTERVAL_S, channels.renew, clock=clock)
-        background.every("health", settings.health_interval_s, Health(store, server).look, clock=clock)
+        background.every("health", settings.health_interval_s, Health(store, server, hurry).look, clock=clock)
         yield RunningEnode(
             settings.name,
             server.cluster_address or server.address,
@@ -150,10 +150,11 @@ def _make_folder(disk: Disk, folder: Path) -> None:
 
 @dataclass(slots=True)
 class Health:
-    """Says by grpc.health.v1 whether this enode takes messages."""
+    """Says whether this enode takes messages: by grpc.health.v1, and with `changed` to the name servers."""
 
     store: Store
     server: GrpcServer
+    changed: Callable[[], object]
     serving: bool = True
 
     async def look(self) -> None:
@@ -163,6 +164,9 @@ class Health:
             return
         self.serving = description.writable
         await self.server.set_serving(self.serving)
+        self.changed()
+        if self.store.engine.appender.failure:
+            self.server.never_again()
         if self.serving:
             _log.info("taking messages again")
         else:

@@ -224,7 +224,7 @@ class Admin:
                 read(ProcessInfo, it, replicas=tuple((one.replica_id, one.address) for one in it.replicas))
                 for it in answer.enodes
             ),
-            snodes=tuple(read(ProcessInfo, it, role="", replicas=(), index_nearly_full=False) for it in answer.snodes),
+            snodes=tuple(ProcessInfo(it.name, it.address, it.alive) for it in answer.snodes),
         )
 
     async def consumer_count(self, group: str) -> int:

@@ -141,6 +141,8 @@ class ProcessInfo:
     """Of an enode: (number, address) of those who follow its log now."""
     index_nearly_full: bool = False
     """Of an enode: its `store.index_bytes_max` is used to four fifths or more; beyond it sends are refused."""
+    refuses_writes: str = ""
+    """Of an enode: why it takes no messages now; empty = it takes them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,7 @@ async def announced(
             followers,
             parts.topics,
             lambda: parts.store.engine.housekeeping.index_is_nearly_full,
+            lambda: parts.store.describe().reason,
             name_servers,
             channels,
             interval_s=settings.heartbeat_interval_s,

@@ -180,6 +180,8 @@ class EnodeEntry:
     replicas: tuple[tuple[int, str], ...] = ()
     """(number, address) of those who follow its log."""
     index_nearly_full: bool = False
+    refuses_writes: str = ""
+    """Why it takes no messages now; empty = it takes them."""
     epoch: int = 0
     """Which reign of the enode the address serves."""
     members: tuple[EnodeMember, ...] = ()

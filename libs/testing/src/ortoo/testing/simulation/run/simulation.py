@@ -24,12 +24,9 @@ from ortoo.testing.simulation.run.outcome import Choices, Outcome
 from ortoo.testing.simulation.run.plan import Fault, drawn_plan
 from ortoo.testing.simulation.run.scenarios import SCENARIOS
 from ortoo.testing.simulation.workload.application import Application
-from ortoo.testing.simulation.workload.cancelling import Cancelling
 from ortoo.testing.simulation.workload.scenario import Scenario
 from ortoo.testing.simulation.world import World
 
-ON_REQUEST = frozenset({Cancelling.name})
-"""Scenarios that run when they are asked for by name only."""
 SETTLE_S = 180.0
 """Everything comes to rest within so many virtual seconds after the last fault."""
 AGREE_S = 30.0
@@ -69,7 +66,12 @@ class Run:
         self.faults: list[Fault] = []
         self.cluster = SimulatedCluster(self.world, self.shape)
         self.scenarios: list[Scenario] = [
-            SCENARIOS[name](self.cluster, self.oracle, rate_per_s=self._chance.uniform(*RATE_PER_S))
+            SCENARIOS[name](
+                self.cluster,
+                self.oracle,
+                rate_per_s=self._chance.uniform(*RATE_PER_S),
+                is_faultless=not choices.faults,
+            )
             for name in (choices.scenarios or self._drawn_scenarios())
         ]
         self.auditor = Application(self.oracle, "auditor", self.cluster.addresses, self._audit)
@@ -109,7 +111,7 @@ class Run:
         )
 
     def _drawn_scenarios(self) -> list[str]:
-        names = sorted(SCENARIOS.keys() - ON_REQUEST)
+        names = sorted(SCENARIOS)
         chosen = [name for name in names if self._chance.uniform(0, 1) < SCENARIO_DRAWN]
         return chosen or [names[self._chance.below(len(names))]]
 

@@ -15,6 +15,8 @@ from ortoo.enode.log.segment import Segment
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.log.spares import Spares
 
+UNTIL_OPENED = "the store acknowledges nothing until it is opened again"
+
 
 @dataclass(kw_only=True, eq=False)
 class Flusher:
@@ -85,7 +87,7 @@ class Flusher:
     def check_alive(self) -> None:
         """Errors: Unavailable when the disk failed: what is not durable yet never will be acknowledged."""
         if self.failure:
-            raise Unavailable(f"{self.failure}: the store acknowledges nothing until it is opened again")
+            raise Unavailable(f"{self.failure}: {UNTIL_OPENED}")
 
     def wait_flush(self, waiter: asyncio.Future[Any], answer: Any) -> None:
         """`waiter` gets `answer` when everything accepted so far is durable."""
