@@ -86,7 +86,9 @@ def _of_rights(seen: Seen) -> Iterator[Reason]:
         cure = "check its name (ortoo group list); a group is there when its first consumer has connected"
         yield Reason("unknown group", f"there is no group {seen.group}, and it has never consumed the topic", cure)
     elif not seen.is_enabled:
-        yield Reason("group switched off", f"group {seen.group} may not consume", "AdminService/UpdateGroup enables it")
+        yield Reason(
+            "group switched off", f"group {seen.group} may not consume", f"ortoo group update {seen.group} --consume"
+        )
     for enode in seen.away:
         yield Reason("enode away", f"enode {enode} does not answer: its queues stand still", "ortoo doctor says why")
 
@@ -129,7 +131,7 @@ def _of_consumers(seen: Seen) -> Iterator[Reason]:
 def _of_queues(seen: Seen) -> Iterator[Reason]:
     if blocked := next((one.blocked for one in seen.queues if one.blocked), ""):
         yield Reason(
-            "in flight", blocked, f"let consumers acknowledge, or ortoo group update {seen.group} --in-flight-max N"
+            "in flight", blocked, f"let consumers acknowledge, or ortoo group update {seen.group} --in-flight N"
         )
     failing = max((one for one in seen.queues), key=lambda one: one.attempt, default=None)
     if failing is not None and failing.attempt >= TRIES_MANY:
