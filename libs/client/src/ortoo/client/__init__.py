@@ -8,6 +8,7 @@ receipt = await producer.send(Message(b"hello"))
 """
 
 from ortoo.client.admin.admin import Admin
+from ortoo.client.admin.answers import ClusterFinding, Deliveries, Explanation, MessageDelivery, Reason
 from ortoo.client.admin.descriptions import (
     Adoption,
     ClientDescription,
@@ -49,8 +50,9 @@ from ortoo.client.core.place import Queue, Receipt
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
 from ortoo.client.pop.consumer import PopConsumer, PopSettings
 from ortoo.client.pop.popped import PoppedMessage
-from ortoo.client.produce.producer import Producer, ProducerSettings
+from ortoo.client.produce.producer import Producer
 from ortoo.client.produce.producer_batch import Sending, Sendings
+from ortoo.client.produce.producer_settings import ProducerSettings
 from ortoo.client.produce.transactions import Transaction, TransactionalProducer, TransactionCheck, Verdict
 from ortoo.client.pull.consumer import PullConsumer
 from ortoo.client.pull.flow_control import FlowLimits
@@ -90,6 +92,7 @@ __all__ = [
     "ClientInfo",
     "ClientQueue",
     "Closed",
+    "ClusterFinding",
     "ClusterInfo",
     "Codec",
     "CommitVerdict",
@@ -101,9 +104,11 @@ __all__ = [
     "DelayedMessage",
     "DeletedGroup",
     "DeletedTopic",
+    "Deliveries",
     "DirectResult",
     "EnodeMember",
     "EnodeMembers",
+    "Explanation",
     "Fenced",
     "Filter",
     "FlowLimits",
@@ -121,6 +126,7 @@ __all__ = [
     "MemberAdmin",
     "MemberInfo",
     "Message",
+    "MessageDelivery",
     "NotFound",
     "OfferedTopic",
     "OpenTransaction",
@@ -142,6 +148,7 @@ __all__ = [
     "QueueInfo",
     "QueueLag",
     "QueueOffset",
+    "Reason",
     "Receipt",
     "ReceivedBatch",
     "ReceivedMessage",

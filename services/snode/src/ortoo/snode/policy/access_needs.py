@@ -172,6 +172,8 @@ NEEDS: Mapping[str, Needs] = {
     "AdminService/DescribeLag": lambda request, _: [_group(request.group), _topic(request.topic, ANY)],
     "AdminService/DescribeGroup": lambda request, _: [_group(request.name)],
     "Admin/ChangeLogLevel": _admins,
+    "FindingsService/ListFindings": _admins,
+    **{f"DeliveryService/{name}": _consumes for name in ("ListDeliveries", "ExplainConsumption")},
     **{
         f"AdminService/{name}": _admins
         for name in (
