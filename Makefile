@@ -30,7 +30,7 @@ SPARK_READY := $(VENV)/.spark-ready
 SLOW_TESTS := $(wildcard tests/e2e tests/contract tests/official tests/deploy tests/integration tests/conformance)
 QUICK_TESTS := tests/simulation tests/property tests/unit tests/golden tests/repo
 
-.PHONY: help setup demo dev check test bench bench-store bench-guard crash simulate protos protos-check docs clean
+.PHONY: help setup demo dev check test bench bench-store bench-guard crash simulate take-overs protos protos-check docs clean
 .PHONY: quick-seeds planted cancellations mutants
 .PHONY: demo-spark spark-setup spark-tests spark-long bench-spark
 .PHONY: alerts explore hostile rolling wheels image-check manifests deploy-tools
@@ -107,8 +107,12 @@ hostile: $(READY)  ## Ten minutes of siege with 5,000 half-open connections; 10,
 	@$(PY) -m tests.e2e.unread_sessions --sessions 10000 --tails 200 --budget-mib 512 --most-mib 640
 	@for target in batch handle signature sql; do $(PY) -m tests.hostile.fuzz $$target --seconds 60; done
 
-simulate: $(READY)  ## A simulated cluster in trouble, 300 seeds (SEED=1000 SEEDS=5000 for others); docs/simulation.md
-	@$(PY) -m ortoo.testing.simulation --seed $(or $(SEED),1) --seeds $(or $(SEEDS),300) --workers $$(nproc)
+simulate: $(READY)  ## A simulated cluster in trouble, 300 seeds (SEED=1000 SEEDS=5000 ENODE_MEMBERS=3 for others); docs/simulation.md
+	@$(PY) -m ortoo.testing.simulation --seed $(or $(SEED),1) --seeds $(or $(SEEDS),300) --members $(or $(ENODE_MEMBERS),1) \
+	  --workers $$(nproc)
+
+take-overs: $(READY)  ## Kill, freeze, empty and stop whoever leads three real members under load, 12 rounds (ROUNDS=100)
+	@$(PY) -m tests.e2e.take_overs --rounds $(or $(ROUNDS),12)
 
 cancellations: $(READY)  ## Calls that are called off: 1,000 in each of ten runs, then the scenario by itself, 300 seeds with faults and without
 	@$(PY) -m tests.simulation.cancellations --count 1000 --seeds 10

@@ -11,6 +11,7 @@ from ortoo.common.cluster.address_server import found_name_servers, listed_again
 from ortoo.common.cluster.addresses import reached_at
 from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.errors import Invalid, NotFound, OrtooError
+from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
 from ortoo.common.grpc.server import GrpcServer
@@ -22,6 +23,7 @@ from ortoo.common.process.memory_budget import MemoryBudget, memory_bytes
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.common.process.service import Running
+from ortoo.common.telemetry.findings_service import findings_servicer
 from ortoo.common.telemetry.process_metrics import register_memory
 from ortoo.common.telemetry.role import Telemetry
 from ortoo.enode.cluster.node_role import NodeRole
@@ -29,6 +31,7 @@ from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.enode.deferred.intake import Intake
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.log.flushing.disk_work import ThreadedDiskWork
+from ortoo.enode.observe.findings import EnodeFindings, FlushPace
 from ortoo.enode.observe.metrics import register, register_followers, register_groups, register_pops
 from ortoo.enode.pops.leasing import Leasing
 from ortoo.enode.reigns.serving import announced, open_parts
@@ -91,7 +94,10 @@ async def open_enode(
         handlers = serving.handlers
         memory = MemoryBudget(settings.memory_budget_bytes, clock, spared_percent=settings.memory_share_percent)
         register_memory(telemetry.metrics, memory)
-        server = enode_server(handlers, settings, background, telemetry.calls, token, memory)
+        found, pace = Findings("enode", settings.name), FlushPace(store)
+        server = enode_server(
+            handlers, settings, background, telemetry.calls, token, memory, [findings_servicer(found, clock)]
+        )
         followers = Followers(store.engine.appender, is_waited_for=settings.role is NodeRole.SYNC_MASTER)
         register(telemetry.metrics, store, clock)
         register_pops(telemetry.metrics, store, serving.pops, serving.sending)
@@ -111,7 +117,7 @@ async def open_enode(
             replica_id=settings.replica_id,
             replication_address=reached_at(replication_address, settings.advertised_address),
         )
-        hurry = followers.on_change = await parts.enter_async_context(
+        leases = await parts.enter_async_context(
             announced(
                 serving,
                 enode,
@@ -124,8 +130,12 @@ async def open_enode(
                 randomness=randomness,
             )
         )
+        followers.on_change = leases.hurry
+        own = EnodeFindings(store, serving.pops, pace, clock)
+        found.sources += [own.disk, own.messages, leases.findings, memory.findings, telemetry.findings]
         background.every("certificates", CERTIFICATES_INTERVAL_S, channels.renew, clock=clock)
-        background.every("health", settings.health_interval_s, Health(store, server, hurry).look, clock=clock)
+        health = Health(store, server, leases.hurry, pace)
+        background.every("health", settings.health_interval_s, health.look, clock=clock)
         yield RunningEnode(
             settings.name,
             server.cluster_address or server.address,
@@ -155,10 +165,12 @@ class Health:
     store: Store
     server: GrpcServer
     changed: Callable[[], object]
+    pace: FlushPace
     serving: bool = True
 
     async def look(self) -> None:
         """Compare with the store, and tell a change."""
+        self.pace.look()
         description = self.store.describe()
         if description.writable == self.serving or self.server.draining.is_set():
             return

@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.errors import Conflict, Moved, OrtooError
+from ortoo.common.errors.findings import Finding, Source
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.fields import write
 from ortoo.common.grpc.server import GrpcServer
@@ -24,6 +25,7 @@ from ortoo.enode.disk.reign_file import KeptReign, write_reign
 from ortoo.enode.members.identity import MemberId
 from ortoo.enode.members.member import Member
 from ortoo.enode.members.roles import Candidate, Follower, Leader
+from ortoo.enode.observe.findings import EnodeFindings, FlushPace
 from ortoo.enode.recovery.member_opening import owed
 from ortoo.enode.reigns.serving import Parts, announced, open_parts
 from ortoo.enode.rpc.leader_only import LeaderOnly
@@ -65,6 +67,8 @@ class Lives:
     """The life that is on; None between two."""
     parts: Parts | None = None
     """What serves clients; None while this member does not lead."""
+    sources: tuple[Source, ...] = ()
+    """While it leads: who knows what is wrong with the enode."""
 
     def __post_init__(self) -> None:
         """Nothing is open."""
@@ -119,6 +123,11 @@ class Lives:
             return role.leader.member
         return driver.member.me.member if isinstance(role, Leader) else None
 
+    def findings(self) -> Iterator[Finding]:
+        """What is wrong with the enode that it leads."""
+        for source in self.sources:
+            yield from source()
+
     def address_of(self, member: MemberId) -> str:
         """Where another member is, as name servers or the settings say."""
         said = self.reports.addresses.get(member)
@@ -144,7 +153,9 @@ class Lives:
 
     async def _live(self) -> None:
         """Open the log, again whenever that has to be, until the process stops."""
+        self.reports.is_waiting = True
         await self.joining.begin(self._ask)
+        self.reports.is_waiting = False
         while not self._stopping.is_set():
             try:
                 reason = await self._one_life()
@@ -246,13 +257,15 @@ class Lives:
                 clock=clock,
                 randomness=self.randomness,
             )
-            await stack.enter_async_context(telling)
+            leases = await stack.enter_async_context(telling)
+            own = EnodeFindings(parts.store, parts.pops, FlushPace(parts.store), clock)
+            self.sources = (own.disk, own.messages, leases.findings)
             self.service.service, self.parts = parts.handlers, parts
             await self.server.set_serving(True)
             try:
                 yield
             finally:
-                self.service.service = self.parts = None
+                self.service.service, self.parts, self.sources = None, None, ()
                 over.set()
                 if not self.server.draining.is_set():
                     await self.server.set_serving(False)
@@ -261,7 +274,7 @@ class Lives:
         kept, driver, settings = self.joining.kept, self.driver, self.settings
         request = member_report_pb2.ReportMemberRequest(
             enode=settings.name,
-            set_id=kept.set_id,
+            set_id="" if self.reports.is_waiting else kept.set_id,
             member=write(member_report_pb2.MemberId, kept.member),
             incarnation=kept.incarnation,
             address=reachable_address(settings, self.server),
