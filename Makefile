@@ -22,7 +22,8 @@ NODE_CLIENT := tests/official/node
 NODE_READY := $(NODE_CLIENT)/node_modules/.ready
 JAVA_CLIENT := tests/official/java
 GO_CLIENT := tests/official/go
-TYPED_READY := $(JAVA_CLIENT)/.build/.ready $(GO_CLIENT)/.build/.ready
+GENERATED_GO := tests/integration/generated_clients/go
+TYPED_READY := $(JAVA_CLIENT)/.build/.ready $(GO_CLIENT)/.build/.ready $(GENERATED_GO)/.build/.ready
 SPARK_READY := $(VENV)/.spark-ready
 
 # The folders with the longest tests first, so that nobody is left with one of those at the end.
@@ -228,6 +229,17 @@ $(JAVA_CLIENT)/.build/.ready: $(JAVA_CLIENT)/pom.xml $(JAVA_CLIENT)/Driver.java
 	  javac -cp '$(JAVA_CLIENT)/.build/*' -d $(JAVA_CLIENT)/.build $(JAVA_CLIENT)/Driver.java; then touch $@; else \
 	  rm -rf $(JAVA_CLIENT)/.build; \
 	  echo 'NO JAVA HERE: the official Java client is NOT tested; install a JDK 11 or newer with Maven'; \
+	fi
+
+# A client in Go that is generated from protos/ alone.
+$(GENERATED_GO)/.build/.ready: $(READY) $(wildcard protos/ortoo/v1/*.proto) $(wildcard $(GENERATED_GO)/*.go) $(GENERATED_GO)/go.mod
+	@if command -v go >/dev/null && cd $(GENERATED_GO) && rm -rf ortoo && mkdir -p .build && \
+	  go build -mod=mod -o .build/ google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/cmd/protoc-gen-go-grpc && \
+	  PATH=$$PWD/.build:$$PATH $(CURDIR)/$(PY) -m grpc_tools.protoc -I$(CURDIR)/protos --go_out=. --go_opt=paths=source_relative \
+	    --go-grpc_out=. --go-grpc_opt=paths=source_relative $(CURDIR)/protos/ortoo/v1/*.proto && \
+	  go build -mod=mod -o .build/client .; then touch .build/.ready; else \
+	  rm -rf $(CURDIR)/$(GENERATED_GO)/.build; \
+	  echo 'NO GO HERE: a client generated in Go is NOT tested; install Go 1.23 or newer'; \
 	fi
 
 $(GO_CLIENT)/.build/.ready: $(GO_CLIENT)/go.mod $(GO_CLIENT)/go.sum $(GO_CLIENT)/main.go
