@@ -36,9 +36,19 @@ class Stage:
             yield client
 
 
-def play(script: Callable[[Stage], Awaitable[None]], *, seed: int = 1, shape: Shape | None = None) -> None:
-    """Run a script from the cluster's start to its stop; nothing may be found wrong on the way."""
+def play(
+    script: Callable[[Stage], Awaitable[None]],
+    *,
+    seed: int = 1,
+    shape: Shape | None = None,
+    prepare: Callable[[Stage], object] = lambda stage: None,
+) -> None:
+    """Run a script from the cluster's start to its stop; nothing may be found wrong on the way.
+
+    `prepare` sees the stage before the cluster is started.
+    """
     stage = Stage(seed, shape or Shape(enodes=1, snodes=1))
+    prepare(stage)
 
     async def whole() -> None:
         async with asyncio.timeout(LIMIT_S):

@@ -9,7 +9,6 @@ from ortoo.cli.dev.members import open_members
 from ortoo.cli.dev.store_link import StoreLinks
 from ortoo.common.process.service import Running
 from ortoo.enode.app import open_enode
-from ortoo.enode.cluster.node_role import NO_REPLICATION
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.settings import Settings as EnodeSettings
 from ortoo.namesrv.app import open_namesrv
@@ -47,7 +46,6 @@ async def open_dev_cluster(data_dir: Path, listen_address: str, members: int = 1
                     namesrv_address=name_server.address,
                     data_dir=data_dir / "enode",
                     stop_grace_s=STOP_GRACE_S,
-                    replication_address=NO_REPLICATION,
                     store=store,
                 )
             )

@@ -220,11 +220,8 @@ class Admin:
         return read(
             ClusterInfo,
             answer,
-            enodes=tuple(
-                read(ProcessInfo, it, replicas=tuple((one.replica_id, one.address) for one in it.replicas))
-                for it in answer.enodes
-            ),
-            snodes=tuple(read(ProcessInfo, it, role="", replicas=(), index_nearly_full=False) for it in answer.snodes),
+            enodes=tuple(read(ProcessInfo, it) for it in answer.enodes),
+            snodes=tuple(read(ProcessInfo, it, role="", index_nearly_full=False) for it in answer.snodes),
         )
 
     async def consumer_count(self, group: str) -> int:

@@ -16,16 +16,19 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.memory_budget import memory_bytes
 from ortoo.common.process.randomness import Randomness
+from ortoo.common.telemetry.metrics import Metrics
 from ortoo.enode.consensus.driver import Driver
 from ortoo.enode.consensus.joining import Joining
 from ortoo.enode.consensus.shared_log import SharedLog, open_shared_log
 from ortoo.enode.disk.identity import Identity
 from ortoo.enode.disk.reign_file import KeptReign, write_reign
+from ortoo.enode.log.copies.cut_frames import CutFrames
 from ortoo.enode.members.identity import MemberId
 from ortoo.enode.members.member import Member
 from ortoo.enode.members.roles import Candidate, Follower, Leader
 from ortoo.enode.recovery.member_opening import owed
 from ortoo.enode.reigns.serving import Parts, announced, open_parts
+from ortoo.enode.reigns.watching import Health, measured
 from ortoo.enode.rpc.leader_only import LeaderOnly
 from ortoo.enode.rpc.members.operators import EnodeMembersService
 from ortoo.enode.rpc.members.peers import MemberPeers, join
@@ -56,6 +59,7 @@ class Lives:
     name_servers: NameServers
     background: Background
     words: MemberService
+    metrics: Metrics
     clock: Clock
     randomness: Randomness
     server: GrpcServer = field(init=False)
@@ -65,6 +69,8 @@ class Lives:
     """The life that is on; None between two."""
     parts: Parts | None = None
     """What serves clients; None while this member does not lead."""
+    cut_messages: int = 0
+    """How many messages were cut out of this member's log since the process started."""
 
     def __post_init__(self) -> None:
         """Nothing is open."""
@@ -173,6 +179,7 @@ class Lives:
         )
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(log.close)
+            log.on_cut = self._count_cut
             kept = self._with_losses(kept, log)
             background = await stack.enter_async_context(Background("member"))
             peers = MemberPeers(kept.member, kept.set_id, self.address_of, self.channels, background, clock)
@@ -188,6 +195,9 @@ class Lives:
             reigns.cancel()
             await asyncio.wait([reigns])
             return driver.over.result() if driver.over.done() else "the process stops"
+
+    def _count_cut(self, frames: CutFrames) -> None:
+        self.cut_messages += frames.messages
 
     def _with_losses(self, kept: KeptReign, log: SharedLog) -> KeptReign:
         """Note for good what this disk once had and has no more, before anybody hears of it."""
@@ -227,6 +237,7 @@ class Lives:
                 open_parts(Store(log.engine), settings, background, clock=clock, randomness=self.randomness)
             )
             parts.handlers.streams = Streams(background, over)
+            stack.callback(measured(self.metrics, parts, clock))
             enode = topic_pb2.Enode(
                 name=settings.name,
                 address=reachable_address(settings, self.server),
@@ -237,7 +248,6 @@ class Lives:
             telling = announced(
                 parts,
                 enode,
-                lambda: (),
                 settings,
                 background,
                 self.name_servers,
@@ -249,6 +259,7 @@ class Lives:
             await stack.enter_async_context(telling)
             self.service.service, self.parts = parts.handlers, parts
             await self.server.set_serving(True)
+            background.every("health", settings.health_interval_s, Health(parts.store, self.server).look, clock=clock)
             try:
                 yield
             finally:

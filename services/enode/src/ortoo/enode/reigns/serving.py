@@ -1,7 +1,7 @@
 """What decides over a store and answers for it: opened with an enode of one member, and with each reign of another."""
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from ortoo.common.cluster.name_servers import NameServers
@@ -22,7 +22,6 @@ from ortoo.enode.deferred.transactions import Transactions
 from ortoo.enode.observe.traces import traced_intake
 from ortoo.enode.pops.leasing import Leasing
 from ortoo.enode.pops.sending_back import SendingBack
-from ortoo.enode.replication.followers import Follower
 from ortoo.enode.rpc.service import EnodeService
 from ortoo.enode.rpc.streams.attach import AttachedSnodes
 from ortoo.enode.settings import Settings
@@ -78,7 +77,6 @@ async def open_parts(
 async def announced(
     parts: Parts,
     enode: topic_pb2.Enode,
-    followers: Callable[[], Sequence[Follower]],
     settings: Settings,
     background: Background,
     name_servers: NameServers,
@@ -87,15 +85,14 @@ async def announced(
     gives_leases_back: bool = True,
     clock: Clock,
     randomness: Randomness,
-) -> AsyncIterator[Callable[[], None]]:
-    """Tell the name servers of `enode`, follow them, and do what falls due; yields what makes the telling hurry.
+) -> AsyncIterator[None]:
+    """Tell the name servers of `enode`, follow them, and do what falls due.
 
     The leases are given back at the end, unless somebody else may have them by then.
     """
     async with contextlib.AsyncExitStack() as stack:
         leases = registration(
             enode,
-            followers,
             parts.topics,
             lambda: parts.store.engine.housekeeping.index_is_nearly_full,
             name_servers,
@@ -127,4 +124,4 @@ async def announced(
         background.every("silent groups", LOOK_INTERVAL_S, parts.groups.look, clock=clock)
         background.every("old ids", IDLE_INTERVAL_S, parts.identified.forget_old, clock=clock)
         background.spawn("locks", parts.handlers.attached.follow_locks(clock))
-        yield leases.hurry
+        yield

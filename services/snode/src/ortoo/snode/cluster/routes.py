@@ -175,10 +175,6 @@ class EnodeEntry:
     alive: bool
     role: str = ""
     """SYNC_MASTER or ASYNC_MASTER."""
-    replica_id: int = 0
-    replication_address: str = ""
-    replicas: tuple[tuple[int, str], ...] = ()
-    """(number, address) of those who follow its log."""
     index_nearly_full: bool = False
     epoch: int = 0
     """Which reign of the enode the address serves."""

@@ -1,0 +1,45 @@
+"""What is told of an open store: its metrics, and by its health whether it takes messages."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ortoo.common.grpc.server import GrpcServer
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.logs import get_logger
+from ortoo.common.telemetry.metrics import Metrics
+from ortoo.enode.observe.metrics import register, register_groups, register_pops
+from ortoo.enode.reigns.serving import Parts
+from ortoo.enode.store.store import Store
+
+_log = get_logger("enode")
+
+
+def measured(metrics: Metrics, parts: Parts, clock: Clock) -> Callable[[], None]:
+    """Name what is read from `parts`; the function that is returned takes the names back."""
+    before = metrics.names
+    register(metrics, parts.store, clock)
+    register_pops(metrics, parts.store, parts.pops, parts.sending)
+    register_groups(metrics, parts.groups)
+    named = metrics.names - before
+    return lambda: metrics.forget(named)
+
+
+@dataclass(slots=True)
+class Health:
+    """Says by grpc.health.v1 whether this enode takes messages."""
+
+    store: Store
+    server: GrpcServer
+    serving: bool = True
+
+    async def look(self) -> None:
+        """Compare with the store, and tell a change."""
+        description = self.store.describe()
+        if description.writable == self.serving or self.server.draining.is_set():
+            return
+        self.serving = description.writable
+        await self.server.set_serving(self.serving)
+        if self.serving:
+            _log.info("taking messages again")
+        else:
+            _log.error("takes no messages", reason=description.reason)
