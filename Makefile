@@ -20,6 +20,9 @@ READY := $(VENV)/.ready
 DEMO_READY := $(VENV)/.demo-ready
 NODE_CLIENT := tests/official/node
 NODE_READY := $(NODE_CLIENT)/node_modules/.ready
+JAVA_CLIENT := tests/official/java
+GO_CLIENT := tests/official/go
+TYPED_READY := $(JAVA_CLIENT)/.build/.ready $(GO_CLIENT)/.build/.ready
 SPARK_READY := $(VENV)/.spark-ready
 
 # The folders with the longest tests first, so that nobody is left with one of those at the end.
@@ -27,7 +30,7 @@ SLOW_TESTS := $(wildcard tests/e2e tests/contract tests/official tests/deploy te
 QUICK_TESTS := tests/simulation tests/property tests/unit tests/golden tests/repo
 
 .PHONY: help setup demo dev check test bench bench-store bench-guard crash simulate protos protos-check docs clean
-.PHONY: quick-seeds planted mutants
+.PHONY: quick-seeds planted cancellations mutants
 .PHONY: demo-spark spark-setup spark-tests spark-long bench-spark
 .PHONY: alerts explore hostile rolling wheels image-check manifests deploy-tools
 .PHONY: lint types imports quick-tests all-tests
@@ -48,7 +51,7 @@ check: $(READY)  ## Lint, types, imports, protos and the quick tests; run before
 
 # Three things at once: Spark's tests, which wait for one JVM; all others; and what looks at the code, one by one.
 test: $(READY)  ## Everything: what check does, the contract, integration, end-to-end and deployment tests, and those of Spark
-	@$(MAKE) -j3 deploy-tools $(NODE_READY) $(SPARK_READY)
+	@$(MAKE) -j3 deploy-tools $(NODE_READY) $(TYPED_READY) $(SPARK_READY)
 	@libs/spark/find_java.sh 'the tests of tests/spark that start Spark (each says so as skipped)' || true
 	@$(MAKE) -k -j3 --output-sync=target spark-tests all-tests types quick-seeds lint imports protos-check
 
@@ -105,6 +108,11 @@ hostile: $(READY)  ## Ten minutes of siege with 5,000 half-open connections; 10,
 
 simulate: $(READY)  ## A simulated cluster in trouble, 300 seeds (SEED=1000 SEEDS=5000 for others); docs/simulation.md
 	@$(PY) -m ortoo.testing.simulation --seed $(or $(SEED),1) --seeds $(or $(SEEDS),300) --workers $$(nproc)
+
+cancellations: $(READY)  ## Calls that are called off: 1,000 in each of ten runs, then the scenario by itself, 300 seeds with faults and without
+	@$(PY) -m tests.simulation.cancellations --count 1000 --seeds 10
+	@$(PY) -m ortoo.testing.simulation --scenario cancelling --no-faults --seeds $(or $(SEEDS),300) --workers $$(nproc)
+	@$(PY) -m ortoo.testing.simulation --scenario cancelling --seeds $(or $(SEEDS),300) --workers $$(nproc)
 
 planted: $(READY)  ## Search for the first seed that finds each planted bug, half an hour: the table in docs/simulation.md
 	@$(PY) -m tests.simulation.planted.table
@@ -207,4 +215,19 @@ $(NODE_READY): $(NODE_CLIENT)/package-lock.json
 	  npm --prefix $(NODE_CLIENT) ci --ignore-scripts --no-audit --no-fund --silent && touch $@; \
 	else \
 	  echo 'NO NODE.JS HERE: the official Node.js client is NOT tested; install Node.js 18 or newer with npm'; \
+	fi
+
+# The same for those in Java and Go. Where they cannot be had nothing is left behind, so that it is tried again.
+$(JAVA_CLIENT)/.build/.ready: $(JAVA_CLIENT)/pom.xml $(JAVA_CLIENT)/Driver.java
+	@if command -v mvn javac >/dev/null && \
+	  mvn -q -B -f $(JAVA_CLIENT)/pom.xml dependency:copy-dependencies -DoutputDirectory=.build && \
+	  javac -cp '$(JAVA_CLIENT)/.build/*' -d $(JAVA_CLIENT)/.build $(JAVA_CLIENT)/Driver.java; then touch $@; else \
+	  rm -rf $(JAVA_CLIENT)/.build; \
+	  echo 'NO JAVA HERE: the official Java client is NOT tested; install a JDK 11 or newer with Maven'; \
+	fi
+
+$(GO_CLIENT)/.build/.ready: $(GO_CLIENT)/go.mod $(GO_CLIENT)/go.sum $(GO_CLIENT)/main.go
+	@if command -v go >/dev/null && (cd $(GO_CLIENT) && go build -o .build/driver .); then touch $@; else \
+	  rm -rf $(GO_CLIENT)/.build; \
+	  echo 'NO GO HERE: the official Go client is NOT tested; install Go 1.23 or newer'; \
 	fi

@@ -274,7 +274,7 @@ async def looked(address: str, *, topic: str = "", group: str = "") -> tuple[lis
     clock, out = SystemClock(), io.StringIO()
     begun_s = clock.monotonic_s()
     with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
-        await diagnose([address], topic, group, as_json=True)
+        await diagnose(address, topic, group, as_json=True)
     return [one["name"] for one in json.loads(out.getvalue())], clock.monotonic_s() - begun_s
 
 

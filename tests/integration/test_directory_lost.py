@@ -128,13 +128,13 @@ async def test_from_sqlite_to_postgresql(cluster: Cluster) -> None:
         await cluster.close("namesrv-0")
         await opened_again(cluster)
         deadline_s = asyncio.get_running_loop().time() + 20
-        (found,) = await _behind([cluster.address], "", "", deadline_s)
+        (found,) = await _behind([cluster.address], {}, "", "", deadline_s)
         assert (found.name, found.serious) == ("unknown topics", True)
         assert "ortoo topic adopt t" in found.cure
         async with connect(cluster.address) as mq:
             await mq.admin.adopt_topics()
             await assert_all_there(mq)
-            assert await _behind([cluster.address], "", "", deadline_s) == []
+            assert await _behind([cluster.address], {}, "", "", deadline_s) == []
         await cluster.close("namesrv-0")
 
 

@@ -81,6 +81,18 @@ async def append(enode: LoneEnode) -> pb.AppendResponse:
     return answer
 
 
+async def liveness(enode: LoneEnode) -> int:
+    """What a liveness probe is told."""
+    check = enode.channels.to(enode.running.address).unary_unary(
+        "/grpc.health.v1.Health/Check",
+        request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
+        response_deserializer=health_pb2.HealthCheckResponse.FromString,
+    )
+    answer = await check(health_pb2.HealthCheckRequest(service="live"))
+    assert isinstance(answer, health_pb2.HealthCheckResponse)
+    return int(answer.status)
+
+
 async def test_full_disk_stops_sends_alone_and_it_resumes(tmp_path: Path) -> None:
     """While the disk is full, sends are refused and health says so; reads and offsets go on; then it resumes."""
     disk = TroubledDisk()
@@ -93,6 +105,7 @@ async def test_full_disk_stops_sends_alone_and_it_resumes(tmp_path: Path) -> Non
         while not (refused := await append(enode)).HasField("failure"):
             stored += 1
         await watch.until(NOT_SERVING)
+        assert await liveness(enode) == SERVING
         assert refused.failure.kind == failure_pb2.FAILURE_KIND_OVERLOADED
         assert refused.failure.retry_after_ms > 0
         described = await enode.stub.DescribeStore(pb.DescribeStoreRequest())
@@ -109,7 +122,10 @@ async def test_full_disk_stops_sends_alone_and_it_resumes(tmp_path: Path) -> Non
 
 
 async def test_failed_fsync_ends_acknowledging_until_a_restart(tmp_path: Path) -> None:
-    """After an fdatasync failed nothing is acknowledged any more, though it would work again; health says so."""
+    """After an fdatasync failed nothing is acknowledged any more, though it would work again; health says so.
+
+    B-142: who restarts processes is told that this one can do its work no more; a full disk heals without that.
+    """
     disk = TroubledDisk()
     async with open_lone_enode(tmp_path, topic(TOPIC), store=STORE, disk=disk, health_interval_s=0.01) as enode:
         watch = HealthWatch(enode)
@@ -120,6 +136,7 @@ async def test_failed_fsync_ends_acknowledging_until_a_restart(tmp_path: Path) -
         disk.sync_fails = False
         await watch.until(NOT_SERVING)
         assert (await append(enode)).failure.kind == failure_pb2.FAILURE_KIND_UNAVAILABLE
+        assert await liveness(enode) == NOT_SERVING
         watch.end()
         assert "told to fail" in (await enode.stub.DescribeStore(pb.DescribeStoreRequest())).reason
     async with open_lone_enode(tmp_path) as enode:

@@ -24,7 +24,11 @@ from ortoo.testing.forks.spawning import Spawned, spawn
 
 FOLDER = Path(__file__).parent
 NODE_MODULES = FOLDER / "node/node_modules"
+JAVA_BUILT = FOLDER / "java/.build"
+GO_DRIVER = FOLDER / "go/.build/driver"
 LANGUAGES = ("python", "node")
+TYPED_LANGUAGES = ("java", "go")
+"""Their clients speak TLS unless they are told not to."""
 CALL_TIMEOUT_S = 40.0
 LINE_BYTES_MAX = 64 << 20
 PRELOADED = ("rocketmq", "rocketmq.grpc_protocol", "rocketmq.v5.exception")
@@ -137,17 +141,21 @@ class Official:
 
 @contextlib.asynccontextmanager
 async def official(
-    language: str, address: str, events: Events | None = None, *, namespace: str = ""
+    language: str, address: str, events: Events | None = None, *, namespace: str = "", roots: Path | None = None
 ) -> AsyncIterator[Official]:
     """Start the official client of a language against a server; several may share `events`.
 
-    With a `namespace` it runs on the host that a network namespace is.
+    With a `namespace` it runs on the host that a network namespace is. With `roots` the one for Python speaks TLS to
+    servers whose certificates these sign; those for Java and Go speak it by themselves and believe everybody.
     """
+    believing = {} if roots is None else {"GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(roots), "OFFICIAL_TLS": "1"}
+    home = str(FOLDER / ".logs")
+    environ = os.environ | believing | {"rocketmq.client.logRoot": home, "JAVA_TOOL_OPTIONS": f"-Duser.home={home}"}
     process: Spawned
     if language == "python" and not namespace:
         process = await spawn(
             *(sys.executable, "-m", "tests.official.driver", address),
-            env=os.environ,
+            env=environ,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=sys.__stderr__,
@@ -158,6 +166,7 @@ async def official(
             *(("ip", "netns", "exec", namespace) if namespace else ()),
             *_command(language),
             address,
+            env=environ,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=LINE_BYTES_MAX,
@@ -178,6 +187,15 @@ async def official(
 def _command(language: str) -> list[str]:
     if language == "python":
         return [sys.executable, str(FOLDER / "driver.py")]
+    if language == "java":
+        java = shutil.which("java")
+        if java is None or not JAVA_BUILT.exists():
+            pytest.skip("NO JAVA: the official Java client was NOT tested; install a JDK 11+ with Maven")
+        return [java, "-cp", f"{JAVA_BUILT}:{JAVA_BUILT}/*", "Driver"]
+    if language == "go":
+        if not GO_DRIVER.exists():
+            pytest.skip("NO GO: the official Go client was NOT tested; install Go 1.23+")
+        return [str(GO_DRIVER)]
     node = shutil.which("node")
     if node is None or not NODE_MODULES.exists():
         pytest.skip("NO NODE.JS: the official Node.js client was NOT tested; install Node.js 18+ with npm")

@@ -6,6 +6,7 @@ It runs in a process of its own and knows nothing of Ortoo. driver.js is the sam
 import base64
 import json
 import logging
+import os
 import sys
 import threading
 import time
@@ -33,6 +34,7 @@ from rocketmq.v5.exception import LiteSubscriptionQuotaExceededException
 logging.disable(logging.CRITICAL)
 warnings.simplefilter("ignore")
 VERDICTS = {"commit": TransactionResolution.COMMIT, "rollback": TransactionResolution.ROLLBACK}
+TLS = {"tls_enable": bool(os.environ.get("OFFICIAL_TLS"))}
 OUT = threading.Lock()
 STDOUT = sys.stdout
 sys.stdout = sys.stderr
@@ -97,7 +99,7 @@ class Driver:
 
     def producer(self, ask):
         checker = Checker(ask["verdict"]) if "verdict" in ask else None
-        client = Producer(self.configuration(ask), tuple(ask["topics"]), checker=checker)
+        client = Producer(self.configuration(ask), tuple(ask["topics"]), checker=checker, **TLS)
         client.startup()
         self.clients[ask["name"]] = client
 
@@ -137,13 +139,13 @@ class Driver:
     def push(self, ask):
         listener = Listener(ask["name"], ask.get("failures", 0), ask.get("busy_s", 0))
         wanted = {topic: expression(one) for topic, one in ask["subscriptions"].items()}
-        client = PushConsumer(self.configuration(ask), ask["group"], listener, wanted)
+        client = PushConsumer(self.configuration(ask), ask["group"], listener, wanted, **TLS)
         client.startup()
         self.clients[ask["name"]] = client
 
     def simple(self, ask):
         wanted = {topic: expression(one) for topic, one in ask["subscriptions"].items()}
-        client = SimpleConsumer(self.configuration(ask), ask["group"], wanted, ask.get("await_s", 5))
+        client = SimpleConsumer(self.configuration(ask), ask["group"], wanted, ask.get("await_s", 5), **TLS)
         client.startup()
         self.clients[ask["name"]] = client
 

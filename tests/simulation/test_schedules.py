@@ -122,8 +122,11 @@ def test_a_consumer_whose_block_is_called_off_gives_back_what_it_has() -> None:
     play(script)
 
 
-@pytest.mark.parametrize("seed", [14, 16, 17])
+@pytest.mark.parametrize("seed", [8, 13, 14])
 def test_pops_that_are_called_off_at_any_await_lose_nothing(seed: int) -> None:
-    """B-121: a pop that had brought messages of one queue, or one enode, when it was called off at the next."""
+    """B-121: a pop that had brought messages of one queue, or one enode, when it was called off at the next.
+
+    8: what calls it off overtakes it.
+    """
     outcome = run(Choices(seed, seconds=10.0, faults=False, scenarios=("cancelling",)))
     assert outcome.findings == ()

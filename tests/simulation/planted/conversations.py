@@ -15,6 +15,7 @@ from ortoo.enode.store import engine
 from ortoo.namesrv.directory import watches
 from ortoo.snode.enodes import queue_locks
 from ortoo.snode.membership import store as membership_store
+from ortoo.snode.pull import lag
 from ortoo.snode.push import flow
 from ortoo.snode.push import session as push_session
 from ortoo.snode.rocketmq.presence import telemetry
@@ -135,6 +136,11 @@ def a_part_of_a_request_is_stored() -> None:
         await store(self, [change for change in changes if change not in left_out], *more)
 
     engine.Engine.store = some  # type: ignore[method-assign,assignment]
+
+
+def scaled_to_zero_in_an_outage() -> None:
+    """Evidence (B-081): what an enode that is away holds is no work for an autoscaler."""
+    lag.Lag.of_all = lag.Lag.of  # type: ignore[method-assign]
 
 
 def an_empty_directory_is_believed() -> None:

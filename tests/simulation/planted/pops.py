@@ -2,11 +2,56 @@
 
 import heapq
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
-from ortoo.enode.pops import key_order, parking, settling
+from ortoo.client.pop import pop_calls
+from ortoo.enode.pops import attempts, key_order, parking, settling
 from ortoo.enode.pops import line as pop_line
 from ortoo.enode.state.interval_map import Phase
+from ortoo.snode.pop import giving_back
+
+
+def called_off_by_asking_again() -> None:
+    """G8: a pop that nobody waits for is asked again and given back; the first one may come after that."""
+    once, ask = giving_back.GivingBack.call_off_once, pop_calls.PopCalls.pop
+
+    class Forgetful:
+        """An enode that does not know how to call off."""
+
+        def __init__(self, link: Any) -> None:
+            self.settle, self._link = link.settle, link
+
+        async def pop(self, wish: Any) -> Any:
+            return await self._link.pop(replace(wish, call_off=False))
+
+    class Links:
+        """The way to such enodes."""
+
+        def __init__(self, links: Any) -> None:
+            self._links = links
+
+        def to(self, enode: str) -> Any:
+            return Forgetful(self._links.to(enode))
+
+    async def again(self: Any, enode: str, wish: Any) -> None:
+        await once(giving_back.GivingBack(self._runtime, Links(self._links)), enode, wish)  # type: ignore[arg-type]
+
+    async def asked(self: Any, request: Any) -> Any:
+        request.call_off = False
+        return await ask(self, request)
+
+    giving_back.GivingBack.call_off_once = again  # type: ignore[method-assign]
+    pop_calls.PopCalls.call_off = asked  # type: ignore[method-assign]
+
+
+def called_off_and_kept() -> None:
+    """G8: what a pop got before it was called off stays leased to nobody."""
+
+    def kept(self: Any, request: Any, now_s: float) -> Any:
+        return []
+
+    attempts.Attempts.call_off = kept  # type: ignore[method-assign]
 
 
 def lease_given_twice() -> None:

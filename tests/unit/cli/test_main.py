@@ -1,9 +1,15 @@
 """The command without a cluster: its words, and how it says what is wrong."""
 
+import json
+import tomllib
+from pathlib import Path
+
 import pytest
 from typer.testing import CliRunner
 
 from ortoo.cli.app import app, main
+from ortoo.client.core.credentials import current_profile
+from ortoo.common.errors import NotFound, Unavailable
 
 NOBODY = "localhost:1"
 
@@ -42,3 +48,25 @@ def test_a_named_error_is_one_line_and_exit_code_1(
     assert said in output.err
     assert output.err.count("\n") == 1
     assert not output.out
+
+
+def test_a_profile_is_kept_used_and_listed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its file is its owner's alone, the secret is asked for and never shown, and its address is what commands use."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    for variable in ("ORTOO_ADDRESS", "ORTOO_PROFILE"):
+        monkeypatch.setenv(variable, "")
+    run = CliRunner().invoke
+    kept = run(app, ["profile", "save", "shop", "--address", NOBODY, "--access-key", "ann"], input='s3c"ret\n')
+    assert kept.exit_code == 0, kept.output
+    file = tmp_path / "ortoo/shop.toml"
+    assert file.stat().st_mode & 0o077 == 0
+    assert tomllib.loads(file.read_text()) == {"address": NOBODY, "access_key": "ann", "secret_key": 's3c"ret'}
+    assert run(app, ["profile", "use", "shop"]).exit_code == 0
+    listed = run(app, ["profile", "list", "--json"]).output
+    assert json.loads(listed) == {"name": "shop", "current": True, "address": NOBODY, "access_key": "ann"}
+    assert "s3c" not in run(app, ["profile", "list"]).output
+    assert current_profile() == "shop"
+    asked = run(app, ["topic", "list"])
+    assert isinstance(asked.exception, Unavailable)
+    assert NOBODY in str(asked.exception)
+    assert isinstance(run(app, ["--profile", "absent", "topic", "list"]).exception, NotFound)

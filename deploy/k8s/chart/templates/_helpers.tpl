@@ -146,19 +146,20 @@ capabilities: {drop: [ALL]}
 {{- end }}
 {{- end }}
 
-{{/* gRPC probes: alive while the port answers; ready while the health service says SERVING. */}}
+{{/* gRPC probes: alive while the event loop turns and the process can do its work; ready while requests are welcome, or
+     with "whenever" "live" as soon as it is alive. */}}
 {{- define "ortoo.probes" -}}
 startupProbe:
-  grpc: {port: {{ . }}}
+  grpc: {port: {{ .port }}{{ with .whenever }}, service: {{ . }}{{ end }}}
   periodSeconds: 2
   failureThreshold: 150
 readinessProbe:
-  grpc: {port: {{ . }}}
+  grpc: {port: {{ .port }}{{ with .whenever }}, service: {{ . }}{{ end }}}
   periodSeconds: 5
   timeoutSeconds: 3
   failureThreshold: 2
 livenessProbe:
-  tcpSocket: {port: {{ . }}}
+  grpc: {port: {{ .port }}, service: live}
   periodSeconds: 10
   timeoutSeconds: 5
   failureThreshold: 6

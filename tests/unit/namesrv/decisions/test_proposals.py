@@ -64,12 +64,14 @@ def test_a_minority_is_not_proposed() -> None:
 
 
 def test_a_proposal_gets_time() -> None:
-    """What was said before does not count against it; what is said again after its time does."""
+    """What was said before does not count against it; after its time another one has a turn, then the first again."""
     members = Members(lease_s=30.0)
     standing = Standing(Proposal(1, FIRST), 1, since_s=10.0)
     reports = [silent(number, tail_epoch=0) for number in (1, 2, 3)]
     assert wanted(said(*reports, now_s=10.0 + PATIENCE_S - 0.1, members=members), standing) is None
-    assert wanted(said(*reports, now_s=10.0 + PATIENCE_S, members=members), standing) == Proposal(2, FIRST)
+    late = said(*reports, now_s=10.0 + PATIENCE_S, members=members)
+    assert wanted(late, standing) == Proposal(2, SECOND)
+    assert wanted(late, Standing(Proposal(2, SECOND), 2, since_s=0.0)) == Proposal(3, FIRST)
 
 
 def test_a_proposal_that_cannot_win_gets_no_time() -> None:
@@ -77,7 +79,7 @@ def test_a_proposal_that_cannot_win_gets_no_time() -> None:
     standing = Standing(Proposal(4, FIRST), 4, since_s=0.0)
     assert wanted(said(silent(2), silent(3)), standing) == Proposal(5, SECOND)
     lifted = said(silent(1), silent(2, epoch=9), silent(3))
-    assert wanted(lifted, standing) == Proposal(10, FIRST)
+    assert wanted(lifted, standing) == Proposal(10, SECOND)
 
 
 def test_a_restored_database_lifts_the_next_proposal() -> None:
@@ -85,7 +87,7 @@ def test_a_restored_database_lifts_the_next_proposal() -> None:
     assert wanted(said(silent(1, epoch=7), silent(2), silent(3)), Standing(None, 0)) == Proposal(8, FIRST)
     remembered = Standing(Proposal(20, FIRST), 20, since_s=-100.0).with_stored(Proposal(3, SECOND), 0.0)
     assert (remembered.proposal, remembered.stored_epoch) == (Proposal(20, FIRST), 3)
-    assert wanted(said(silent(1), silent(2), silent(3)), remembered) == Proposal(21, FIRST)
+    assert wanted(said(silent(1), silent(2), silent(3)), remembered) == Proposal(21, SECOND)
 
 
 def test_whom_a_member_asks_for_is_proposed_once() -> None:
@@ -133,7 +135,7 @@ def test_learners_neither_count_nor_lead() -> None:
     """Only voters miss a leader, and only they are proposed."""
     learner = silent(4, end=500, tail_epoch=1)
     assert wanted(said(report(1, is_leading=True), report(2), silent(3), learner), STANDING) is None
-    assert wanted(said(silent(1), silent(2), silent(3), learner), STANDING) == Proposal(2, FIRST)
+    assert wanted(said(silent(1), silent(2), silent(3), learner), STANDING) == Proposal(2, SECOND)
 
 
 def test_an_operator_elects_where_nobody_proposes() -> None:

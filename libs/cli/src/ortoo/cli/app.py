@@ -3,6 +3,7 @@
 What costs time to import is imported by the functions that need it.
 """
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +11,19 @@ from typing import Annotated, Any
 
 import typer
 
-from ortoo.cli.commands import dead_letters, delays, groups, members, messages, processes, top, topics, transactions
-from ortoo.cli.terminal.command import DEFAULT_ADDRESS, Address, AsJson, command, run, several
+from ortoo.cli.commands import (
+    dead_letters,
+    delays,
+    groups,
+    members,
+    messages,
+    processes,
+    profiles,
+    top,
+    topics,
+    transactions,
+)
+from ortoo.cli.terminal.command import Address, AsJson, command, run
 
 app = typer.Typer(
     help="Ortoo, a message queue.", no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False
@@ -88,8 +100,12 @@ def before(
     explain: Annotated[
         bool, typer.Option("--explain", help="Print each call as the grpcurl command that does the same.")
     ] = False,
+    profile: Annotated[str, typer.Option(help="Connect as this profile says; see `ortoo profile`.")] = "",
 ) -> None:
     """Ortoo, a message queue."""
+    if profile:
+        os.environ["ORTOO_PROFILE"] = profile
+        os.environ.pop("ORTOO_ADDRESS", None)
     if explain:
         from ortoo.client.core.connection import explained_to
 
@@ -116,7 +132,7 @@ def dev(
 
 @app.command()
 def doctor(
-    address: Address = DEFAULT_ADDRESS,
+    address: Address = "",
     topic: Annotated[str, typer.Option(help="Look at this topic too.")] = "",
     group: Annotated[str, typer.Option(help="Look at this group too; with --topic at its lag.")] = "",
     patience: Annotated[
@@ -127,7 +143,7 @@ def doctor(
     """Say what is wrong, why, and what to do; within two seconds. Exit code 1 if something is."""
     from ortoo.cli.doctor.run import diagnose
 
-    run(diagnose(several(address), topic, group, as_json=as_json, patience=patience))
+    run(diagnose(address, topic, group, as_json=as_json, patience=patience))
 
 
 for word, work in COMMANDS.items():
@@ -137,6 +153,13 @@ for family, (about, words) in FAMILIES.items():
     for word, work in words.items():
         family_app.command(word)(command(work))
     app.add_typer(family_app, name=family)
+
+
+profile_app = typer.Typer(help="Keep where clusters are and who you are there.", no_args_is_help=True)
+profile_app.command("list")(profiles.show_all)
+profile_app.command("use")(profiles.use)
+profile_app.command("save")(profiles.save)
+app.add_typer(profile_app, name="profile")
 
 
 def main() -> None:

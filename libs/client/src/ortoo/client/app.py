@@ -1,11 +1,12 @@
 """The client: one connection to the cluster, and the producers, consumers and calls made over it."""
 
+import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from ortoo.client.admin.admin import Admin
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.credentials import credentials_from, tls_from
+from ortoo.client.core.credentials import addresses_from, credentials_from, surroundings, tls_from
 from ortoo.client.core.filters import Filter, Topics, wanted_topics
 from ortoo.client.core.place import Queue
 from ortoo.client.core.received import ReceivedBatch
@@ -92,8 +93,9 @@ class Client:
 
 @asynccontextmanager
 async def connect(
-    addresses: str | Sequence[str] = "localhost:8081",
+    addresses: str | Sequence[str] = "",
     *,
+    profile: str = "",
     client_id: str = "",
     room: str = "",
     access_key: str = "",
@@ -106,19 +108,23 @@ async def connect(
 ) -> AsyncIterator[Client]:
     """Connect to a cluster through one or more snodes, host:port each; calls go to the next when one is away.
 
+    Left out, address, keys and files are those of a profile that `ortoo profile` keeps: `profile`, else the one that
+    ORTOO_PROFILE names, else, unless there is ORTOO_ADDRESS, the current one; without any it is localhost:8081. Given
+    addresses count without a profile unless it is given too.
     `client_id` names this client in its groups, empty = made of host and process; `room` says where it runs, for the
     strategies that share out queues by rooms. `access_key` and `secret_key` sign every call, where the cluster asks for
     that; left out, ORTOO_ACCESS_KEY and ORTOO_SECRET_KEY of the environment count. With `tls_ca_file`, the roots of
     servers' certificates (PEM, or "system"), TLS is spoken, and `tls_certificate_file` with `tls_key_file` is shown;
     left out, ORTOO_TLS_CA_FILE, ORTOO_TLS_CERTIFICATE_FILE and ORTOO_TLS_KEY_FILE count.
     """
-    several = [addresses] if isinstance(addresses, str) else list(addresses)
+    environ = os.environ if addresses and not profile else surroundings(profile)
+    several = addresses_from(addresses, environ) if isinstance(addresses, str) else list(addresses)
     connection = Connection(
         several,
         client_id=client_id,
         room=room,
-        credentials=credentials_from(access_key, secret_key),
-        tls=tls_from(tls_ca_file, tls_certificate_file, tls_key_file),
+        credentials=credentials_from(access_key, secret_key, environ),
+        tls=tls_from(tls_ca_file, tls_certificate_file, tls_key_file, environ),
         clock=clock or current_clock(),
         randomness=randomness or current_randomness(),
     )

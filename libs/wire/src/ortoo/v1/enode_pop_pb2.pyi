@@ -38,6 +38,8 @@ class PopQueuesRequest(_message.Message):
     RULES_FIELD_NUMBER: _builtins.int
     PEEK_FIELD_NUMBER: _builtins.int
     SKIP_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    CALL_OFF_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.int
     """The topic."""
     group: _builtins.str
@@ -58,6 +60,13 @@ class PopQueuesRequest(_message.Message):
     """Only look: no lease, no attempt, also messages that consumers have. An empty group looks at the oldest messages."""
     skip: _builtins.int
     """When looking: pass over so many."""
+    request_id: _builtins.str
+    """Names this one request among those of its attempt: another of the same attempt may get what its answer lost."""
+    call_off: _builtins.bool
+    """Nobody waits any more for the request that is named, or, with an empty request id, for any of its attempt: what
+    it got goes back, as if never delivered, and if it comes later than this it is refused. An enode that does not
+    know this field pops; what it answers has to be given back.
+    """
     @_builtins.property
     def queue_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Which queues."""
@@ -81,10 +90,12 @@ class PopQueuesRequest(_message.Message):
         rules: Global___PopRules | None = ...,
         peek: _builtins.bool = ...,
         skip: _builtins.int = ...,
+        request_id: _builtins.str = ...,
+        call_off: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["rules", b"rules"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_id", b"attempt_id", "bytes_max", b"bytes_max", "client_id", b"client_id", "group", b"group", "invisible_ms", b"invisible_ms", "messages_max", b"messages_max", "peek", b"peek", "queue_ids", b"queue_ids", "rules", b"rules", "skip", b"skip", "topic_id", b"topic_id", "wait_ms", b"wait_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_id", b"attempt_id", "bytes_max", b"bytes_max", "call_off", b"call_off", "client_id", b"client_id", "group", b"group", "invisible_ms", b"invisible_ms", "messages_max", b"messages_max", "peek", b"peek", "queue_ids", b"queue_ids", "request_id", b"request_id", "rules", b"rules", "skip", b"skip", "topic_id", b"topic_id", "wait_ms", b"wait_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

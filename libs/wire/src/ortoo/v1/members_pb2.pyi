@@ -21,7 +21,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class SpeakResponse(_message.Message):
-    """It was let in: once, when the first message is accepted."""
+    """It was let in: once, when the first message is accepted. Or: another message has come."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -53,7 +53,8 @@ class MemberServiceServicer:
 
     def Speak(self, request_iterator, context):
         """One member's words for another, in order, for as long as both run. The first message says who speaks; the answer
-        comes when it was let in. A message that is lost with the stream is sent again by whom it matters.
+        comes when it was let in, and once more for every later message but Frames and Ack, so that a stream that leads
+        nowhere is noticed. A message that is lost with the stream is sent again by whom it matters.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

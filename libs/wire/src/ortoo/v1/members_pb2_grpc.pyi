@@ -18,7 +18,8 @@ class MemberServiceStub:
     def __init__(self, channel: _aio.Channel) -> None: ...
     Speak: _aio.StreamStreamMultiCallable[_members_pb2.MemberMessage, _members_pb2.SpeakResponse]
     """One member's words for another, in order, for as long as both run. The first message says who speaks; the answer
-    comes when it was let in. A message that is lost with the stream is sent again by whom it matters.
+    comes when it was let in, and once more for every later message but Frames and Ack, so that a stream that leads
+    nowhere is noticed. A message that is lost with the stream is sent again by whom it matters.
     """
     Join: _aio.UnaryUnaryMultiCallable[_members_pb2.JoinRequest, _members_pb2.JoinResponse]
     """Asks a member with an empty folder to be of a set from now on, and any member who it is. It is written down before
@@ -35,7 +36,8 @@ class MemberServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_abc.AsyncIterator[_members_pb2.MemberMessage], _abc.AsyncIterator[_members_pb2.SpeakResponse]],
     ) -> _abc.AsyncIterator[_members_pb2.SpeakResponse]:
         """One member's words for another, in order, for as long as both run. The first message says who speaks; the answer
-        comes when it was let in. A message that is lost with the stream is sent again by whom it matters.
+        comes when it was let in, and once more for every later message but Frames and Ack, so that a stream that leads
+        nowhere is noticed. A message that is lost with the stream is sent again by whom it matters.
         """
 
     @_abc_1.abstractmethod

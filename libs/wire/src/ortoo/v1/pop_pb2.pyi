@@ -67,6 +67,7 @@ class PopRequest(_message.Message):
     ATTEMPT_ID_FIELD_NUMBER: _builtins.int
     OPTIONS_FIELD_NUMBER: _builtins.int
     READABLE_FIELD_NUMBER: _builtins.int
+    CALL_OFF_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     """The group; members of one group share the messages."""
     topic: _builtins.str
@@ -91,6 +92,10 @@ class PopRequest(_message.Message):
     """
     readable: _builtins.bool
     """Answer with `messages` instead of `batch`, for people: bodies and properties readable in JSON."""
+    call_off: _builtins.bool
+    """Nobody waits for the pops with this attempt id any more: what they got goes back, as if never delivered, and one
+    that comes later is refused. A snode that does not know this field pops; what it answers has to be given back.
+    """
     @_builtins.property
     def options(self) -> Global___PopOptions:
         """How the group pops; all its members say the same."""
@@ -109,10 +114,11 @@ class PopRequest(_message.Message):
         attempt_id: _builtins.str = ...,
         options: Global___PopOptions | None = ...,
         readable: _builtins.bool = ...,
+        call_off: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["options", b"options"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_id", b"attempt_id", "client_id", b"client_id", "group", b"group", "invisible_ms", b"invisible_ms", "messages_max", b"messages_max", "options", b"options", "readable", b"readable", "sql_expression", b"sql_expression", "tag_expression", b"tag_expression", "topic", b"topic", "wait_ms", b"wait_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_id", b"attempt_id", "call_off", b"call_off", "client_id", b"client_id", "group", b"group", "invisible_ms", b"invisible_ms", "messages_max", b"messages_max", "options", b"options", "readable", b"readable", "sql_expression", b"sql_expression", "tag_expression", b"tag_expression", "topic", b"topic", "wait_ms", b"wait_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

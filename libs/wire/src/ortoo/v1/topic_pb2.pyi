@@ -494,6 +494,7 @@ class Enode(_message.Message):
     ALIVE_FIELD_NUMBER: _builtins.int
     ROLE_FIELD_NUMBER: _builtins.int
     INDEX_NEARLY_FULL_FIELD_NUMBER: _builtins.int
+    REFUSES_WRITES_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     MEMBERS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
@@ -512,6 +513,10 @@ class Enode(_message.Message):
     """Its memory for knowing which queue lies in which segment is used to four fifths or more (store.index_bytes_max):
     when it is full, sends to queues that have nothing in the newest segment are refused.
     """
+    refuses_writes: _builtins.str
+    """Why it takes no messages now, in its own words, such as that its disk is full; empty = it takes them. While it says
+    so its queues can be read, and producers are not given them.
+    """
     epoch: _builtins.int
     """Which reign of the enode this address serves; a greater one is newer. 0 = the enode has never had another leader."""
     @_builtins.property
@@ -527,12 +532,13 @@ class Enode(_message.Message):
         alive: _builtins.bool = ...,
         role: _builtins.str = ...,
         index_nearly_full: _builtins.bool = ...,
+        refuses_writes: _builtins.str = ...,
         epoch: _builtins.int = ...,
         members: _abc.Iterable[Global___EnodeMember] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "alive", b"alive", "epoch", b"epoch", "index_nearly_full", b"index_nearly_full", "members", b"members", "name", b"name", "role", b"role", "store_id", b"store_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "alive", b"alive", "epoch", b"epoch", "index_nearly_full", b"index_nearly_full", "members", b"members", "name", b"name", "refuses_writes", b"refuses_writes", "role", b"role", "store_id", b"store_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

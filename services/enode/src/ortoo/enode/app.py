@@ -89,11 +89,11 @@ async def open_enode(
             store_id=store.engine.identity.store_id,
             role=settings.role,
         )
-        await parts.enter_async_context(
+        hurry = await parts.enter_async_context(
             announced(serving, enode, settings, background, name_servers, channels, clock=clock, randomness=randomness)
         )
         background.every("certificates", CERTIFICATES_INTERVAL_S, channels.renew, clock=clock)
-        background.every("health", settings.health_interval_s, Health(store, server).look, clock=clock)
+        background.every("health", settings.health_interval_s, Health(store, server, hurry).look, clock=clock)
         yield RunningEnode(
             settings.name,
             server.cluster_address or server.address,

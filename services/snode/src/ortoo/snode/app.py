@@ -240,7 +240,7 @@ def _tls_listener(settings: Settings) -> TlsListener | None:
         return None
     return TlsListener(
         settings.tls_listen_address,
-        Path(settings.tls_certificate_file),
-        Path(settings.tls_key_file),
+        Path(settings.tls_certificate_file) if settings.tls_certificate_file else None,
+        Path(settings.tls_key_file) if settings.tls_key_file else None,
         settings.tls_client_ca_file,
     )

@@ -30,7 +30,8 @@ class Settings(ServiceSettings):
     tls_listen_address: str = ""
     """host:port of a second port, on which the same is served by TLS; empty = none."""
     tls_certificate_file: str = ""
-    """The server's certificate with those between it and the root, PEM."""
+    """The server's certificate with those between it and the root, PEM. Empty = one is made at the start, for
+    development: RocketMQ's clients take it, and nobody else believes it."""
     tls_key_file: str = ""
     """The certificate's private key, PEM."""
     tls_client_ca_file: str = ""
@@ -96,8 +97,9 @@ class Settings(ServiceSettings):
         check_advertised(self.advertised_address)
         if self.tls_listen_address:
             check_address(self.tls_listen_address, "tls_listen_address")
+            given = bool(self.tls_certificate_file or self.tls_key_file or self.tls_client_ca_file or self.tls_required)
             for name in ("tls_certificate_file", "tls_key_file"):
-                if not getattr(self, name):
+                if given and not getattr(self, name):
                     raise Invalid("TLS needs it; give a PEM file, or leave tls_listen_address empty", field=name)
         elif self.tls_required:
             raise Invalid("TLS is required and spoken nowhere; give tls_listen_address too", field="tls_required")

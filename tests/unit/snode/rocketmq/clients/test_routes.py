@@ -7,11 +7,14 @@ from ortoo.snode.cluster import routes
 from ortoo.snode.rocketmq.clients.routes import (
     ACCEPTED,
     ANY_QUEUE,
+    MIXED,
+    accepted_by,
     answered_endpoints,
     assignments,
     endpoints_of,
     route_queues,
 )
+from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import Refused
 
 OWN = endpoints_of("10.0.0.1:8081")
@@ -101,3 +104,21 @@ def test_what_a_topic_accepts_is_told_for_every_kind() -> None:
     """Clients compare a message's type with the list before they send; an empty one would refuse everything."""
     assert set(ACCEPTED) == set(routes.MessageType)
     assert all(accepted and MessageType.MESSAGE_TYPE_UNSPECIFIED not in accepted for accepted in ACCEPTED.values())
+
+
+@pytest.mark.parametrize(
+    ("language", "version", "knows"),
+    [
+        ("JAVA", "5.0.7", False),
+        ("JAVA", "5.1.0", False),
+        ("JAVA", "", False),
+        ("JAVA", "5.2.0-SNAPSHOT", True),
+        ("JAVA", "5.10.1", True),
+        ("PYTHON", "5.1.2", True),
+        ("", "", True),
+    ],
+)
+def test_java_clients_are_told_of_kinds_that_they_know(language: str, version: str, knows: bool) -> None:
+    """Those before 5.2.0 do not start when a topic without a type says that it accepts priorities."""
+    accepted = accepted_by(topic(1, 1), Caller("c", language, version))
+    assert list(accepted) == [kind for kind in MIXED if knows or kind != MessageType.PRIORITY]

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ortoo.common.process.background import Background
-from ortoo.common.process.randomness import Randomness
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.pop.popping import PopAnswer, PopCall
 from ortoo.snode.rocketmq.lite.popping import LitePopping
@@ -57,7 +56,7 @@ async def test_a_lite_topic_left_during_a_look_is_not_received_from() -> None:
     subscriptions.add(known, ["a", "b"], 0.0)
     pops, topics, parent = Pops(subscriptions), LiteQueues(), object()
     async with Background("test") as background:
-        lite: Any = LitePopping(pops, topics, background, VirtualClock(), Randomness(1))  # type: ignore[arg-type]
+        lite: Any = LitePopping(pops, topics, background, VirtualClock())  # type: ignore[arg-type]
         answer = await lite.pop(PopCall("g", "t", 8, 1000, 0), parent, lambda: known)
     assert set(pops.asked) == {A, B}
     assert [one.queue for one in answer.batches] == [B]

@@ -23,6 +23,11 @@ def test_an_error_of_no_known_field_has_its_kinds_code(kind: type[errors.OrtooEr
     assert (status.code, status.message) == (code, "something: words")
 
 
+def test_another_leader_is_a_server_that_cannot_answer() -> None:
+    """That another member of the enode leads is no word of the protocol: clients try again, as after a timeout."""
+    assert code_of(errors.Moved("member 2 leads")) == Code.PROXY_TIMEOUT
+
+
 @pytest.mark.parametrize(("kind", "field", "code"), BY_FIELD)
 def test_the_field_decides_wherever_it_stands(kind: type[errors.OrtooError], field: str, code: int) -> None:
     """A field counts as a whole name, below a message, and with an index or a key behind it."""

@@ -2,11 +2,13 @@
 
 import contextlib
 import dataclasses
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 from ortoo.cli.dev.members import open_members
 from ortoo.cli.dev.store_link import StoreLinks
+from ortoo.common.grpc.tls import made_certificate
 from ortoo.common.process.service import Running
 from ortoo.enode.app import open_enode
 from ortoo.enode.log.settings import StoreSettings
@@ -22,17 +24,26 @@ SEGMENT_BYTES = 64 << 20
 
 
 @contextlib.asynccontextmanager
-async def open_dev_cluster(data_dir: Path, listen_address: str, members: int = 1) -> AsyncIterator[Running]:
+async def open_dev_cluster(
+    data_dir: Path, listen_address: str, tls_address: str = "", members: int = 1
+) -> AsyncIterator[Running]:
     """Run a cluster with its data in `data_dir`; yields the snode. Several members are processes of their own.
 
+    At `tls_address` it speaks TLS by a certificate that is made at the first start, `data_dir`/tls; empty = nowhere.
     Errors: Conflict when folder or port is taken; Unavailable when a member does not start.
     """
     namesrv = NamesrvSettings(listen_address=ANY_PORT, data_dir=data_dir / "namesrv", stop_grace_s=STOP_GRACE_S)
     store = dataclasses.replace(StoreSettings(), segment_bytes=SEGMENT_BYTES)
     async with contextlib.AsyncExitStack() as roles:
         name_server = await roles.enter_async_context(open_namesrv(namesrv))
+        certificate, key = _certificate(data_dir / "tls", listen_address) if tls_address else ("", "")
         snode = SnodeSettings(
-            listen_address=listen_address, namesrv_address=name_server.address, stop_grace_s=STOP_GRACE_S
+            listen_address=listen_address,
+            tls_listen_address=tls_address,
+            tls_certificate_file=certificate,
+            tls_key_file=key,
+            namesrv_address=name_server.address,
+            stop_grace_s=STOP_GRACE_S,
         )
         snode.check()
         if members > 1:
@@ -51,3 +62,29 @@ async def open_dev_cluster(data_dir: Path, listen_address: str, members: int = 1
             )
         )
         yield await roles.enter_async_context(open_snode(snode, links=StoreLinks.of(enode)))
+
+
+def tls_address_beside(listen_address: str) -> str:
+    """Where TLS is spoken: the next port when it is free, else any free one; what is no address is left to others."""
+    host, _, port = listen_address.rpartition(":")
+    if not port.isdigit():
+        return ""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind((host.strip("[]"), int(port) + 1 if int(port) else 0))
+        except (OSError, OverflowError):
+            return f"{host}:0"
+    return f"{host}:{int(port) + 1 if int(port) else 0}"
+
+
+def _certificate(folder: Path, listen_address: str) -> tuple[str, str]:
+    """The files of the certificate and its key; made when they are not there."""
+    certificate_file, key_file = folder / "certificate.pem", folder / "key.pem"
+    if not (certificate_file.exists() and key_file.exists()):
+        folder.mkdir(parents=True, exist_ok=True)
+        certificate, key = made_certificate(("localhost", "127.0.0.1", "::1", listen_address.rpartition(":")[0]))
+        key_file.touch(mode=0o600)
+        key_file.write_bytes(key)
+        certificate_file.write_bytes(certificate)
+    return str(certificate_file), str(key_file)

@@ -5,7 +5,7 @@ import os
 import signal
 from pathlib import Path
 
-from ortoo.cli.dev.cluster import open_dev_cluster
+from ortoo.cli.dev.cluster import open_dev_cluster, tls_address_beside
 from ortoo.common.process.logs import configure
 
 
@@ -26,10 +26,11 @@ async def _run(data_dir: Path, listen_address: str, members: int) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
-    async with open_dev_cluster(data_dir, listen_address, members) as snode:
+    tls_address = tls_address_beside(listen_address)
+    async with open_dev_cluster(data_dir, listen_address, tls_address, members) as snode:
         other = "" if snode.address.endswith(":8081") else f"export ORTOO_ADDRESS={snode.address}; "
         print(
-            f"ready on {snode.address}, data in {data_dir}. Try in another terminal: "
+            f"ready on {snode.address}, by TLS on {snode.tls_address}, data in {data_dir}. Try in another terminal: "
             f'{other}ortoo topic create t; ortoo send t "hello"; ortoo tail t   (Ctrl-C stops)',
             flush=True,
         )

@@ -1,15 +1,17 @@
 """Asks, decides, prints."""
 
 import asyncio
+import os
 import sys
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ortoo.cli.doctor.findings import Facts, Finding, of_address, of_cluster
 from ortoo.cli.terminal.output import print_json
 from ortoo.client import Admin, NotFound, OrtooError, connect
 from ortoo.client.admin.examination import EXAMINE_TIMEOUT_S, Examination, examine, reach
+from ortoo.client.core.credentials import WHO_VARIABLES, addresses_from, surroundings
 from ortoo.common.process.clock import SystemClock
 
 CLUSTER_TIMEOUT_S = 0.4
@@ -22,14 +24,16 @@ SNODES_EXAMINED_MAX = 8
 T = TypeVar("T")
 
 
-async def diagnose(addresses: Sequence[str], topic: str, group: str, *, as_json: bool, patience: float = 1.0) -> None:
+async def diagnose(address: str, topic: str, group: str, *, as_json: bool, patience: float = 1.0) -> None:
     """Print what is wrong, within `patience` times LIMIT_S; the exit code is 1 if anything serious is."""
     deadline_s = asyncio.get_running_loop().time() + LIMIT_S * patience
-    seen = await asyncio.gather(*(examine(address, patience=patience) for address in addresses))
+    environ = os.environ if address else surroundings()
+    addresses = addresses_from(address, environ)
+    seen = await asyncio.gather(*(examine(one, environ, patience=patience) for one in addresses))
     found = [finding for one in seen for finding in of_address(one)]
     good = [one.address for one in seen if one.role == "snode"]
     if good:
-        found += await _behind(good, topic, group, deadline_s, DETAILS_TIMEOUT_S * patience)
+        found += await _behind(good, environ, topic, group, deadline_s, DETAILS_TIMEOUT_S * patience)
     if as_json:
         print_json(found)
     else:
@@ -39,11 +43,19 @@ async def diagnose(addresses: Sequence[str], topic: str, group: str, *, as_json:
 
 
 async def _behind(
-    addresses: Sequence[str], topic: str, group: str, deadline_s: float, details_s: float = DETAILS_TIMEOUT_S
+    addresses: Sequence[str],
+    environ: Mapping[str, str],
+    topic: str,
+    group: str,
+    deadline_s: float,
+    details_s: float = DETAILS_TIMEOUT_S,
 ) -> list[Finding]:
-    """What is wrong in the cluster behind a snode."""
+    """What is wrong in the cluster behind a snode, asked as whoever `environ` says."""
+    keys: dict[str, Any] = {
+        variable.removeprefix("ORTOO_").lower(): environ.get(variable, "") for variable in WHO_VARIABLES
+    }
     try:
-        async with connect(addresses) as mq:
+        async with connect(addresses, **keys) as mq:
             return of_cluster(await _facts(mq.admin, topic, group, deadline_s, details_s))
     except (OrtooError, TimeoutError) as error:
         why = str(error) or "no answer in time"

@@ -16,9 +16,14 @@ import typer
 
 from ortoo.cli.terminal.output import show
 
-DEFAULT_ADDRESS = "localhost:8081"
-
-Address = Annotated[str, typer.Option(envvar="ORTOO_ADDRESS", help="host:port of a snode; several with commas.")]
+Address = Annotated[
+    str,
+    typer.Option(
+        envvar="ORTOO_ADDRESS",
+        help="host:port of a snode; several with commas.",
+        show_default="the profile's, or localhost:8081",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 GroupName = Annotated[str, typer.Argument(help="The group's name.")]
 TopicName = Annotated[str, typer.Argument(help="The topic's name.")]
@@ -31,7 +36,7 @@ def command(work: Callable[..., Any]) -> Callable[..., None]:
     annotations = {name: parameter.annotation for name, parameter in own.items()}
     annotations |= {"address": Address, "as_json": AsJson}
     defaults = {name: parameter.default for name, parameter in own.items()}
-    defaults |= {"address": DEFAULT_ADDRESS, "as_json": False}
+    defaults |= {"address": "", "as_json": False}
     parameters = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=defaults[name])
         for name, annotation in annotations.items()
@@ -40,7 +45,7 @@ def command(work: Callable[..., Any]) -> Callable[..., None]:
     def called(*, address: str, as_json: bool, **given: Any) -> None:
         if wants_as_json:
             given["as_json"] = as_json
-        run(_answered(work, several(address), given, as_json=as_json))
+        run(_answered(work, address, given, as_json=as_json))
 
     called.__doc__ = work.__doc__
     called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -48,21 +53,16 @@ def command(work: Callable[..., Any]) -> Callable[..., None]:
     return called
 
 
-async def _answered(work: Callable[..., Any], addresses: list[str], given: dict[str, Any], *, as_json: bool) -> None:
+async def _answered(work: Callable[..., Any], address: str, given: dict[str, Any], *, as_json: bool) -> None:
     from ortoo.client import connect  # it takes a while, and `--help` does without
 
-    async with connect(addresses) as mq:
+    async with connect(address) as mq:
         if not inspect.isasyncgenfunction(work):
             show(await work(mq, **given), as_json=as_json)
             return
         async with contextlib.aclosing(work(mq, **given)) as answers:
             async for answer in answers:
                 show(answer, as_json=as_json)
-
-
-def several(address: str) -> list[str]:
-    """The addresses of an option."""
-    return [part.strip() for part in address.split(",") if part.strip()]
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:

@@ -221,7 +221,7 @@ class Admin:
             ClusterInfo,
             answer,
             enodes=tuple(read(ProcessInfo, it) for it in answer.enodes),
-            snodes=tuple(read(ProcessInfo, it, role="", index_nearly_full=False) for it in answer.snodes),
+            snodes=tuple(ProcessInfo(it.name, it.address, it.alive) for it in answer.snodes),
         )
 
     async def consumer_count(self, group: str) -> int:

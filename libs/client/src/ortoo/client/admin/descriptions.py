@@ -139,6 +139,8 @@ class ProcessInfo:
     """Of an enode: ASYNC_MASTER or SYNC_MASTER."""
     index_nearly_full: bool = False
     """Of an enode: its `store.index_bytes_max` is used to four fifths or more; beyond it sends are refused."""
+    refuses_writes: str = ""
+    """Of an enode: why it takes no messages now; empty = it takes them."""
 
 
 @dataclass(frozen=True, slots=True)

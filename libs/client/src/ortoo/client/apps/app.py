@@ -14,7 +14,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
@@ -106,12 +106,18 @@ class _Consumer:
 
         return handle
 
+    @property
+    def pop_settings(self) -> PopSettings:
+        """How its messages are popped: with the first try and its retries, where it says any."""
+        settings = self.settings or PopSettings()
+        return settings if self.retries is None else replace(settings, attempts_max=len(self.retries) + 1)
+
     def _again(self, attempt: int) -> RetryLater | None:
-        """When a message comes again that failed for the `attempt`th time; None = as its group says."""
+        """When a message comes again that failed for the `attempt`th time; None = as its consumer and group say."""
         if self.retries is None:
             return None
         if attempt > len(self.retries):
-            return RetryLater(PARK_LEVEL)
+            return None  # the last try of `pop_settings`
         return RetryLater(delay_ms=self.retries[attempt - 1] / timedelta(milliseconds=1))
 
 
@@ -181,7 +187,7 @@ class App:
             made = await self._providers.make(stack)
             handlers = [declared.bound(made) for declared in self._consumers]
             consumers = [
-                await stack.enter_async_context(mq.pop_consumer(one.group, one.topic, one.wanted, one.settings))
+                await stack.enter_async_context(mq.pop_consumer(one.group, one.topic, one.wanted, one.pop_settings))
                 for one in self._consumers
             ]
             background = await stack.enter_async_context(Background(f"program {self.group}"))
@@ -189,7 +195,7 @@ class App:
                 background.spawn(declared.topic, consumer.run(handle, concurrency=declared.concurrency))
             yield
 
-    def run(self, addresses: str | Sequence[str] = "localhost:8081", **options: Any) -> None:
+    def run(self, addresses: str | Sequence[str] = "", **options: Any) -> None:
         """Run until SIGTERM or Ctrl-C; `options` are those of `connect`."""
 
         async def until_stopped() -> None:

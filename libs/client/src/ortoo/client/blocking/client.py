@@ -95,8 +95,9 @@ _open_checked = opening(asynchronous.Client.transactional_producer, Transactiona
 
 
 def connect(
-    addresses: str | Sequence[str] = "localhost:8081",
+    addresses: str | Sequence[str] = "",
     *,
+    profile: str = "",
     client_id: str = "",
     room: str = "",
     access_key: str = "",
@@ -114,6 +115,7 @@ def connect(
         opened = thread.open(
             asynchronous.connect(
                 addresses,
+                profile=profile,
                 client_id=client_id,
                 room=room,
                 access_key=access_key,

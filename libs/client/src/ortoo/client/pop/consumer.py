@@ -2,10 +2,10 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from ortoo.client.core.closed import Left
 from ortoo.client.core.connection import Connection
@@ -87,7 +87,7 @@ class PopConsumer:
         self._unanswered: list[str] = []
         """Attempt ids of pops that nobody answered: an enode may have leased messages for them all the same."""
         self._called_off: list[str] = []
-        """Attempt ids of pops whose callers have gone; the same."""
+        """Attempt ids of pops whose callers have gone: what they get is to go back."""
         self._pops: RequestBatcher[int, list[PopLease]] = RequestBatcher(
             self._ask_together,
             self._background,
@@ -150,17 +150,18 @@ class PopConsumer:
             self._unanswered.append(attempt_id)
             raise
         except asyncio.CancelledError:
-            # The next pop must not have this id: the snode gives back what it finds under it, and so does this one.
+            # The next pop must not have this id: nothing is given under it any more.
             self._called_off.append(attempt_id)
             if self._is_open:  # otherwise whoever leaves does it
                 self._background.spawn("call off", self._return_called_off())
             raise
 
-    async def _ask_as(self, attempt_id: str, count: int, wait_ms: int = 0) -> list[PopLease]:
+    async def _ask_as(self, attempt_id: str, count: int, wait_ms: int = 0, *, call_off: bool = False) -> list[PopLease]:
         request = pop_pb2.PopRequest()
         request.CopyFrom(self._request)
         request.messages_max, request.wait_ms, request.attempt_id = count, wait_ms, attempt_id
-        answer = await self._calls.pop(request)
+        request.call_off = call_off
+        answer = await (self._calls.call_off(request) if call_off else self._calls.pop(request))
         now_s = self._clock.monotonic_s()
         return [lease_of(popped, now_s) for popped in answer.batches]
 
@@ -172,8 +173,16 @@ class PopConsumer:
             self._background.spawn("give back", self._return(leases))
         return shares
 
-    async def _return(self, leases: Iterable[PopLease]) -> None:
-        """Nobody looked at these messages: they come again at once, as the same attempt."""
+    def _return(self, leases: Iterable[PopLease]) -> Coroutine[Any, Any, None]:
+        """Nobody looked at these messages: they come again at once, as the same attempt.
+
+        They are this consumer's until then, from this call on, so that whoever leaves it gives them back.
+        """
+        kept = list(leases)
+        self._leases.update(dict.fromkeys(kept))
+        return self._return_each(kept)
+
+    async def _return_each(self, leases: Iterable[PopLease]) -> None:
         for lease in leases:
             try:
                 await self.give_back(lease, sorted(lease.open_offsets), delay_ms=0, counts=False, error="", park=False)
@@ -185,7 +194,8 @@ class PopConsumer:
         while self._called_off:
             attempt_id = self._called_off.pop()
             try:
-                await self._return(await self._ask_as(attempt_id, self._settings.messages_max))
+                # A snode that does not know how to call off pops instead; what it finds is what is to go back.
+                await self._return(await self._ask_as(attempt_id, self._settings.messages_max, call_off=True))
             except OrtooError as failure:
                 _log.warning("what a pop got comes again when its lease ends", reason=str(failure))
                 return
@@ -284,7 +294,13 @@ class PopConsumer:
         )
         if delay_ms is not None:
             request.delay_ms = int(delay_ms)
-        self._check(lease, await self._calls.nack(request))
+        try:
+            stale = await self._calls.nack(request)
+        except asyncio.CancelledError:  # it may not have been heard: whoever leaves says it again
+            lease.open_offsets.update(chosen)
+            self._leases[lease] = None
+            raise
+        self._check(lease, stale)
 
     def _settling(self, lease: PopLease, offsets: Iterable[int]) -> list[int]:
         chosen = list(offsets)

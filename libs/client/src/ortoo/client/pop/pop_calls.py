@@ -42,6 +42,11 @@ class PopCalls:
         )
         return answer
 
+    async def call_off(self, request: pop_pb2.PopRequest) -> pop_pb2.PopResponse:
+        """Nobody waits for the pops of an attempt any more. Errors: as the server says."""
+        answer: pop_pb2.PopResponse = await self._settle("Pop", request)
+        return answer
+
     async def ack(self, enode: str, receipt_handle: str, offsets: Sequence[int]) -> list[int]:
         """Acknowledge; what is asked for while an answer is on its way goes together. Returns the stale offsets.
 

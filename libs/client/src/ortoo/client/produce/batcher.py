@@ -27,6 +27,8 @@ class Batcher:
     """Sends again what was returned."""
     attempt: int = 0
     """How often that was done since the last success."""
+    reason: str = ""
+    """Why its enode refused the first of what it has not stored since its last success, in its own words."""
 
     @property
     def is_troubled(self) -> bool:

@@ -52,6 +52,8 @@ class InFlight:
         self._in_flight: deque[ProducerBatch] = deque()
         self._returned: list[ProducerBatch] = []
         self._refused_sequence: int | None = None
+        self._takes_nothing = False
+        """Whether that was refused because the enode takes no messages: what came behind it may move as well."""
 
     @property
     def is_idle(self) -> bool:
@@ -93,15 +95,18 @@ class InFlight:
         if isinstance(error, Unavailable) and error.field == _GAP_FIELD:
             if self._refused_sequence is not None:
                 batch.forget_number()
+                if self._takes_nothing and batch.may_move and not self._returned:
+                    return Fate.MOVES
         elif isinstance(error, NotFound) and error.field == _PRODUCER_FIELD:
             batch.forget_number()
             self._start_anew()
         elif not error.retriable:
             self._leave_out(batch)
             return Fate.REFUSED
-        elif isinstance(error, Unavailable) and error.field == NOT_TAKEN_FIELD:
+        elif error.field == NOT_TAKEN_FIELD:
             if batch.may_move and not self._returned:
                 self._leave_out(batch)
+                self._takes_nothing = True
                 batch.forget_number()
                 return Fate.MOVES
         elif isinstance(error, Unavailable):
@@ -139,7 +144,7 @@ class InFlight:
         """Send what was returned again, in order, before everything else."""
         if self._refused_sequence is not None:
             self._next_sequence = self._refused_sequence
-            self._refused_sequence = None
+            self._refused_sequence, self._takes_nothing = None, False
             for batch in self._returned:
                 batch.forget_number()
         self._ready.extendleft(reversed(self._returned))

@@ -15,7 +15,7 @@ from ortoo.client.produce.in_flight import Fate, InFlight
 from ortoo.client.produce.produce_call import ProduceCall
 from ortoo.client.produce.producer_batch import ProducerBatch, Sending, Sendings, Unheard
 from ortoo.client.produce.routes import Route, query_route
-from ortoo.common.errors import Invalid, NotFound, OrtooError, Overloaded, Unavailable
+from ortoo.common.errors import NOT_TAKEN_FIELD, Invalid, NotFound, OrtooError, Overloaded, Unavailable
 from ortoo.common.grpc.fields import read, write
 from ortoo.common.process.background import Background
 from ortoo.common.process.logs import get_logger
@@ -303,13 +303,16 @@ class Producer:
         batcher = self._batchers[batch.queue]
         in_flight = batcher.in_flight
         moving: list[ProducerBatch] = []
-        if isinstance(error, NotFound | Unavailable):
+        if isinstance(error, NotFound | Unavailable) or (error is not None and error.field == NOT_TAKEN_FIELD):
             self._route_doubted.set()
         if error is None:
-            batcher.attempt = 0
+            batcher.attempt, batcher.reason = 0, ""
             in_flight.stored(batch)
             self._finish(batch, None)
         else:
+            if error.retriable and not batcher.reason:
+                batcher.reason = error.message
+                _log.warning("not stored yet; trying on", queue=str(batcher.queue), reason=batcher.reason)
             moving = self._failed_there(batch, in_flight, error)
         if in_flight.is_waiting_to_resend and batcher.retry is None:
             delay_s = self._connection.backoff.delay_s(batcher.attempt, self._connection.randomness) if error else 0.0
@@ -371,7 +374,9 @@ class Producer:
         for batcher in list(self._batchers.values()):  # each end may open another
             for batch in batcher.in_flight.give_up(now_s):
                 words = "the outcome is unknown" if batch.is_numbered else "it was never sent"
-                self._finish(batch, Unavailable(f"no answer for {timeout_s:.0f} s from {batcher.queue.enode}; {words}"))
+                said = f"; it said: {batcher.reason}" if batcher.reason else ""
+                late = f"not stored within {timeout_s:.0f} s by {batcher.queue.enode}; {words}{said}"
+                self._finish(batch, Unavailable(late))
 
     async def _refresh_route(self) -> None:
         self._route = await query_route(self._connection, self._topic)

@@ -21,8 +21,8 @@ A new kind needs an ADR. The first line of a class's docstring is its default me
 from typing import ClassVar, Final
 
 NOT_TAKEN_FIELD: Final = "queue.enode"
-"""The field of an Unavailable which says that the enode was away or about to stop, so that nothing was stored for
-certain: the same may be sent elsewhere."""
+"""The field of an Unavailable or Overloaded which says that the enode was away, about to stop or takes no messages at
+all, so that nothing was stored for certain: the same may be sent elsewhere."""
 
 
 class OrtooError(Exception):

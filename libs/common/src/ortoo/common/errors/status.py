@@ -47,24 +47,24 @@ _CLASS_BY_BARE_STATUS = {status: cls for cls, status, _ in TABLE} | {
 
 def status_of(error: errors.OrtooError) -> grpc.StatusCode:
     """The gRPC status that stands for `error`."""
-    return _STATUS_BY_CLASS[_kind(error)]
+    return _STATUS_BY_CLASS[kind_of(error)]
 
 
-def _kind(error: errors.OrtooError) -> type[errors.OrtooError]:
+def kind_of(error: errors.OrtooError) -> type[errors.OrtooError]:
     """Moved travels as the kind that it is one of, so that whoever does not know it does the right thing."""
     return errors.Unavailable if isinstance(error, errors.Moved) else type(error)
 
 
 def count_told(error: errors.OrtooError) -> None:
     """Count a failure that a caller is told of in other words than `failure_of`."""
-    FAILURES_TOLD[_NAMES[_kind(error)]] += 1
+    FAILURES_TOLD[_NAMES[kind_of(error)]] += 1
 
 
 def failure_of(error: errors.OrtooError) -> failure_pb2.Failure:
     """`error` as it travels; it counts as told."""
     count_told(error)
     failure = failure_pb2.Failure(
-        kind=_KIND_BY_CLASS[_kind(error)],
+        kind=_KIND_BY_CLASS[kind_of(error)],
         message=error.message,
         field=error.field,
         retry_after_ms=error.retry_after_ms,

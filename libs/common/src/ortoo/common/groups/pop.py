@@ -46,6 +46,10 @@ class PopWish:
     rules: PopRules = field(default_factory=PopRules)
     skip: int = 0
     """When looking: so many are passed over."""
+    request_id: str = ""
+    """Names this one request among those of its attempt."""
+    call_off: bool = False
+    """Pop nothing: nobody waits any more for the request that is named, or, if none is, for any of the attempt."""
 
 
 @dataclass(frozen=True, slots=True)

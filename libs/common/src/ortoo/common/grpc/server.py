@@ -33,6 +33,8 @@ OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.so_reuseport", 0),
 )
 
+LIVE = "live"
+"""What the health service is asked for by who restarts a process: its event loop turns, and it can do its work."""
 LAST_WORD_S = 0.1
 """How long a stop waits for watchers of health to hear of it."""
 
@@ -45,6 +47,15 @@ class _Health(HealthServicer):  # type: ignore[misc]  # it comes without types
     def __init__(self, draining: asyncio.Event) -> None:
         super().__init__()
         self._draining = draining
+        self.live = True
+
+    async def Check(  # noqa: N802  # grpc's name
+        self, request: health_pb2.HealthCheckRequest, context: Any
+    ) -> health_pb2.HealthCheckResponse:
+        if request.service != LIVE:
+            return await super().Check(request, context)
+        status = health_pb2.HealthCheckResponse.SERVING if self.live else health_pb2.HealthCheckResponse.NOT_SERVING
+        return health_pb2.HealthCheckResponse(status=status)
 
     async def Watch(self, request: health_pb2.HealthCheckRequest, context: Any) -> None:  # noqa: N802  # grpc's name
         async with Background("health") as background:
@@ -125,6 +136,10 @@ class GrpcServer:
             return ""
         credentials = tls.credentials()
         return _bound(tls.address, lambda at: self._server.add_secure_port(at, credentials), tls.settings[0])
+
+    def never_again(self) -> None:
+        """Say by grpc.health.v1, to who asks for LIVE, that only a new process can do this one's work."""
+        self._health.live = False
 
     async def set_serving(self, serving: bool) -> None:
         """Say by grpc.health.v1 whether requests are welcome."""

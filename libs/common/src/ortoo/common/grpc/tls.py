@@ -1,17 +1,23 @@
 """Both ends of TLS, by files that are read again when they change: servers' ports, what a client believes and shows."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 import grpc
 
 from ortoo.common.errors import Invalid
+from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.logs import get_logger
 
 SYSTEM = "system"
 """In place of a file: the roots that come with gRPC."""
+MADE_FOR = timedelta(days=3_650)
+"""How long a certificate is good that was made here."""
 
 T = TypeVar("T")
 _log = get_logger("tls")
@@ -59,9 +65,10 @@ class TlsListener:
 
     address: str
     """host:port; port 0 takes any free one."""
-    certificate_file: Path
-    """The server's certificate and those between it and the root, PEM."""
-    key_file: Path
+    certificate_file: Path | None
+    """The server's certificate and those between it and the root, PEM. None = one is made, for development: it keeps
+    listeners out, and only clients that believe any certificate take it."""
+    key_file: Path | None
     """The certificate's private key, PEM."""
     client_ca_file: str = ""
     """The roots of clients' certificates, PEM: every client must show one. Empty = none needs one."""
@@ -72,6 +79,10 @@ class TlsListener:
 
     def credentials(self) -> grpc.ServerCredentials:
         """Read the files, and again before a handshake when they have changed. Errors: Invalid, naming the setting."""
+        if self.certificate_file is None or self.key_file is None:
+            _log.warning("TLS by a certificate made for development; give a real one", field=self.settings[1])
+            certificate, key = made_certificate(("localhost", "127.0.0.1", self.address.rpartition(":")[0]))
+            return grpc.ssl_server_credentials([(key, certificate)])
         files = [self.certificate_file, self.key_file, *([Path(self.client_ca_file)] if self.client_ca_file else [])]
         made = Renewed(files, self._read)
 
@@ -82,6 +93,8 @@ class TlsListener:
         return grpc.dynamic_ssl_server_credentials(made.value, newest, bool(self.client_ca_file))
 
     def _read(self) -> grpc.ServerCertificateConfiguration:
+        assert self.certificate_file is not None
+        assert self.key_file is not None
         _, certificate_name, key_name, ca_name = self.settings
         key, certificate = _read(self.key_file, key_name), _read(self.certificate_file, certificate_name)
         roots = _read(Path(self.client_ca_file), ca_name) if self.client_ca_file else None
@@ -182,6 +195,36 @@ def cluster_listener(settings: TlsClusterSettings) -> TlsListener | None:
     """The port for processes of the cluster, when they speak TLS."""
     tls = cluster_tls(settings)
     return None if tls is None else tls.listener(settings.tls_cluster_listen_address)
+
+
+def made_certificate(hosts: Sequence[str]) -> tuple[bytes, bytes]:
+    """A certificate for names or addresses of hosts that signed itself, and its key, both PEM: for development."""
+    # It takes a tenth of a second to import, and nothing else here needs it.
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    names: list[x509.GeneralName] = []
+    for host in dict.fromkeys(host.strip("[]") for host in hosts if host and host.isascii()):
+        name: x509.GeneralName = x509.DNSName(host)
+        with contextlib.suppress(ValueError):
+            name = x509.IPAddress(ip_address(host))
+        names.append(name)
+    key = ec.generate_private_key(ec.SECP256R1())
+    who = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "Ortoo, for development")])
+    now = datetime.fromtimestamp(SystemClock().now_ms() // 1000, UTC)
+    made = (
+        x509.CertificateBuilder(who, who, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + MADE_FOR)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return made.public_bytes(serialization.Encoding.PEM), private
 
 
 def _read(file: Path, field: str) -> bytes:

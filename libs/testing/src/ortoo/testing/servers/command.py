@@ -30,7 +30,9 @@ def environ(address: str) -> dict[str, str]:
     """The environment of a terminal in which this workspace's commands are on the path."""
     paths = (str(Path(sys.executable).parent), str(grpcurl.find().parent), os.environ.get("PATH", ""))
     clean = {name: value for name, value in os.environ.items() if not name.startswith("ORTOO_")}
-    return clean | {"PATH": ":".join(paths), "ORTOO_ADDRESS": address, "COLUMNS": "200", "NO_COLOR": "1"}
+    # Profiles of whoever runs the tests are none of theirs.
+    own = {"ORTOO_ADDRESS": address, "XDG_CONFIG_HOME": os.devnull}
+    return clean | own | {"PATH": ":".join(paths), "COLUMNS": "200", "NO_COLOR": "1"}
 
 
 async def run(

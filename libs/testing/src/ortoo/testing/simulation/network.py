@@ -112,6 +112,11 @@ class SimulatedNetwork:
         self._breaking.clear()
         self._join(list(self._parted))
 
+    def open_calls(self, machine: str) -> int:
+        """How many calls of a machine's clients at least one end has not left."""
+        mine = [one for one, (client, _) in self._connections.items() if client == machine and not one.is_lost]
+        return sum(one.open_calls for one in mine)
+
     # what the transport asks
 
     def connecting(self, source: Node | None, address: str, target: Node | None) -> float | None:

@@ -16,12 +16,14 @@ CALL_TIMEOUT_S = 3.0
 OFFERED_MAX = 10_000
 """How many topics that the directory does not know one announcement names."""
 LEAVE_TIMEOUT_S = 1.0
+REASON_CHARACTERS = 500
 
 
 def registration(
     enode: topic_pb2.Enode,
     topics: TopicCopies,
     index_nearly_full: Callable[[], bool],
+    refuses_writes: Callable[[], str],
     name_servers: NameServers,
     channels: Channels,
     *,
@@ -31,7 +33,8 @@ def registration(
 ) -> Announcing:
     """The leases of `enode`, renewed at least every `interval_s`.
 
-    Each time it says whether its index is nearly full, and what it holds of `topics` that the directory does not know.
+    Each time it says whether its index is nearly full, why it takes no messages if it does not, and what it holds of
+    `topics` that the directory does not know.
     """
 
     def stub(address: str) -> namesrv_pb2_grpc.NameServiceStub:
@@ -46,6 +49,7 @@ def registration(
             unknown_topics_more=max(0, len(unknown) - OFFERED_MAX),
         )
         request.enode.index_nearly_full = index_nearly_full()
+        request.enode.refuses_writes = refuses_writes()[:REASON_CHARACTERS]
         with rpc_errors(f"name server {address}"):
             answer = await stub(address).RegisterEnode(request, timeout=CALL_TIMEOUT_S)
         return answer.lease_ms / 1000

@@ -13,7 +13,7 @@ from ortoo.common.process.logs import get_logger
 from ortoo.enode.consensus.shared_log import SharedLog
 from ortoo.enode.disk.reign_file import KeptReign, write_reign
 from ortoo.enode.log.copies.words import begin_payload, members_payload
-from ortoo.enode.log.frame import Kind
+from ortoo.enode.log.frame import BadFrame, Kind
 from ortoo.enode.members.driver import (
     Action,
     Appended,
@@ -107,6 +107,7 @@ class Driver:
         log.on_appended = self._appended
         log.on_flushed = lambda position: self.post(Flushed(self._cuts, position))
         log.on_warm = lambda: self._end("a checkpoint has come, and the log can be folded from it")
+        log.engine.appender.on_failed = self._end
         log.engine.may_read = lambda: self.member.may_read(self._clock.monotonic_s())
         log.engine.housekeeping.move_begin = self._move_begin
 
@@ -213,7 +214,11 @@ class Driver:
 
     async def _ship(self, action: Ship) -> None:
         epoch = self.member.reign.epoch
-        content, marks = await self.log.read(action.begin, action.limit)
+        try:
+            content, marks = await self.log.read(action.begin, action.limit)
+        except (OSError, OrtooError, BadFrame) as error:  # whoever follows asks again when nothing comes
+            _log.warning("the log cannot be read for a member that follows", position=action.begin, reason=str(error))
+            return
         if content and self._leads(epoch):
             end = action.begin + len(content)
             committed = self.member.log.committed
@@ -224,8 +229,11 @@ class Driver:
     # the loops
 
     async def _work(self) -> None:
-        """Do what the log is asked for, one thing after another. Without its log the process is no member: it ends."""
-        while True:
+        """Do what the log is asked for, one thing after another, until something of it cannot be done.
+
+        Nothing is done behind that: the log is not what the protocol believes any more, and is opened anew.
+        """
+        while not self.over.done():
             work = await self._log_work.get()
             try:
                 await work()
@@ -237,7 +245,7 @@ class Driver:
                 _log.warning("what the members decided was not done", reason=str(error))
             except OSError as error:
                 self.log.engine.appender.failure = f"the disk failed: {error}"
-                raise
+                self._end(self.log.engine.appender.failure)
 
     async def _save_reigns(self) -> None:
         """Keep what is promised; of several promises the last one. A process that cannot promise ends."""

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ortoo.common.errors import Conflict, DataLoss, OrtooError
+from ortoo.common.errors import Conflict, DataLoss, OrtooError, Unavailable
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
@@ -79,6 +79,12 @@ class Joining:
         identity = read_identity(self.disk, self.folder)
         if identity is None:
             kept = KeptReign(member)
+        elif member.number != 1:
+            # It may be a copy of the log that member 1 goes on with; two sets of one would both lead.
+            raise Conflict(
+                f"{self.folder} holds the log of an enode that was no member: start it as member 1, or empty it",
+                field="member",
+            )
         else:
             begin = read_log_begin(self.disk, self.folder)
             position = begin.position if begin else 0
@@ -90,7 +96,7 @@ class Joining:
         return kept
 
     async def join(self, set_id: str, created_at_ms: int) -> MemberId:
-        """Be of a set from now on. Errors: Conflict when this disk is of another."""
+        """Be of a set from now on. Errors: Conflict when this disk is of another; Unavailable when it fails."""
         if self.kept.set_id and self.kept.set_id != set_id and not self._may_leave():
             raise Conflict(
                 f"member {self.kept.member.number} is of set {self.kept.set_id}: its folder {self.folder} has to be "
@@ -98,7 +104,10 @@ class Joining:
                 field="set_id",
             )
         if self.kept.set_id != set_id:
-            self._keep(replace(self.kept, set_id=set_id, created_at_ms=created_at_ms, is_founder=False))
+            try:
+                self._keep(replace(self.kept, set_id=set_id, created_at_ms=created_at_ms, is_founder=False))
+            except OSError as error:
+                raise Unavailable(f"the disk failed: {error}") from error
             self._joined.set()
         return self.kept.member
 

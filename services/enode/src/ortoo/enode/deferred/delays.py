@@ -85,6 +85,7 @@ class Delays:
         self._delay_max_ms = delay_max_ms
         self._store = store
         self._timers = store.timers
+        self._timers.free()  # a member that leads once more has the holds of its last reign there
         self._background = background
         self._clock = clock
         self._staging = Staging()

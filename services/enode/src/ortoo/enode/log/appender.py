@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ortoo.common.errors import Overloaded, Unavailable
+from ortoo.common.errors import NOT_TAKEN_FIELD, Overloaded, Unavailable
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.changes.all import HEAD_BYTES, Change, encode_changes
 from ortoo.enode.disk.disk import Buffer
 from ortoo.enode.log.checkpoint import Slice
-from ortoo.enode.log.flushing.flusher import Flusher
+from ortoo.enode.log.flushing.flusher import UNTIL_OPENED, Flusher
 from ortoo.enode.log.flushing.group import Entry, Group, Part
 from ortoo.enode.log.frame import (
     ALIGNMENT_BYTES,
@@ -64,6 +64,7 @@ class Appender(Flusher):
                     except Overloaded as error:
                         if not is_state:
                             self.full = error.message
+                            error.field = NOT_TAKEN_FIELD
                         raise
                     except OSError as error:
                         raise Unavailable(f"no new segment could be made: {error}") from error
@@ -78,13 +79,16 @@ class Appender(Flusher):
             raise Unavailable(self.alone)
 
     def check_load(self, length: int) -> None:
-        """Errors: Unavailable when the disk failed; Overloaded when it is full or too much waits for it."""
+        """Errors: Unavailable when the disk failed; Overloaded when it is full or too much waits for it.
+
+        What another enode may take instead has NOT_TAKEN_FIELD.
+        """
         if self.failure:
-            self.check_alive()
+            raise Unavailable(f"{self.failure}: {UNTIL_OPENED}", field=NOT_TAKEN_FIELD)
         if self.alone:
-            raise Unavailable(self.alone)
+            raise Unavailable(self.alone, field=NOT_TAKEN_FIELD)
         if self.full:
-            raise Overloaded(self.full, retry_after_ms=self.settings.disk_check_interval_ms)
+            raise Overloaded(self.full, field=NOT_TAKEN_FIELD, retry_after_ms=self.settings.disk_check_interval_ms)
         if self.pending_bytes + length > self.settings.pending_bytes_max:
             raise Overloaded(f"{self.pending_bytes} bytes wait for the disk", retry_after_ms=50)
 

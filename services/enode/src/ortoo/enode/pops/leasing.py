@@ -2,12 +2,24 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 
 from ortoo.common.errors import Conflict, NotFound
 from ortoo.common.groups.failure_rule import REASON_ATTEMPTS
-from ortoo.common.groups.pop import LeasePart, Popped, PoppedBatch, PopRules, PopWish, Stale, Verdict, merged, runs
+from ortoo.common.groups.pop import (
+    GiveBack,
+    LeasePart,
+    Popped,
+    PoppedBatch,
+    PopRules,
+    PopWish,
+    Stale,
+    Verdict,
+    merged,
+    runs,
+)
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.enode.changes.lives import Mode
@@ -63,10 +75,19 @@ class Leasing:
         """Hand out messages, waiting up to `wish.wait_ms` for the first.
 
         They come again unless they are acknowledged within `wish.invisible_ms`. A lease is written down, but not waited
-        for; a crash may take it. Errors: NotFound, Conflict (the group does not pop so), Overloaded, Unavailable.
+        for; a crash may take it. A pop that is called off gives nothing, but takes back what another got.
+
+        Errors: NotFound, Conflict (the group does not pop so; this pop was called off), Overloaded, Unavailable.
         """
         group = self._lines.of(wish.topic_id, wish.group)
+        request = (wish.attempt_id, wish.request_id)
+        if wish.call_off:
+            parts = group.attempts.call_off(request, self._clock.monotonic_s())
+            await self._settling.settle(group, parts, GiveBack(counts=False))
+            return Popped()
         await self._store.modes.use(wish.topic_id, wish.group, Mode.POP_IN_ORDER if wish.rules.in_order else Mode.POP)
+        if group.attempts.is_called_off(request):
+            raise _called_off()
         if wish.attempt_id and (again := await self._again(group, wish)).batches:
             return again
         deadline_s = self._clock.monotonic_s() + wish.wait_ms / 1000
@@ -77,6 +98,9 @@ class Leasing:
             await group.wait(deadline_s)
             if self._lines.is_closed:
                 return popped
+            if group.attempts.is_called_off(request):
+                group.wake()  # what woke this one is for the next
+                raise _called_off()
 
     async def peek(self, wish: PopWish) -> Popped:
         """What a group would get next, what consumers have included; without a group what is oldest. Changes nothing.
@@ -144,7 +168,7 @@ class Leasing:
     # popping
 
     async def _pop_now(self, group: GroupLines, wish: PopWish) -> Popped:
-        popped = Popped()
+        popped, request = Popped(), (wish.attempt_id, wish.request_id)
         room, bytes_left = wish.messages_max, wish.bytes_max
         group.use(wish.rules)
         try:
@@ -166,9 +190,13 @@ class Leasing:
                     group.wake()  # there may be more for the next one
                     break
         finally:
-            # A pop that is called off at its second queue has messages of the first: by its id they are asked for.
+            # A pop whose caller goes at its second queue has messages of the first: by its id they are asked for.
             if popped.batches and wish.attempt_id:
-                group.remember(wish.attempt_id, popped)
+                group.attempts.got(request, popped.batches)
+                if group.attempts.is_called_off(request):  # while this was looking for messages
+                    self._background.contained("call off", self.pop(replace(wish, call_off=True)))
+        if group.attempts.is_called_off(request):
+            raise _called_off()
         group.was_blocked = bool(popped.blocked)
         if popped.batches:
             popped.blocked = ""
@@ -178,10 +206,10 @@ class Leasing:
     async def _again(self, group: GroupLines, wish: PopWish) -> Popped:
         """What an earlier pop with this id got and still has; its answer was lost."""
         popped = Popped()
-        for queue_id, number, offsets in group.remembered(wish.attempt_id):
-            line = group.line(queue_id)
-            held = line.held(offsets, number)
-            popped.batches += await self._reading.read(line, number, held, wish.bytes_max, [])
+        for part in group.attempts.again((wish.attempt_id, wish.request_id)):
+            line = group.line(part.queue_id)
+            held = line.held(part.ranges, part.number)
+            popped.batches += await self._reading.read(line, part.number, held, wish.bytes_max, [])
         return popped
 
     async def _pop_queue(
@@ -273,6 +301,10 @@ class Leasing:
     def _park(self, line: GroupLine, number: int, letters: list[DeadLetter], rules: PopRules) -> None:
         line.renew([(letter.offset, 1) for letter in letters], number, line.group.now_ms(), PARK_LEASE_MS)
         self._background.contained("park", self._parking.park_or_return(line, number, letters, rules))
+
+
+def _called_off() -> Conflict:
+    return Conflict("nobody waits for this pop any more: it was called off", field="attempt_id")
 
 
 def _delivered(batches: Iterable[PoppedBatch]) -> list[Delivered]:

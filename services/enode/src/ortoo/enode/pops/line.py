@@ -185,12 +185,12 @@ class PopLine:
                 found.update(range(at, end))
         return found
 
-    def held(self, offsets: Iterable[int], number: int) -> list[Delivered]:
-        """(offset, 1, attempt) of those messages that lease `number` has now."""
+    def held(self, ranges: Iterable[tuple[int, int]], number: int) -> list[Delivered]:
+        """(first offset, count, attempt) of those messages that lease `number` has now."""
         return [
-            (offset, 1, piece.hold.attempt)
-            for offset in offsets
-            for piece in self.intervals.unfinished(offset, offset + 1)
+            (piece.first, piece.end - piece.first, piece.hold.attempt)
+            for first, count in ranges
+            for piece in self.intervals.unfinished(first, first + count)
             if piece.hold is not None and piece.hold.phase is Phase.LEASED and piece.hold.number == number
         ]
 

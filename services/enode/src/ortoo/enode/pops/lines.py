@@ -1,16 +1,17 @@
 """The pop lines of all groups: made from the folded state when they are first asked for."""
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Collection, Sequence
 
-from ortoo.common.groups.pop import Popped, PopRules
+from ortoo.common.groups.pop import PopRules
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.deadlines import Deadline
 from ortoo.common.process.logs import get_logger
 from ortoo.enode.changes.all import Change, OffsetsCommitted, TopicGone
 from ortoo.enode.changes.groups import GroupGone
 from ortoo.enode.changes.pops import PopIntervals, finished
+from ortoo.enode.pops.attempts import Attempts
 from ortoo.enode.pops.line import OPENING_SHIFT, PopLine
 from ortoo.enode.reading.waiting import Waiters, wake_first
 from ortoo.enode.state.interval_map import IntervalMap
@@ -19,8 +20,6 @@ from ortoo.enode.store.store import Store
 
 WAITERS_MAX = 100_000
 """How many pops may wait at once in one enode."""
-ATTEMPTS_REMEMBERED = 1_000
-"""Of so many pops with an attempt id a group remembers what they got."""
 _log = get_logger("pops")
 
 
@@ -44,6 +43,7 @@ class GroupLines:
         self.topic_id = topic_id
         self.name = name
         self.in_order = False
+        self.attempts = Attempts()
         self.was_blocked = False
         """Whether the last pop found nothing because of a limit."""
         self._store = store
@@ -55,7 +55,6 @@ class GroupLines:
         """The next planned call of `wake`, at `_wake_at_s`."""
         self._lines: dict[int, GroupLine] = {}
         self._turn = 0
-        self._attempts: OrderedDict[str, list[tuple[int, int, tuple[int, ...]]]] = OrderedDict()
 
     def now_ms(self) -> int:
         """Monotonic milliseconds, as lines reckon."""
@@ -142,17 +141,6 @@ class GroupLines:
             self._wake_up.cancel()
         self._wake_at_s, self._wake_up = at_s, self._waiters.wheel.set(at_s, self.wake)
 
-    def remember(self, attempt_id: str, popped: Popped) -> None:
-        """A pop with this id got these messages; it may ask again."""
-        self._attempts[attempt_id] = [(one.queue_id, one.number, one.offsets) for one in popped.batches]
-        self._attempts.move_to_end(attempt_id)
-        while len(self._attempts) > ATTEMPTS_REMEMBERED:
-            self._attempts.popitem(last=False)
-
-    def remembered(self, attempt_id: str) -> list[tuple[int, int, tuple[int, ...]]]:
-        """(queue id, lease number, offsets) of an earlier pop."""
-        return self._attempts.get(attempt_id, [])
-
     def forget(self, queue_ids: Collection[int] | None = None) -> None:
         """Make lines anew when they are next asked for, all or some."""
         for queue_id in list(self._lines) if queue_ids is None else queue_ids:
@@ -162,7 +150,9 @@ class GroupLines:
 
     def is_idle(self) -> bool:
         """Whether everything that is known of the lines is in the folded state as well."""
-        return not self._waiting and not any(len(line.intervals) for line in self._lines.values())
+        self.attempts.forget_old(self._clock.monotonic_s())
+        is_held = any(len(line.intervals) for line in self._lines.values())
+        return not self._waiting and self.attempts.are_idle and not is_held
 
     def _known(self, queue_id: int) -> PopQueue | None:
         state = self._store.engine.state

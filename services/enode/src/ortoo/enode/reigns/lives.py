@@ -256,10 +256,11 @@ class Lives:
                 clock=clock,
                 randomness=self.randomness,
             )
-            await stack.enter_async_context(telling)
+            hurry = await stack.enter_async_context(telling)
             self.service.service, self.parts = parts.handlers, parts
             await self.server.set_serving(True)
-            background.every("health", settings.health_interval_s, Health(parts.store, self.server).look, clock=clock)
+            health = Health(parts.store, self.server, hurry, may_open_again=True)
+            background.every("health", settings.health_interval_s, health.look, clock=clock)
             try:
                 yield
             finally:

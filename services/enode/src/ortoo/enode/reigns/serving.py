@@ -1,7 +1,7 @@
 """What decides over a store and answers for it: opened with an enode of one member, and with each reign of another."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from ortoo.common.cluster.name_servers import NameServers
@@ -85,8 +85,8 @@ async def announced(
     gives_leases_back: bool = True,
     clock: Clock,
     randomness: Randomness,
-) -> AsyncIterator[None]:
-    """Tell the name servers of `enode`, follow them, and do what falls due.
+) -> AsyncIterator[Callable[[], None]]:
+    """Tell the name servers of `enode`, follow them, and do what falls due; yields what makes the telling hurry.
 
     The leases are given back at the end, unless somebody else may have them by then.
     """
@@ -95,6 +95,7 @@ async def announced(
             enode,
             parts.topics,
             lambda: parts.store.engine.housekeeping.index_is_nearly_full,
+            lambda: parts.store.describe().reason,
             name_servers,
             channels,
             interval_s=settings.heartbeat_interval_s,
@@ -124,4 +125,4 @@ async def announced(
         background.every("silent groups", LOOK_INTERVAL_S, parts.groups.look, clock=clock)
         background.every("old ids", IDLE_INTERVAL_S, parts.identified.forget_old, clock=clock)
         background.spawn("locks", parts.handlers.attached.follow_locks(clock))
-        yield
+        yield leases.hurry

@@ -26,10 +26,13 @@ def measured(metrics: Metrics, parts: Parts, clock: Clock) -> Callable[[], None]
 
 @dataclass(slots=True)
 class Health:
-    """Says by grpc.health.v1 whether this enode takes messages."""
+    """Says whether this enode takes messages: by grpc.health.v1, and with `changed` to the name servers."""
 
     store: Store
     server: GrpcServer
+    changed: Callable[[], object]
+    may_open_again: bool = False
+    """Whether this process opens a log anew whose disk failed; else only a new process can do its work."""
     serving: bool = True
 
     async def look(self) -> None:
@@ -39,6 +42,9 @@ class Health:
             return
         self.serving = description.writable
         await self.server.set_serving(self.serving)
+        self.changed()
+        if self.store.engine.appender.failure and not self.may_open_again:
+            self.server.never_again()
         if self.serving:
             _log.info("taking messages again")
         else:

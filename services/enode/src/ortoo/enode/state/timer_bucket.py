@@ -20,7 +20,7 @@ _COMPACT_MIN = 64
 
 
 class Hold(enum.IntEnum):
-    """What is being done with a timer. In memory alone: after a start every timer is free."""
+    """What is being done with a timer. In memory alone: whoever begins to deliver finds every timer free."""
 
     FREE = 0
     STAGED = 1
@@ -113,6 +113,10 @@ class TimerBucket:
         """Note what is being done with timers."""
         at, _ = self._find(ids)
         self._table["hold"][at] = hold
+
+    def free(self) -> None:
+        """Nothing is being done with any timer."""
+        self._table["hold"] = Hold.FREE
 
     def due(self, until_ms: int, limit: int) -> TimerArray:
         """Free timers due before or at a time, a copy of at most so many."""

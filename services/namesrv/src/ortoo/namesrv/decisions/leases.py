@@ -30,6 +30,7 @@ class Enode:
     members: tuple[EnodeMember, ...] = ()
     """What the name server knows of its members; an enode does not say that here."""
     index_nearly_full: bool = False
+    refuses_writes: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,9 +97,10 @@ class Directory:
         """All proxies, by name."""
         return [self._snodes[name] for name in sorted(self._snodes)]
 
-    def alive(self, queues: Iterable[Queue]) -> list[Queue]:
-        """Those queues whose enode has a lease."""
-        return [q for q in queues if (entry := self._enodes.get(q.enode)) is not None and entry.alive]
+    def to_send(self, queues: Iterable[Queue]) -> list[Queue]:
+        """Those queues whose enode has a lease and takes messages; if none does, those whose enode says why."""
+        alive = [(q, entry) for q in queues if (entry := self._enodes.get(q.enode)) is not None and entry.alive]
+        return [q for q, entry in alive if not entry.refuses_writes] or [q for q, _ in alive]
 
 
 def _applied(

@@ -176,6 +176,8 @@ class EnodeEntry:
     role: str = ""
     """SYNC_MASTER or ASYNC_MASTER."""
     index_nearly_full: bool = False
+    refuses_writes: str = ""
+    """Why it takes no messages now; empty = it takes them."""
     epoch: int = 0
     """Which reign of the enode the address serves."""
     members: tuple[EnodeMember, ...] = ()

@@ -6,8 +6,6 @@ import itertools
 from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from ortoo.common.arrays.gather import gathered
-from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.errors import Conflict, OrtooError, Unavailable
 from ortoo.common.groups.pop import Finish, GiveBack, LeasePart, Popped, PoppedBatch, PopRules, PopWish, Verdict, runs
 from ortoo.common.process.containment import told_as
@@ -17,7 +15,9 @@ from ortoo.snode.cluster.routes import DeliveryMode, MessageType, Placement, Que
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.filters.selection import MessageFilter
+from ortoo.snode.pop.giving_back import GivingBack
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
+from ortoo.snode.pop.selecting import selected
 from ortoo.snode.pop.settlements import FinishBatchers
 from ortoo.snode.topics import Topics
 from ortoo.snode.topics.arrival import dead_letter_topic, retry_topic
@@ -82,9 +82,10 @@ class Popping:
         self._cluster = cluster
         self._links = links
         self._topics = topics
+        self._giving_back = GivingBack(runtime, links)
         self._finishes = FinishBatchers(links, runtime.background)
         self._numbers = itertools.count(1)
-        """Of pops whose consumers gave them no attempt id."""
+        """Of requests to enodes; each has an id of its own, which is its attempt's too if the consumer gave none."""
         self._turn = 0
 
     async def pop(self, call: PopCall) -> PopAnswer:
@@ -109,6 +110,23 @@ class Popping:
             answer = await self._pop_once(sources, replace(call, wait_ms=wait_ms))
             if answer.batches or self._runtime.clock.monotonic_s() >= deadline_s:
                 return answer
+
+    async def call_off(self, call: PopCall) -> None:
+        """Nobody waits for the pops of an attempt any more: what they got goes back, and later ones get nothing.
+
+        Errors: Invalid, NotFound; Unavailable while an enode cannot be told, and then it is to be asked for again.
+        """
+        topic = await self._cluster.watch.topic(call.topic)
+        failures: list[OrtooError] = []
+        for source in self._sources(topic, call):
+            wish = PopWish(source.topic.topic_id, call.group, source.queue_ids, 1, call.invisible_ms, 0, 0)
+            wish = replace(wish, attempt_id=call.attempt_id, rules=call.rules)
+            try:
+                await self._giving_back.call_off_once(source.enode, wish)
+            except OrtooError as error:  # the others hear it all the same
+                failures.append(error)
+        if failures:
+            raise failures[0]
 
     async def settle(
         self, receipts: Sequence[tuple[ReceiptHandle, Sequence[int]]], verdict: Verdict, *, in_time: bool = False
@@ -220,6 +238,7 @@ class Popping:
     async def _pop_source(self, source: Source, call: PopCall) -> PopAnswer:
         link = self._links.to(source.enode)
         letters = dead_letter_topic(call.group)
+        request_id = f"{self._runtime.incarnation}/{next(self._numbers)}"
         rules = self._rules(call.rules, call.group, source.enode)
         count = call.messages_max if call.wanted is None else call.messages_max * FILTERED_PER_WANTED
         wish = PopWish(
@@ -231,13 +250,15 @@ class Popping:
             0,
             call.wait_ms,
             call.consumer,
-            call.attempt_id or f"{self._runtime.incarnation}/{next(self._numbers)}",
+            call.attempt_id or request_id,
             rules,
+            request_id=request_id,
         )
         try:
             popped = await link.pop(wish)
         except asyncio.CancelledError:
-            self._runtime.background.contained("call off", self._call_off(source, wish))
+            # Only this request: the consumer may ask for the attempt again, for its call has run out of time.
+            self._runtime.background.contained("call off", self._giving_back.call_off(source.enode, wish))
             raise
         try:
             if popped.wants_dead_letter_topic:
@@ -246,12 +267,6 @@ class Popping:
         except BaseException:
             self._runtime.background.contained("give back", self._release(source, call.group, popped.batches))
             raise
-
-    async def _call_off(self, source: Source, wish: PopWish) -> None:
-        """Give back what a pop got while it was called off: asked again by its attempt id, the enode says so."""
-        with contextlib.suppress(OrtooError):
-            popped = await self._links.to(source.enode).pop(replace(wish, messages_max=1, wait_ms=0))
-            await self._release(source, wish.group, popped.batches)
 
     async def _answer(self, source: Source, call: PopCall, popped: Popped) -> PopAnswer:
         batches = popped.batches
@@ -277,45 +292,21 @@ class Popping:
     async def _filtered(self, source: Source, call: PopCall, batches: list[PoppedBatch]) -> list[PoppedBatch]:
         """What the filter wants; the group is done with the rest, and what is too much goes back uncounted."""
         assert call.wanted is not None
-        kept: list[PoppedBatch] = []
-        unwanted: list[LeasePart] = []
-        excess: list[PoppedBatch] = []
-        room = call.messages_max
-        for one in batches:
-            opened = OpenedBatch(one.batch)
-            rows = call.wanted.select(opened)
-            chosen = list(range(len(one.offsets))) if rows is None else rows.tolist()
-            if rows is not None:
-                rest = set(range(len(one.offsets))).difference(chosen)
-                ranges = runs([one.offsets[row] for row in sorted(rest)])
-                unwanted += [LeasePart(one.queue_id, one.number, ranges)] if ranges else []
-            if chosen[:room]:
-                kept.append(_part_of(one, opened, chosen[:room]))
-            if chosen[room:]:
-                excess.append(_part_of(one, opened, chosen[room:]))
-            room -= len(chosen[:room])
+        found = selected(batches, call.wanted, call.messages_max)
         link = self._links.to(source.enode)
-        if unwanted:
-            await link.settle(source.topic.topic_id, call.group, unwanted, Finish(filtered=True))
-        if excess:
-            await self._release(source, call.group, excess)
-        return kept
+        if found.unwanted:
+            await link.settle(source.topic.topic_id, call.group, found.unwanted, Finish(filtered=True))
+        if found.excess:
+            await self._release(source, call.group, found.excess)
+        return found.kept
 
     async def _release(self, source: Source, group: str, batches: Iterable[PoppedBatch]) -> None:
-        """Nobody looked at these messages: they come again at once, as the same attempt."""
-        parts = [LeasePart(one.queue_id, one.number, runs(one.offsets)) for one in batches]
-        if parts:
-            with contextlib.suppress(OrtooError):
-                link = self._links.to(source.enode)
-                await link.settle(source.topic.topic_id, group, parts, GiveBack(counts=False))
+        await self._giving_back.release(source.enode, source.topic.topic_id, group, batches)
 
     async def release(self, answer: PopAnswer) -> None:
         """Give a whole answer back that its consumer did not take."""
         for one in answer.batches:
-            part = LeasePart(one.queue.queue_id, one.popped.number, runs(one.popped.offsets))
-            with contextlib.suppress(OrtooError):
-                link = self._links.to(one.queue.enode)
-                await link.settle(one.topic_id, one.handle.group, [part], GiveBack(counts=False))
+            await self._giving_back.release(one.queue.enode, one.topic_id, one.handle.group, [one.popped])
 
     async def failed(self, answer: PopAnswer, consumer: str, error: str) -> None:
         """A consumer could not take an answer: each message of it has failed, and waits as the group says."""
@@ -386,13 +377,3 @@ def _part(handle: ReceiptHandle, offsets: Sequence[int]) -> LeasePart:
 def _together(answers: Sequence[PopAnswer]) -> PopAnswer:
     batches = [batch for answer in answers for batch in answer.batches]
     return PopAnswer(batches, "" if batches else next((one.blocked for one in answers if one.blocked), ""))
-
-
-def _part_of(one: PoppedBatch, opened: OpenedBatch, rows: list[int]) -> PoppedBatch:
-    if len(rows) == len(one.offsets):
-        return one
-    import numpy as np
-
-    batch = gathered(opened, np.array(rows, "<i4"))
-    offsets, attempts = tuple(one.offsets[row] for row in rows), tuple(one.attempts[row] for row in rows)
-    return replace(one, batch=batch, offsets=offsets, attempts=attempts)

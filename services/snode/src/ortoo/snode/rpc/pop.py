@@ -50,8 +50,13 @@ class PopCalls(ConsumerServiceServicer):
     long_calls: LongCalls
 
     async def Pop(self, request: pb.PopRequest, context: Context) -> pb.PopResponse:
-        """Lease messages to a consumer, or wait for some."""
+        """Lease messages to a consumer, or wait for some; or give back what nobody waits for any more."""
         call = _call(request)
+        if request.call_off:
+            if not call.attempt_id:
+                raise Invalid("say which pops are called off", field="attempt_id")
+            await self.popping.call_off(call)
+            return pb.PopResponse()
         with self.long_calls.running():
             answer = await self.popping.pop(call)
         batches = [_batch(one, self.seals, readable=request.readable) for one in answer.batches]

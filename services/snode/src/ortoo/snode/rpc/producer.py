@@ -138,7 +138,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
     async def QueryRoute(self, request: pb.QueryRouteRequest, context: Context) -> pb.QueryRouteResponse:
         """Where the messages of a topic may go."""
         topic = await (self.sendable if request.to_send else self.watch).topic(request.topic)
-        writable = self.directory.alive(topic.write_queues()) if topic.writable else []
+        writable = self.directory.to_send(topic.write_queues()) if topic.writable else []
         readable = topic.read_queues() if topic.readable else []
         return pb.QueryRouteResponse(
             topic=topic_to(topic), writable_queues=map(queue_to, writable), readable_queues=map(queue_to, readable)

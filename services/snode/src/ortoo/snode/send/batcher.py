@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ortoo.common.errors import NotFound, OrtooError, Overloaded, Unavailable
+from ortoo.common.errors import NOT_TAKEN_FIELD, NotFound, OrtooError, Overloaded, Unavailable
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.containment import told_as
 from ortoo.common.process.randomness import Randomness
@@ -34,6 +34,10 @@ class _Waiting:
     messages: Sequence[Message]
     size_bytes: int
     offset: asyncio.Future[int]
+    may_move: bool
+    """Whether they may go to another queue when the enode takes nothing."""
+    deadline_s: float = 0.0
+    """When they are given up, once they are on their way."""
 
 
 class PublishBatcher(Batcher):
@@ -73,13 +77,16 @@ class PublishBatcher(Batcher):
         """Whether nothing is waiting or in flight."""
         return not self.draining and not self._waiting
 
-    def put(self, messages: Sequence[Message]) -> asyncio.Future[int]:
-        """Queue messages that were checked; the future gives the first one's offset. Errors: Overloaded."""
+    def put(self, messages: Sequence[Message], *, may_move: bool = False) -> asyncio.Future[int]:
+        """Queue messages that were checked; the future gives the first one's offset.
+
+        With `may_move` it fails at once, with NOT_TAKEN_FIELD, when the enode takes nothing. Errors: Overloaded.
+        """
         size_bytes = sum(map(encoded_bytes_bound, messages))
         if self._waiting and self._waiting_bytes + size_bytes > self._limits.waiting_bytes_max:
             raise Overloaded(f"too much waits for queue {self._queue}; slow down", retry_after_ms=100)
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(messages, size_bytes, future))
+        self._waiting.append(_Waiting(messages, size_bytes, future, may_move))
         self._waiting_bytes += size_bytes
         return future
 
@@ -90,8 +97,12 @@ class PublishBatcher(Batcher):
             part = self._cut()
             try:
                 batch = encode([message for item in part for message in item.messages], now_ms=self._clock.now_ms())
-                appended = await self._store(batch)
+                appended = await self._store(batch, part)
             except OrtooError as error:
+                if error.field == NOT_TAKEN_FIELD and (moving := [item for item in part if item.may_move]):
+                    self._fail(moving, error)
+                    self._take_back([item for item in part if not item.may_move])
+                    continue
                 if len(part) > 1 and not error.retriable:
                     self._take_apart(part)
                     continue
@@ -115,9 +126,13 @@ class PublishBatcher(Batcher):
 
     def _take_apart(self, part: Sequence[_Waiting]) -> None:
         """Of requests that were refused together each is sent by itself: one that is wrong fails nobody else's."""
+        self._take_back(part)
+        self._apart = len(part)
+
+    def _take_back(self, part: Sequence[_Waiting]) -> None:
+        """These go next."""
         self._waiting.extendleft(reversed(part))
         self._waiting_bytes += sum(item.size_bytes for item in part)
-        self._apart = len(part)
 
     def _cut(self) -> list[_Waiting]:
         """Take as many requests as fit into one batch; none is split."""
@@ -135,9 +150,12 @@ class PublishBatcher(Batcher):
         self._apart = max(0, self._apart - 1)
         return part
 
-    async def _store(self, batch: SealedBatch) -> Appended:
+    async def _store(self, batch: SealedBatch, part: Sequence[_Waiting]) -> Appended:
         """Append one batch, with the same bytes again while the outcome is unknown and there is time."""
-        deadline_s = self._clock.monotonic_s() + self._limits.timeout_s
+        for item in part:
+            item.deadline_s = item.deadline_s or self._clock.monotonic_s() + self._limits.timeout_s
+        deadline_s = min(item.deadline_s for item in part)
+        is_doubtful, may_move = False, any(item.may_move for item in part)
         backoff, attempt = Backoff(first_s=0.02, max_s=0.5), 0
         while True:
             stamped = replace(batch, producer_id=self._producer_id, first_sequence=self._sequence)
@@ -149,10 +167,11 @@ class PublishBatcher(Batcher):
                 late = self._clock.monotonic_s() + delay_s >= deadline_s
                 if self._forgotten(error) and attempt == 0:
                     self._begin_anew()
-                elif not reason.retriable or late:
+                elif not reason.retriable or late or (reason.field == NOT_TAKEN_FIELD and may_move and not is_doubtful):
                     self._begin_anew()
                     raise reason from None
                 else:
+                    is_doubtful |= isinstance(error, Unavailable) and error.field != NOT_TAKEN_FIELD
                     await self._clock.sleep(delay_s)
                 attempt += 1
             else:

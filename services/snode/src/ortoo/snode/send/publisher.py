@@ -5,11 +5,11 @@ Messages with ids that applications chose are sent until it is known that they a
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ortoo.common.errors import Invalid, OrtooError, Unavailable
+from ortoo.common.errors import NOT_TAKEN_FIELD, Invalid, OrtooError, Unavailable
 from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.common.groups.queue_choice import queue_of_group
 from ortoo.common.process.background import Background
@@ -146,28 +146,53 @@ class Publisher:
         """
         topic = await self._topics.topic(topic_name)
         _check(messages)
-        placed = self._placed(topic, messages, queue)
-        stored = [self._store(topic, place, [messages[row] for row in rows]) for place, rows in placed.items()]
-        answers = await asyncio.gather(*stored, return_exceptions=True)
-        receipts: list[Receipt | None] = [None] * len(messages)
-        for ((to, _), rows), answer in zip(placed.items(), answers, strict=True):
-            if isinstance(answer, BaseException):
-                raise answer
-            if isinstance(answer, int):
-                seals, first = self._directory.seals, answer
-                answer = [receipt_of(topic, to, messages[row], first + n, seals=seals) for n, row in enumerate(rows)]
-            for row, receipt in zip(rows, answer, strict=True):
-                receipts[row] = receipt
-        return [receipt for receipt in receipts if receipt is not None]
+        receipts: dict[int, Receipt] = {}
+        refusing: set[str] = set()
+        while rows := [row for row in range(len(messages)) if row not in receipts]:
+            left = [messages[row] for row in rows]
+            placed = self._placed(topic, left, queue, refusing)
+            stored = [self._store(topic, place, [left[at] for at in among], queue) for place, among in placed.items()]
+            answers = await asyncio.gather(*stored, return_exceptions=True)
+            for ((to, sort), among), answer in zip(placed.items(), answers, strict=True):
+                if isinstance(answer, BaseException):
+                    chosen = [left[at] for at in among]
+                    if not self._moves(topic, to, refusing, chosen, answer, queue):
+                        raise answer
+                    refusing.add(to.enode)
+                    continue
+                if not sort[2]:
+                    seals, first = self._directory.seals, answer
+                    answer = [receipt_of(topic, to, left[at], first + n, seals=seals) for n, at in enumerate(among)]
+                receipts.update(zip((rows[at] for at in among), answer, strict=True))
+        return [receipts[row] for row in range(len(messages))]
 
-    def _store(self, topic: Topic, place: Place, messages: Sequence[Message]) -> "asyncio.Future[Any]":
+    def _moves(
+        self,
+        topic: Topic,
+        to: Queue,
+        refusing: set[str],
+        messages: Sequence[Message],
+        error: BaseException,
+        queue: Queue | None,
+    ) -> bool:
+        """Whether messages that an enode did not take go to another one, which has not refused them yet."""
+        if not isinstance(error, OrtooError) or error.field != NOT_TAKEN_FIELD or not _may_move(messages, queue):
+            return False
+        others = self._directory.to_send(topic.write_queues())
+        return any(one.enode not in refusing and one.enode != to.enode for one in others)
+
+    def _store(
+        self, topic: Topic, place: Place, messages: Sequence[Message], queue: Queue | None
+    ) -> "asyncio.Future[Any]":
         """Begin to store messages of one sort; the future gives the first one's offset, or the receipts."""
         to, sort = place
         if sort[2]:
             return self._background.asked(f"publish {to}", self._identified.store(topic, to, messages))
-        return self._put(topic, to, messages, sort)
+        return self._put(topic, to, messages, sort, may_move=_may_move(messages, queue))
 
-    def _placed(self, topic: Topic, messages: Sequence[Message], queue: Queue | None) -> dict[Place, list[int]]:
+    def _placed(
+        self, topic: Topic, messages: Sequence[Message], queue: Queue | None, refusing: Collection[str]
+    ) -> dict[Place, list[int]]:
         """Rows by the queue they go to and by whether they are delayed: those share no batch with others."""
         if queue is not None and queue.topic not in ("", topic.name):
             raise Invalid(f"the queue is of topic {queue.topic}, the request of {topic.name}", field="queue.topic")
@@ -175,7 +200,7 @@ class Publisher:
         if queue is not None:
             return placed_by(messages, lambda _: queues[0])
         keyless = any(not message.message_group for message in messages)
-        unkeyed = self._unkeyed(topic, queues) if keyless else queues[0]
+        unkeyed = self._unkeyed(topic, queues, refusing) if keyless else queues[0]
         has_levels = topic.message_type is MessageType.PRIORITY
 
         def queue_of(message: Message) -> Queue:
@@ -191,8 +216,9 @@ class Publisher:
 
         return placed_by(messages, queue_of)
 
-    def _unkeyed(self, topic: Topic, queues: Sequence[Queue]) -> Queue:
-        alive = self._directory.alive(queues) or queues
+    def _unkeyed(self, topic: Topic, queues: Sequence[Queue], refusing: Collection[str]) -> Queue:
+        alive = self._directory.to_send(queues) or queues
+        alive = [queue for queue in alive if queue.enode not in refusing] or alive
         entry = self._choices.get(topic.topic_id)
         if entry is None:
             choice = StickyChoice(self._randomness.below(1024))
@@ -209,10 +235,12 @@ class Publisher:
         self._choices[topic.topic_id] = (choice, chosen, chosen.batches_cut + (1 if chosen.idle else 0))
         return to
 
-    def _put(self, topic: Topic, queue: Queue, messages: Sequence[Message], sort: Sort) -> asyncio.Future[int]:
+    def _put(
+        self, topic: Topic, queue: Queue, messages: Sequence[Message], sort: Sort, *, may_move: bool
+    ) -> asyncio.Future[int]:
         self._links.to(queue.enode)  # an enode that is known to be away is told at once
         batcher = self._batcher(topic, queue, sort)
-        future = batcher.put(messages)
+        future = batcher.put(messages, may_move=may_move)
         batcher.wake(self._background, f"publish {queue}")
         return future
 
@@ -233,6 +261,11 @@ class Publisher:
             if key is None:
                 raise Unavailable(f"messages for {BATCHERS_MAX} queues are on their way; retry", retry_after_ms=100)
             del self._batchers[key]
+
+
+def _may_move(messages: Sequence[Message], queue: Queue | None) -> bool:
+    """Whether no sender, message group or id says in which queue these have to be."""
+    return queue is None and not any(one.message_group or DEDUP_ID in one.properties for one in messages)
 
 
 def _check(messages: Sequence[Message]) -> None:

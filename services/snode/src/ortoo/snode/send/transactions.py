@@ -165,7 +165,7 @@ class Transactions:
             return queues[0]
         if message.message_group:
             return queue_of_group(message.message_group, queues)
-        alive = self.cluster.directory.alive(queues) or queues
+        alive = self.cluster.directory.to_send(queues) or queues
         return alive[self.runtime.randomness.below(len(alive))]
 
     def _transaction_id(self, queue: Queue, topic_id: int, number: int) -> str:

@@ -58,6 +58,11 @@ class SimulatedCluster:
         return [*self.name_servers, *self.enodes, *self.members, *self.snodes]
 
     @property
+    def stores(self) -> list[EnodeMachine]:
+        """All that keep a log, members of one enode among them."""
+        return [*self.enodes, *self.members]
+
+    @property
     def addresses(self) -> list[str]:
         """Where clients connect."""
         return [snode.address for snode in self.snodes]

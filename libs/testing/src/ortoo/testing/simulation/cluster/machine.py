@@ -103,6 +103,10 @@ class Machine:
         """Whether the program may end by itself with this, before it is ready."""
         return isinstance(error, OrtooError)
 
+    def may_break_with(self, error: BaseException) -> bool:
+        """Whether the program may end by itself with this at any time; a supervisor starts it again."""
+        return False
+
     def _end(self, how: str, *, silently: bool = False) -> None:
         self.wanted = False
         process, self.process = self.process, None
@@ -135,7 +139,8 @@ class Machine:
             process.kill()
             self.world.redis.gone(process)
         asked = self._stop.is_set()
-        if error is not None and (was_ready or asked or not self.may_end_with(error)):
+        may_end = self.may_end_with(error) and not (was_ready or asked) if error is not None else False
+        if error is not None and not may_end and not self.may_break_with(error):
             self.world.findings.add("no process ends by itself", f"{self.name} ended with {_said(error)}")
         elif error is None and not asked:
             self.world.findings.add("no process ends by itself", f"{self.name} ended without being asked to")

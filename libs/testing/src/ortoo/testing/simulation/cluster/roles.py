@@ -150,6 +150,12 @@ class MemberMachine(EnodeMachine):
             replace(chosen, **self.chosen), clock=self.clock, randomness=self.randomness(), disk=self.disk.opened()
         )
 
+    def may_break_with(self, error: BaseException) -> bool:
+        """A member whose disk fails is none; the others go on."""
+        if isinstance(error, BaseExceptionGroup):
+            return all(map(self.may_break_with, error.exceptions))
+        return isinstance(error, OSError)
+
     @property
     def leads(self) -> bool:
         """Whether it serves clients now."""

@@ -125,6 +125,10 @@ class MachineDisk:
         """The files that are there, by name."""
         return sorted(folder / name for folder, names in self._image.folders.items() for name in names.live)
 
+    def content(self, path: Path) -> bytes:
+        """What a program reads in a file."""
+        return bytes(self._image.contents[self._image.folders[path.parent].live[path.name]].live)
+
 
 def _interrupted(work: Callable[[], object]) -> None:
     try:

@@ -10,6 +10,7 @@ from typing import TypeVar
 import sqlalchemy as sa
 
 from ortoo.common.process.randomness import Randomness
+from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.proposals import Proposals
 from ortoo.namesrv.catalog.schema import prepare
@@ -52,6 +53,18 @@ class SimulatedDatabase:
     def restore(self, backup: bytes) -> None:
         """Put a copy back, however old."""
         self._raw().deserialize(backup)
+
+    def proposals(self) -> list[dict[str, object]]:
+        """Who was proposed to lead which enode."""
+        with self._engine.begin() as connection:
+            return [dict(row._mapping) for row in connection.execute(sa.select(tables.proposals))]
+
+    def restore_proposals(self, before: list[dict[str, object]]) -> None:
+        """Put back who was proposed, as an old copy of the database has it."""
+        with self._engine.begin() as connection:
+            connection.execute(sa.delete(tables.proposals))
+            if before:
+                connection.execute(sa.insert(tables.proposals), before)
 
     def close(self) -> None:
         """Forget everything."""

@@ -28,6 +28,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--scenario", action="append", default=[])
     parser.add_argument("--fault", action="append", default=[], help="a kind of fault; several may be given")
     parser.add_argument("--plant", default="", help="a planted bug, module:function")
+    parser.add_argument("--members", type=int, default=1, help="how many members the enode has: 1, 3 or 5")
     given = parser.parse_args(arguments)
     choices = Choices(
         given.seed,
@@ -37,6 +38,7 @@ def main(arguments: Sequence[str]) -> int:
         tuple(given.scenario),
         tuple(given.fault),
         given.plant,
+        given.members,
     )
     if given.shrink:
         return _shrink(choices)

@@ -45,6 +45,7 @@ class Injector:
         begun_s = loop.time()
         for fault in faults:
             await self.world.clock.sleep(max(0.0, begun_s + fault.at_s - loop.time()))
+            fault = self.aimed(fault)
             happen = partial(self._soon, fault)
             if fault.at_work:
                 self._enode(fault).disk.at_next(fault.at_work, self.world.loop, DISK_PATIENCE_S, happen)
@@ -52,6 +53,10 @@ class Injector:
                 self.world.network.after_packets(fault.target, fault.packets, PATIENCE_S, happen)
             else:
                 self._happen(fault)
+
+    def aimed(self, fault: Fault) -> Fault:
+        """The fault at the machine that it meets, now that its time has come."""
+        return fault
 
     async def undo_all(self) -> None:
         """End what is still wrong: every machine runs, and everything works again."""

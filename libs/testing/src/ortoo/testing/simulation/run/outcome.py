@@ -24,6 +24,8 @@ class Choices:
     """Which kinds of faults happen; empty = the seed draws them."""
     plant: str = ""
     """A planted bug, `module:function`, that is called before the run."""
+    members: int = 1
+    """How many members the run's enode has."""
 
     def arguments(self) -> list[str]:
         """The arguments of the command that repeats the run."""
@@ -36,6 +38,8 @@ class Choices:
             words += ["--scenario", name]
         for kind in self.kinds:
             words += ["--fault", kind]
+        if self.members > 1:
+            words += ["--members", str(self.members)]
         return [*words, "--plant", self.plant] if self.plant else words
 
     def command(self) -> str:

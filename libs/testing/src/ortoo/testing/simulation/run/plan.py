@@ -22,7 +22,9 @@ ENDING = frozenset({"kill", "power cut"})
 
 NAMESRV, ENODE, SNODE, CLIENT = "namesrv", "enode", "snode", "client"
 
-KINDS: dict[str, tuple[tuple[str, ...], tuple[float, float], int]] = {
+Kind = tuple[tuple[str, ...], tuple[float, float], int]
+
+KINDS: dict[str, Kind] = {
     # name: (whom it may hit, how many seconds it lasts, weight)
     "kill": ((NAMESRV, ENODE, SNODE), (0.0, 6.0), 10),
     "power cut": ((ENODE,), (0.5, 6.0), 8),
@@ -54,6 +56,20 @@ KINDS: dict[str, tuple[tuple[str, ...], tuple[float, float], int]] = {
     "database flaky": ((NAMESRV,), (1.0, 15.0), 2),
 }
 
+MEMBER_KINDS: dict[str, Kind] = {
+    # What only a set of members outlives; it happens beside the kinds above.
+    "cut from members": ((ENODE,), (0.5, 12.0), 8),
+    "cut from name servers": ((ENODE,), (0.5, 12.0), 4),
+    "killed in a cut": ((ENODE,), (2.0, 8.0), 4),
+    "emptied disk": ((ENODE,), (0.2, 4.0), 4),
+    "clock off": ((ENODE,), (2.0, 20.0), 4),
+    "database restored": ((NAMESRV,), (1.0, 15.0), 3),
+}
+MEMBERS_SPARED = frozenset({"move", "misdirected write", "bit flip", "clock jump"})
+"""What members do not meet: addresses that they have from settings, and damage that no other disk mends."""
+AT_THE_LEADER = 0.5
+"""This part of the faults of members meets whoever leads then."""
+
 DAMAGING = frozenset({"bit flip", "misdirected write"})
 """What was acknowledged may be lost by these, if it is named."""
 
@@ -77,34 +93,38 @@ class Fault:
     """It waits for its target's disk: until that changes a "name", or has to "write"."""
     moment_s: float = 0.0
     """When what it waits for has come, it happens so much later."""
+    at_leader: bool = False
+    """It meets the member that leads when its time has come; its target only while nobody does."""
 
     def __str__(self) -> str:
         after = f" after {self.packets} packets" if self.packets else ""
         after = f" at a {self.at_work}" if self.at_work else after
         between = f" {self.other}" if self.kind in ("partition", "one way") else ""
-        return f"{self.number}: {self.at_s:.2f} s {self.kind} {self.target}{between} for {self.lasts_s:.2f} s{after}"
+        whom = "the leader" if self.at_leader else self.target
+        return f"{self.number}: {self.at_s:.2f} s {self.kind} {whom}{between} for {self.lasts_s:.2f} s{after}"
 
 
 def drawn_plan(
     chance: Randomness, shape: Shape, clients: Sequence[str], *, seconds: float, kinds: Collection[str] | None = None
 ) -> list[Fault]:
     """The faults of a run: of these kinds, or of a few that are drawn, too, so that runs differ in character."""
-    names = [kind for kind in sorted(KINDS) if kinds is None or kind in kinds]
+    table = KINDS if shape.members == 1 else _without(KINDS, MEMBERS_SPARED) | MEMBER_KINDS
+    names = [kind for kind in sorted(table) if kinds is None or kind in kinds]
     if kinds is None:
         names = [kind for kind in names if chance.uniform(0, 1) < 0.5] or names
     machines = {
         NAMESRV: [f"namesrv-{number}" for number in range(shape.name_servers)],
-        ENODE: [f"enode-{number}" for number in range(shape.enodes)],
+        ENODE: enode_machines(shape),
         SNODE: [f"snode-{number}" for number in range(shape.snodes)],
         CLIENT: list(clients),
     }
-    tickets = [kind for kind in names for _ in range(KINDS[kind][2])]
+    tickets = [kind for kind in names for _ in range(table[kind][2])]
     gap_s = chance.uniform(*MEAN_GAP_S)
     faults: list[Fault] = []
     at_s = FIRST_AT_S + chance.uniform(0, gap_s)
     while tickets and at_s < seconds:
         kind = tickets[chance.below(len(tickets))]
-        whom, (least_s, most_s), _ = KINDS[kind]
+        whom, (least_s, most_s), _ = table[kind]
         targets = [machine for role in whom for machine in machines[role]]
         others = [machine for role in (NAMESRV, ENODE, SNODE) for machine in machines[role]]
         target = targets[chance.below(len(targets))] if targets else ""
@@ -114,8 +134,22 @@ def drawn_plan(
         at_work = ("write", "name")[chance.below(2)] if chance.uniform(0.0, 1.0) < AT_WORK else ""
         at_work = at_work if kind in ENDING and target in machines[ENODE] else ""
         moment_s = chance.uniform(0.0, FLUSHING_S if at_work else MOMENT_S)
-        fault = Fault(len(faults), at_s, kind, target, other, lasts_s, amount, packets, at_work, moment_s)
+        is_member = shape.members > 1 and target in machines[ENODE]
+        at_leader = is_member and chance.uniform(0.0, 1.0) < AT_THE_LEADER
+        fault = Fault(len(faults), at_s, kind, target, other, lasts_s, amount, packets, at_work, moment_s, at_leader)
         if targets and target != other:
             faults.append(fault)
         at_s += chance.uniform(0.1, 1.9) * gap_s
     return faults
+
+
+def enode_machines(shape: Shape) -> list[str]:
+    """The names of all machines that keep a log."""
+    names = [f"enode-{number}" for number in range(shape.enodes)]
+    if shape.members == 1:
+        return names
+    return [f"{name}-{number}" for name in names for number in range(1, shape.members + 1)]
+
+
+def _without(table: dict[str, Kind], left_out: Collection[str]) -> dict[str, Kind]:
+    return {name: kind for name, kind in table.items() if name not in left_out}

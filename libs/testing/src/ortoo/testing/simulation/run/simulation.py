@@ -7,6 +7,7 @@ import gc
 import importlib
 import resource
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any, TextIO
 
 from ortoo.client import Client
@@ -16,19 +17,20 @@ from ortoo.testing.simulation.kernel.chances import Chances
 from ortoo.testing.simulation.kernel.event_loop import Stuck
 from ortoo.testing.simulation.logs import simulated_logs
 from ortoo.testing.simulation.oracle.oracle import Oracle
+from ortoo.testing.simulation.run.agreement import differences
 from ortoo.testing.simulation.run.injector import Injector
+from ortoo.testing.simulation.run.member_injector import MemberInjector
 from ortoo.testing.simulation.run.outcome import Choices, Outcome
 from ortoo.testing.simulation.run.plan import Fault, drawn_plan
 from ortoo.testing.simulation.run.scenarios import SCENARIOS
 from ortoo.testing.simulation.workload.application import Application
-from ortoo.testing.simulation.workload.cancelling import Cancelling
 from ortoo.testing.simulation.workload.scenario import Scenario
 from ortoo.testing.simulation.world import World
 
-ON_REQUEST = frozenset({Cancelling.name})
-"""Scenarios that run when they are asked for by name only."""
 SETTLE_S = 180.0
 """Everything comes to rest within so many virtual seconds after the last fault."""
+AGREE_S = 30.0
+"""So long after all is at rest every member has the same log and the same state."""
 DAMAGED_S = 60.0
 """How long a cluster is waited for that has lost bytes."""
 LAST_CUT = 0.3
@@ -57,12 +59,19 @@ class Run:
             enodes=1 + self._chance.below(2),
             snodes=1 + self._chance.below(2),
         )
+        if choices.members > 1:
+            self.shape = replace(self.shape, enodes=1, members=choices.members)
         self.world = World(choices.seed, trace_file=trace_file, name_servers=self.shape.name_servers)
         self.oracle = Oracle(self.world)
         self.faults: list[Fault] = []
         self.cluster = SimulatedCluster(self.world, self.shape)
         self.scenarios: list[Scenario] = [
-            SCENARIOS[name](self.cluster, self.oracle, rate_per_s=self._chance.uniform(*RATE_PER_S))
+            SCENARIOS[name](
+                self.cluster,
+                self.oracle,
+                rate_per_s=self._chance.uniform(*RATE_PER_S),
+                is_faultless=not choices.faults,
+            )
             for name in (choices.scenarios or self._drawn_scenarios())
         ]
         self.auditor = Application(self.oracle, "auditor", self.cluster.addresses, self._audit)
@@ -102,7 +111,7 @@ class Run:
         )
 
     def _drawn_scenarios(self) -> list[str]:
-        names = sorted(SCENARIOS.keys() - ON_REQUEST)
+        names = sorted(SCENARIOS)
         chosen = [name for name in names if self._chance.uniform(0, 1) < SCENARIO_DRAWN]
         return chosen or [names[self._chance.below(len(names))]]
 
@@ -133,19 +142,23 @@ class Run:
         await self._ask(self._prepare)
         for application in self.applications:
             application.start()
-        injector = Injector(self.cluster, self.applications, self.oracle)
+        make = Injector if self.choices.members == 1 else MemberInjector
+        injector = make(self.cluster, self.applications, self.oracle)
         self._phase = "faults happen"
         await self._trouble(injector)
         self._phase = "senders end"
         await self._stop_all([one for scenario in self.scenarios for one in scenario.senders])
         self._phase = "everything comes to rest"
         if await self._settled():
+            if self.cluster.members:
+                self._phase = "the members are compared"
+                await self._compare_members()
             self._phase = "what is stored is compared"
             await self._compare()
         self._phase = "everything ends"
         await self._stop_all([*(one for scenario in self.scenarios for one in scenario.consumers), self.auditor])
         await self._stop_all(self.cluster.snodes)
-        await self._stop_all(self.cluster.enodes)
+        await self._stop_all(self.cluster.stores)
         await self._stop_all(self.cluster.name_servers)
 
     async def _trouble(self, injector: Injector) -> None:
@@ -174,12 +187,21 @@ class Run:
         await self._ask(self._check)
         if self._chance.uniform(0, 1) < LAST_CUT:
             self._phase = "the power comes back everywhere"
-            for enode in self.cluster.enodes:
+            for enode in self.cluster.stores:
                 enode.cut_power()
                 self.oracle.disturbed(enode.name)
-            for enode in self.cluster.enodes:
+            for enode in self.cluster.stores:
                 enode.start()
             await self._ask(self._check)
+
+    async def _compare_members(self) -> None:
+        """Hold the members' logs and states against each other, as soon as all have everything."""
+        deadline_s = self.world.loop.time() + AGREE_S
+        while difference := differences(self.cluster.members):
+            if self.world.loop.time() > deadline_s:
+                self.world.findings.add("members agree", difference)
+                return
+            await self.world.clock.sleep(LOOK_S)
 
     async def _settled(self) -> bool:
         """Wait until everything has come to rest; a finding if it does not."""

@@ -63,7 +63,7 @@ class Hostile(Scenario):
         async def back(application: Application, _: Client) -> None:
             async with Channels() as channels:
                 service = BACK[application.chance.below(len(BACK))]
-                machines = self.cluster.enodes if service is BACK[0] else self.cluster.name_servers
+                machines = self.cluster.stores if service is BACK[0] else self.cluster.name_servers
                 await self._ask_for_ever(application, channels.to(machines[0].address), list(service.methods))
 
         self.senders = [self.application("f0", front), self.application("f1", front), self.application("b0", back)]

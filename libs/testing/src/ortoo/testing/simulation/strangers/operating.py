@@ -1,6 +1,11 @@
 """Operators: they make topics, drop them, make them anew, move groups back, give topics more queues, and look."""
 
+import grpc
+
 from ortoo.client import Client, NotFound
+from ortoo.common.grpc.channels import Channels
+from ortoo.keda import externalscaler_pb2 as scaler_pb
+from ortoo.keda.externalscaler_pb2_grpc import ExternalScalerStub
 from ortoo.testing.simulation.oracle.sent import Sent, keys
 from ortoo.testing.simulation.oracle.stored import StoredTopic, compare_stored
 from ortoo.testing.simulation.workload.application import Application
@@ -8,7 +13,8 @@ from ortoo.testing.simulation.workload.pushing import push_member
 from ortoo.testing.simulation.workload.scenario import Scenario
 
 ACTS_PER_S = 0.7
-QUEUES_MAX = 5
+QUEUES_FIRST, QUEUES_MAX = 2, 5
+SCALER_TIMEOUT_S = 6.0
 
 
 class Operating(Scenario):
@@ -19,7 +25,7 @@ class Operating(Scenario):
 
     def build(self) -> None:
         """One producer, two members, one operator."""
-        self._queues = 2
+        self._queues = QUEUES_FIRST
         self._made = 0
 
         async def produce(application: Application, client: Client) -> None:
@@ -32,7 +38,7 @@ class Operating(Scenario):
             await push_member(application, client, self.group, self.name)
 
         async def operate(application: Application, client: Client) -> None:
-            acts = (self._look, self._move_back, self._remake, self._widen, self._put_group)
+            acts = (self._look, self._move_back, self._remake, self._widen, self._put_group, self._scale)
             while True:
                 await acts[application.chance.below(len(acts))](application, client)
                 await application.pause_for(ACTS_PER_S)
@@ -99,6 +105,25 @@ class Operating(Scenario):
         if self._queues < QUEUES_MAX:
             self._queues += 1
             await client.admin.update_topic(self.name, read_queue_count=self._queues, write_queue_count=self._queues)
+
+    async def _scale(self, application: Application, _: Client) -> None:
+        """Ask as an autoscaler does: while messages wait it is told so, or that nobody knows."""
+        before = {one.key for one in self._waiting()}
+        about = scaler_pb.ScaledObjectRef(scalerMetadata={"group": self.group, "topic": self.name})
+        async with Channels() as channels:
+            scaler = ExternalScalerStub(channels.to(application.addresses[0]))
+            try:
+                answer = await scaler.IsActive(about, timeout=SCALER_TIMEOUT_S)
+            except grpc.aio.AioRpcError:
+                return
+        waiting = [one for one in self._waiting() if one.key in before]
+        if waiting and not answer.result and not self.oracle.damaged:
+            self.oracle.findings.add("an autoscaler scales to zero", f"{keys(waiting)} waits for {self.group}")
+
+    def _waiting(self) -> list[Sent]:
+        """What the group did not get yet, in queues that every snode has known from the beginning."""
+        missing = self.oracle.received.missing(self.group, self.name)
+        return [one for one in missing if one.queue is not None and one.queue.queue_id < QUEUES_FIRST]
 
     async def _put_group(self, application: Application, client: Client) -> None:
         """Change what a group may."""

@@ -20,8 +20,10 @@ from ortoo.testing.simulation.workload.application import Application
 from ortoo.testing.simulation.workload.popping import received
 from ortoo.testing.simulation.workload.scenario import Scenario
 
-INVISIBLE_MS = 3_600_000.0
+FAULTLESS_INVISIBLE_MS = 3_600_000.0
 """Leases are longer than any run: a message whose pop was called off has to be given back, or it never comes again."""
+INVISIBLE_MS = 10_000.0
+"""Where processes end, what they had comes again when its lease is over."""
 CANCELLATIONS_MAX = 40
 """So often a consumer loses patience; then it goes on as others do, so that the run can come to rest."""
 PATIENCE_MAX_S = 1.2
@@ -70,11 +72,12 @@ class Cancelling(Scenario):
 
     async def _pop(self, application: Application, client: Client) -> None:
         """Pop and settle, each under a timeout; now and then the whole consumer is left."""
-        settings = PopSettings(invisible_ms=INVISIBLE_MS, renew_max_ms=0, wait_ms=1_000, messages_max=8)
+        invisible_ms = FAULTLESS_INVISIBLE_MS if self.is_faultless else INVISIBLE_MS
+        settings = PopSettings(invisible_ms=invisible_ms, renew_max_ms=0, wait_ms=1_000, messages_max=8)
 
         async def one(consumer: PopConsumer, held: list[tuple[PoppedMessage, Sent]]) -> None:
             if not held:
-                held += received(application, await consumer.pop(), "cancel-pop", INVISIBLE_MS)
+                held += received(application, await consumer.pop(), "cancel-pop", invisible_ms)
             while held:
                 message, sent = held[0]  # an acknowledgement that was called off is asked for again
                 self.oracle.leases.acknowledging("cancel-pop", sent)

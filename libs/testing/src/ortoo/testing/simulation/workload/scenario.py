@@ -18,11 +18,14 @@ class Scenario:
 
     name = ""
 
-    def __init__(self, cluster: SimulatedCluster, oracle: Oracle, *, rate_per_s: float) -> None:
-        """Send `rate_per_s` messages a second, all senders together."""
+    def __init__(
+        self, cluster: SimulatedCluster, oracle: Oracle, *, rate_per_s: float, is_faultless: bool = False
+    ) -> None:
+        """Send `rate_per_s` messages a second, all senders together; `is_faultless` where nothing is to go wrong."""
         self.cluster = cluster
         self.oracle = oracle
         self.rate_per_s = rate_per_s
+        self.is_faultless = is_faultless
         self.chance: Randomness = oracle.world.chances.of(f"scenario {self.name}")
         self.senders: list[Application] = []
         self.consumers: list[Application] = []

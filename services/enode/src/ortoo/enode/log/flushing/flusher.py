@@ -15,6 +15,8 @@ from ortoo.enode.log.segment import Segment
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.log.spares import Spares
 
+UNTIL_OPENED = "the store acknowledges nothing until it is opened again"
+
 
 @dataclass(kw_only=True, eq=False)
 class Flusher:
@@ -50,6 +52,8 @@ class Flusher:
     """Gets each group when it goes to the disk, and with it to those who follow; None = nobody does."""
     on_durable: Callable[[Group], None] | None = None
     """Gets each group when it is on this disk; None = nobody asks."""
+    on_failed: Callable[[str], object] | None = None
+    """Called once with the reason when nothing is acknowledged any more; None = nobody asks."""
     pending_bytes: int = 0
     flushes: int = 0
     flush_s: float = 0.0
@@ -83,7 +87,7 @@ class Flusher:
     def check_alive(self) -> None:
         """Errors: Unavailable when the disk failed: what is not durable yet never will be acknowledged."""
         if self.failure:
-            raise Unavailable(f"{self.failure}: the store acknowledges nothing until it is opened again")
+            raise Unavailable(f"{self.failure}: {UNTIL_OPENED}")
 
     def wait_flush(self, waiter: asyncio.Future[Any], answer: Any, *, early: bool = False) -> None:
         """`waiter` gets `answer` when everything accepted so far is committed; `early`, when it is on this disk."""
@@ -256,6 +260,8 @@ class Flusher:
         """Nothing after the last durable position is acknowledged any more."""
         if error is not None and not self.failure:
             self.failure = f"the disk failed: {error}"
+            if self.on_failed is not None:
+                self.on_failed(self.failure)
         self.fail_waiting(group)
 
     def fail_waiting(self, group: Group | None = None) -> None:

@@ -1,6 +1,7 @@
 """The other members, as this one speaks to them: one stream each, with what can be lost lost."""
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable
 
@@ -15,7 +16,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.enode.members.identity import MemberId
 from ortoo.enode.members.messages import Frames, Message
-from ortoo.enode.rpc.members.words import encode_word
+from ortoo.enode.rpc.members.words import encode_word, is_answered
 from ortoo.v1 import member_report_pb2, members_pb2
 from ortoo.v1 import members_pb2 as pb
 from ortoo.v1.members_pb2_grpc import MemberServiceStub
@@ -23,6 +24,8 @@ from ortoo.v1.members_pb2_grpc import MemberServiceStub
 RETRY_S = 0.1
 """How long after a broken stream the next one is begun."""
 CONNECT_TIMEOUT_S = 1.0
+SILENCE_S = 1.0
+"""A stream on which nothing is answered for so long is given up with its connection: it may lead to a former start."""
 WAITING_MAX = 1_000
 """So many words wait for a peer that takes none; the oldest are lost first. The log's window bounds the frames."""
 WAITING_BYTES_MAX = 64 << 20
@@ -71,6 +74,9 @@ class _Line:
         self._is_told = False
         self._is_open = False
         """Whether the stream was let in."""
+        self._unanswered = 0
+        self._answered_s = 0.0
+        """When all words that are answered were, or one of them was at last."""
 
     def put(self, message: Message) -> None:
         """Say it by and by."""
@@ -122,19 +128,42 @@ class _Line:
                     raise Unavailable("it ended the stream")
             if self._is_told:
                 _log.info("a member is reached again", member=self._to.number)
-            self._is_told, self._is_open = False, True
-            while peers.address_of(self._to) == address:
-                while self._waiting:
-                    await call.write(encode_word(self._waiting[0]))
-                    self._take()
-                self._some.clear()
-                await self._some.wait()
+            self._is_told, self._is_open, self._unanswered = False, True, 0
+            async with Background("member line") as background:
+                background.spawn("answers", self._hear(call))
+                while peers.address_of(self._to) == address:
+                    while self._waiting:
+                        self._check_answers(self._waiting[0])
+                        async with asyncio.timeout(SILENCE_S):
+                            await call.write(encode_word(self._waiting[0]))
+                        self._take()
+                    self._some.clear()
+                    await self._some.wait()
         except asyncio.InvalidStateError:  # it had ended before a word was given to it
             raise Unavailable("the stream is over") from None
         except TimeoutError:
+            await peers.channels.drop(address)
             raise Unavailable(f"no answer within {CONNECT_TIMEOUT_S} s") from None
         finally:
             call.cancel()
+
+    def _check_answers(self, word: Message) -> None:
+        """Note that `word` is to be answered. Errors: TimeoutError when those before it are not, for too long."""
+        if not is_answered(word):
+            return
+        now_s = self._peers.clock.monotonic_s()
+        if not self._unanswered:
+            self._answered_s = now_s
+        elif now_s - self._answered_s > SILENCE_S:
+            raise TimeoutError
+        self._unanswered += 1
+
+    async def _hear(self, call: "grpc.aio.StreamStreamCall[pb.MemberMessage, pb.SpeakResponse]") -> None:
+        """Take the answers, until the stream is over; whoever writes next finds out."""
+        with contextlib.suppress(grpc.RpcError, asyncio.InvalidStateError):
+            while await call.read() is not grpc.aio.EOF:
+                self._unanswered = max(0, self._unanswered - 1)
+                self._answered_s = self._peers.clock.monotonic_s()
 
 
 def _size(message: Message) -> int:

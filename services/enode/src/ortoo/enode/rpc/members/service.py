@@ -8,7 +8,7 @@ from ortoo.common.grpc.errors import Context
 from ortoo.enode.consensus.joining import Joining
 from ortoo.enode.members.driver import Event
 from ortoo.enode.members.identity import MemberId
-from ortoo.enode.rpc.members.words import decode_word
+from ortoo.enode.rpc.members.words import decode_word, is_answered
 from ortoo.v1 import member_report_pb2
 from ortoo.v1 import members_pb2 as pb
 from ortoo.v1.members_pb2_grpc import MemberServiceServicer
@@ -56,6 +56,8 @@ class MemberService(MemberServiceServicer):
             word = decode_word(message)
             if word is not None and self.listener is not None:
                 self.listener.post(word)
+            if word is None or is_answered(word):
+                yield pb.SpeakResponse()
 
     async def Join(self, request: pb.JoinRequest, context: Context) -> pb.JoinResponse:
         """Be of a set from now on."""

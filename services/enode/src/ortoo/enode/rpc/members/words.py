@@ -46,6 +46,11 @@ def encode_word(message: Message) -> pb.MemberMessage:
     return pb.MemberMessage(**{name: write(kind, message)})
 
 
+def is_answered(message: Message) -> bool:
+    """Whether the stream says that the word has come; what is said often and is answered by words is not."""
+    return not isinstance(message, Frames | messages.Ack)
+
+
 def decode_word(message: pb.MemberMessage) -> Message | None:
     """A word that came; None for one of a newer version. Errors: Invalid for frames that are not whole."""
     name = message.WhichOneof("word")

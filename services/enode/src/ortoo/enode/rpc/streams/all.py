@@ -42,7 +42,9 @@ class Streams:
         """The answers of `stream`. The tasks belong to a scope beside this generator, which may end anywhere."""
         scope = self._background.scope(name, failed=stream.outbox.fail)
         reading = scope.start("read", _read(stream, requests, scope))
-        scope.start("drain", self._drain(stream, reading))
+        draining = scope.start("drain", self._drain(stream, reading))
+        # Whoever owns the streams may be left without a word: the peer is not to hold on to what serves nobody.
+        draining.add_done_callback(lambda done: stream.outbox.end(abandon_open=True) if done.cancelled() else None)
         try:
             async for answer in stream.outbox:
                 yield answer

@@ -188,6 +188,12 @@ class Timers(Table[dict[int, int]]):
             if bucket is not None:
                 bucket.hold(ids[at], hold)
 
+    def free(self) -> None:
+        """Nothing is being done with any timer: whoever did it does it no more."""
+        for buckets in (self._near, self._far):
+            for bucket in buckets.values():
+                bucket.free()
+
     def listed(self, topic_id: int, from_ms: int, limit: int) -> list[tuple[int, int, int, int]]:
         """(deliver at ms, id, place, queue id) of a topic's timers from a time on, by time and id, at most `limit`."""
         found: list[tuple[int, int, int, int]] = []

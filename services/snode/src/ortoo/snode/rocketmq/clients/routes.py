@@ -32,6 +32,8 @@ ACCEPTED = {kind: (MessageType.Value(kind.name),) for kind in routes.MessageType
     routes.MessageType.UNSPECIFIED: MIXED
 }
 """What a topic of each kind accepts: its own kind, or several."""
+JAVA_WITH_PRIORITIES = (5, 2, 0)
+"""The first Java client that knows priorities; earlier ones do not start when they are told of such a kind."""
 
 
 class Routing:
@@ -49,7 +51,8 @@ class Routing:
         """All queues of a topic; producers and consumers ask alike. Errors: Refused, NotFound."""
         topic = await self._sendable.topic(topic_name(request.topic))
         endpoints = answered_endpoints(request.endpoints, self._advertised, self.own)
-        return pb.QueryRouteResponse(status=ok(), message_queues=route_queues(topic, request.topic, endpoints))
+        queues = route_queues(topic, request.topic, endpoints, accepted_by(topic, caller))
+        return pb.QueryRouteResponse(status=ok(), message_queues=queues)
 
     async def assign(self, caller: Caller, request: pb.QueryAssignmentRequest) -> pb.QueryAssignmentResponse:
         """What every member of a group receives from. Errors: Refused, NotFound."""
@@ -80,11 +83,22 @@ def answered_endpoints(asked: Endpoints, advertised: Endpoints | None, own: Endp
     return asked
 
 
-def route_queues(topic: Topic, resource: Resource, endpoints: Endpoints) -> list[MessageQueue]:
+def accepted_by(topic: Topic, caller: Caller) -> Sequence[int]:
+    """The kinds of messages that a client is told a topic accepts: of several those that it knows."""
+    accepted = ACCEPTED[topic.message_type]
+    if accepted is not MIXED or caller.language != "JAVA":
+        return accepted
+    version = tuple(int(part) for part in caller.client_version.partition("-")[0].split(".") if part.isdecimal())
+    return MIXED if version >= JAVA_WITH_PRIORITIES else [kind for kind in MIXED if kind != MessageType.PRIORITY]
+
+
+def route_queues(
+    topic: Topic, resource: Resource, endpoints: Endpoints, accepted: Sequence[int] = MIXED
+) -> list[MessageQueue]:
     """All queues of a topic, those for producers in their order. Errors: Refused with FORBIDDEN when there is none."""
     rank = {place.enode: number for number, place in enumerate(topic.publish_order)}
     queues = [
-        _queue(resource, placement.enode, queue_id, permission, endpoints, ACCEPTED[topic.message_type])
+        _queue(resource, placement.enode, queue_id, permission, endpoints, accepted)
         for placement in sorted(topic.placements, key=lambda p: (rank.get(p.enode, len(rank)), p.enode))
         for queue_id, permission in _permissions(topic, placement)
     ]

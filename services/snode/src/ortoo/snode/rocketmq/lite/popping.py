@@ -1,7 +1,6 @@
 """Pops over the lite topics of one client: each is a queue of its own, and one message of each is out at a time."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,7 +8,6 @@ from typing import Any
 from ortoo.common.errors import OrtooError
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.randomness import Randomness
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.pop.popping import PopAnswer, PopCall, Popping, tried
 from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscription
@@ -24,24 +22,29 @@ class LitePopping:
     lite_topics: LiteTopics
     background: Background
     clock: Clock
-    randomness: Randomness
     _turn: int = 0
 
     async def pop(self, call: PopCall, parent: Topic, subscribed: Callable[[], LiteSubscription]) -> PopAnswer:
         """Lease messages, waiting for the first. What is subscribed meanwhile counts at once. Errors: as `Popping`."""
         deadline_s = self.clock.monotonic_s() + call.wait_ms / 1000
-        while True:
-            subscription = subscribed()
-            changed = subscription.changed
-            queues = self._queues(parent, subscription)
-            found = await self._look(queues, call)
-            wait_s = deadline_s - self.clock.monotonic_s()
-            if not found and wait_s > 0:
-                found = await self._wait(queues, replace(call, wait_ms=int(wait_s * 1000) + 1), changed)
-            if found and changed.is_set():
-                found = await self._still_wanted(found, self._queues(parent, subscribed()))
-            if found or self.clock.monotonic_s() >= deadline_s:
-                return await self._cut(found, call)
+        found: list[PopAnswer] = []
+        try:
+            while True:
+                subscription = subscribed()
+                changed = subscription.changed
+                queues = self._queues(parent, subscription)
+                await self._look(queues, call, found)
+                wait_s = deadline_s - self.clock.monotonic_s()
+                if not found and wait_s > 0:
+                    await self._wait(queues, replace(call, wait_ms=int(wait_s * 1000) + 1), changed, found)
+                if found and changed.is_set():
+                    found = await self._still_wanted(found, self._queues(parent, subscribed()))
+                if found or self.clock.monotonic_s() >= deadline_s:
+                    return await self._cut(found, call)
+        except BaseException:
+            for answer in found:
+                self.background.contained("give back", self.popping.release(answer))
+            raise
 
     def _queues(self, parent: Topic, subscription: LiteSubscription) -> list[Queue]:
         names = sorted(subscription.lite_topics)
@@ -50,8 +53,8 @@ class LitePopping:
         at = self._turn % len(queues) if queues else 0
         return queues[at:] + queues[:at]
 
-    async def _look(self, queues: Sequence[Queue], call: PopCall) -> list[PopAnswer]:
-        found: list[PopAnswer] = []
+    async def _look(self, queues: Sequence[Queue], call: PopCall, found: list[PopAnswer]) -> None:
+        """Add what is there now to `found`, which is the caller's even if this is called off."""
         failure: OrtooError | None = None
         for queue in queues:
             if len(found) >= call.messages_max:
@@ -64,39 +67,28 @@ class LitePopping:
             found += [answer] if answer.batches else []
         if failure is not None and not found and not failure.retriable:
             raise failure
-        return found
 
-    async def _wait(self, queues: Sequence[Queue], call: PopCall, changed: asyncio.Event) -> list[PopAnswer]:
-        """What the first ones bring; nothing when the time is over or the subscription has changed."""
-        calls = [
-            replace(_one_of(queue, call, wait_ms=call.wait_ms), attempt_id=self.randomness.id_text())
-            for queue in queues
-        ]
-        pops = [self.background.asked("lite pop", tried(self.popping.pop(one))) for one in calls]
+    async def _wait(
+        self, queues: Sequence[Queue], call: PopCall, changed: asyncio.Event, found: list[PopAnswer]
+    ) -> None:
+        """Add what the first ones bring to `found`; nothing when the time is over or the subscription has changed."""
+        calls = [_one_of(queue, call, wait_ms=call.wait_ms) for queue in queues]
+        # Tasks, not futures of theirs: one that is called off must hear it at once, or what it got would be lost.
+        pops = [self.background.contained("lite pop", tried(self.popping.pop(one))) for one in calls]
         change = self.background.asked("lite change", changed.wait())
         clock = self.background.asked("lite deadline", self.clock.sleep(call.wait_ms / 1000))
         try:
             waiting: set[asyncio.Future[Any]] = {change, clock, *pops}
             while waiting:
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                found = [_result(pop) for pop in pops if pop in done]
-                if any(answer is not None and answer.batches for answer in found) or change in done or clock in done:
+                brought = [_result(pop) for pop in pops if pop in done]
+                if any(answer is not None and answer.batches for answer in brought) or change in done or clock in done:
                     break
-            return [answer for pop in pops if (answer := _result(pop)) is not None and answer.batches]
         finally:
-            called_off = [one for one, pop in zip(calls, pops, strict=True) if not pop.done()]
+            found += [answer for pop in pops if (answer := _result(pop)) is not None and answer.batches]
             waiting_for: list[asyncio.Future[Any]] = [change, clock, *pops]
             for task in waiting_for:
                 task.cancel()
-            self.background.contained("lite call off", self._call_off(called_off))
-
-    async def _call_off(self, calls: Sequence[PopCall]) -> None:
-        """Give back what pops got while they were called off: asked again by their attempt ids, they say so."""
-        for call in calls:
-            with contextlib.suppress(OrtooError):
-                answer = await self.popping.pop(replace(call, wait_ms=0))
-                if answer.batches:
-                    await self.popping.release(answer)
 
     async def _still_wanted(self, found: Sequence[PopAnswer], queues: Sequence[Queue]) -> list[PopAnswer]:
         """What lies in these queues; the rest was subscribed to when it was asked for, and goes back."""

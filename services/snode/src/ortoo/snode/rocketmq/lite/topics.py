@@ -51,7 +51,7 @@ class LiteTopics:
     async def _make(self, parent: Topic, name: str) -> Topic:
         self._check_room(parent)
         places = parent.write_queues() or parent.read_queues()
-        chosen = queue_of_group(name, self._directory.alive(places) or places)
+        chosen = queue_of_group(name, self._directory.to_send(places) or places)
         try:
             return await self._name_server.create_topic(
                 name, queue_count=1, enodes=(chosen.enode,), message_type=MessageType.FIFO

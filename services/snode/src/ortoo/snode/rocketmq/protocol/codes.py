@@ -2,7 +2,7 @@
 
 from apache.rocketmq.v2.definition_pb2 import Code, Status
 from ortoo.common import errors
-from ortoo.common.errors.status import count_told
+from ortoo.common.errors.status import count_told, kind_of
 
 BY_FIELD: tuple[tuple[type[errors.OrtooError], str, Code.ValueType], ...] = (
     (errors.Invalid, "topic", Code.ILLEGAL_TOPIC),
@@ -66,12 +66,12 @@ def ok() -> Status:
 
 def code_of(error: errors.OrtooError) -> Code.ValueType:
     """The code that stands for `error`."""
-    parts = error.field.split(".")
+    kind, parts = kind_of(error), error.field.split(".")
     for part in reversed(parts):
-        code = _BY_FIELD.get((type(error), part.partition("[")[0]))
+        code = _BY_FIELD.get((kind, part.partition("[")[0]))
         if code is not None:
             return code
-    return _BY_KIND[type(error)]
+    return _BY_KIND[kind]
 
 
 def status_of(error: errors.OrtooError | Refused) -> Status:

@@ -86,7 +86,7 @@ def open_gateway(
     registration = Registration(membership, clock, randomness, settings.name, runtime.incarnation)
     lite_topics, lite_subscriptions = LiteTopics(directory, name_server, topics.arrival), LiteSubscriptions()
     lite_popping, starting = (
-        LitePopping(popping, lite_topics, background, clock, randomness),
+        LitePopping(popping, lite_topics, background, clock),
         Starting(watch, pull.reading),
     )
     return Gateway(

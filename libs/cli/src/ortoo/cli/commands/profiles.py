@@ -1,0 +1,71 @@
+"""Profiles: where clusters are and who one is there, kept for this command and for programs with the client."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from ortoo.cli.terminal.command import AsJson
+from ortoo.cli.terminal.output import Answer, Table, show
+
+ProfileName = Annotated[str, typer.Argument(help="The profile's name.")]
+
+
+def show_all(as_json: AsJson = False) -> None:
+    """List the profiles; the secrets stay where they are."""
+    from ortoo.client.core.credentials import current_profile, profiles_folder, read_profile
+
+    current = current_profile()
+    found = [
+        {"name": file.stem, "current": file.stem == current}
+        | {key: value for key, value in read_profile(file.stem).items() if key != "secret_key"}
+        for file in sorted(profiles_folder().glob("*.toml"))
+    ]
+    columns = {
+        "NAME": lambda one: one["name"],
+        "CURRENT": lambda one: one["current"],
+        "ADDRESS": lambda one: one.get("address", ""),
+        "ACCESS KEY": lambda one: one.get("access_key", ""),
+        "TLS": lambda one: "tls_ca_file" in one,
+    }
+    show(Answer(found, Table(columns, found), each=True), as_json=as_json)
+
+
+def use(name: ProfileName) -> None:
+    """Let a profile count wherever no address is given."""
+    from ortoo.client.core.credentials import profiles_folder, read_profile
+
+    read_profile(name)
+    (profiles_folder() / "current").write_text(name + "\n")
+    print(f"{name} counts where no address is given and ORTOO_ADDRESS is not set")
+
+
+def save(
+    name: ProfileName,
+    address: Annotated[str, typer.Option(help="host:port of a snode; several with commas.")],
+    access_key: Annotated[str, typer.Option(help="Who calls; the secret is asked for.")] = "",
+    tls_ca_file: Annotated[str, typer.Option(help="The roots of servers' certificates, PEM, or `system`.")] = "",
+    tls_certificate_file: Annotated[str, typer.Option(help="What the client shows, PEM.")] = "",
+    tls_key_file: Annotated[str, typer.Option(help="The private key of that, PEM.")] = "",
+) -> None:
+    """Keep a profile, in the place of one of this name; only its owner can read the file."""
+    from ortoo.client.core.credentials import profile_file
+
+    file = profile_file(name)
+    secret_key = typer.prompt("Secret key", hide_input=True, err=True) if access_key else ""
+    said = {
+        "address": address,
+        "access_key": access_key,
+        "secret_key": secret_key,
+        "tls_ca_file": tls_ca_file,
+        "tls_certificate_file": tls_certificate_file,
+        "tls_key_file": tls_key_file,
+    }
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.touch(mode=0o600)
+    file.chmod(0o600)
+    # A text of TOML is one of JSON, but for characters beyond U+FFFF as two escapes: those are written as they are.
+    file.write_text(
+        "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in said.items() if value)
+    )
+    print(f"kept {file}; `ortoo profile use {name}` lets it count")

@@ -1,0 +1,66 @@
+"""Whether the members of an enode have the same log and the same state."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ortoo.enode.consensus.driver import Driver
+from ortoo.enode.reigns.member import RunningMember
+from ortoo.testing.simulation.cluster.roles import MemberMachine
+
+SEGMENT_SUFFIX = ".seg"
+
+
+def differences(members: Sequence[MemberMachine]) -> str:
+    """What differs between members, in words; empty when all have the same, byte for byte and state for state."""
+    drivers: list[tuple[MemberMachine, Driver]] = []
+    for machine in members:
+        running = machine.running
+        if not machine.alive or not isinstance(running, RunningMember) or running.lives.driver is None:
+            return f"{machine.name} has no log open"
+        drivers.append((machine, running.lives.driver))
+    logs = [driver.member.log for _, driver in drivers]
+    ends = [(log.appended, log.flushed, log.committed) for log in logs]
+    if len({position for end in ends for position in end}) > 1:
+        return f"(appended, flushed, committed) are {ends}"
+    if sum(driver.leads is not None for _, driver in drivers) != 1:
+        return f"{[machine.name for machine, driver in drivers if driver.leads is not None]} lead"
+    begin, end = max(log.begin for log in logs), logs[0].committed
+    (first, leading), *others = drivers
+    content = _content(first, begin, end)
+    for machine, driver in others:
+        if (place := _parting(content, _content(machine, begin, end))) is not None:
+            return f"the logs of {first.name} and {machine.name} are not the same at {begin + place}"
+        if table := _table_that_differs(leading, driver):
+            return f"the states of {first.name} and {machine.name} differ in {table}"
+    return ""
+
+
+def _table_that_differs(one: Driver, other: Driver) -> str:
+    states = one.log.engine.state, other.log.engine.state
+    for table in vars(states[0]):
+        first, second = (getattr(state, table) for state in states)
+        # Idle producers are forgotten by each member at its own time.
+        if table == "windows" or not hasattr(first, "checkpoint"):
+            continue
+        if sorted(first.checkpoint()) != sorted(second.checkpoint()):
+            return table
+    return ""
+
+
+def _content(machine: MemberMachine, begin: int, end: int) -> bytes:
+    """The log between two positions, as it lies in the files."""
+    content = bytearray(end - begin)
+    for path in machine.disk.files():
+        if path.suffix != SEGMENT_SUFFIX or path.parent != Path("/") / machine.name:
+            continue
+        base = int(path.stem)
+        data = machine.disk.content(path)[max(0, begin - base) : max(0, end - base)]
+        at = max(0, base - begin)
+        content[at : at + len(data)] = data
+    return bytes(content)
+
+
+def _parting(one: bytes, other: bytes) -> int | None:
+    if one == other:
+        return None
+    return next(place for place, (left, right) in enumerate(zip(one, other, strict=True)) if left != right)

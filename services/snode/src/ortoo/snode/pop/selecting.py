@@ -1,0 +1,50 @@
+"""What of popped messages a consumer's filter wants."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from ortoo.common.arrays.gather import gathered
+from ortoo.common.arrays.opened_batch import OpenedBatch
+from ortoo.common.groups.pop import LeasePart, PoppedBatch, runs
+from ortoo.snode.filters.selection import MessageFilter
+
+
+@dataclass(slots=True)
+class Selected:
+    """Popped messages, by what becomes of them."""
+
+    kept: list[PoppedBatch] = field(default_factory=list)
+    """For the consumer."""
+    unwanted: list[LeasePart] = field(default_factory=list)
+    """Of these the group is done."""
+    excess: list[PoppedBatch] = field(default_factory=list)
+    """Wanted, but more than the consumer asked for."""
+
+
+def selected(batches: Iterable[PoppedBatch], wanted: MessageFilter, messages_max: int) -> Selected:
+    """Sort messages by a filter; at most `messages_max` are kept."""
+    found = Selected()
+    room = messages_max
+    for one in batches:
+        opened = OpenedBatch(one.batch)
+        rows = wanted.select(opened)
+        chosen = list(range(len(one.offsets))) if rows is None else rows.tolist()
+        rest = set(range(len(one.offsets))).difference(chosen)
+        if ranges := runs([one.offsets[row] for row in sorted(rest)]):
+            found.unwanted.append(LeasePart(one.queue_id, one.number, ranges))
+        if chosen[:room]:
+            found.kept.append(_part_of(one, opened, chosen[:room]))
+        if chosen[room:]:
+            found.excess.append(_part_of(one, opened, chosen[room:]))
+        room -= len(chosen[:room])
+    return found
+
+
+def _part_of(one: PoppedBatch, opened: OpenedBatch, rows: list[int]) -> PoppedBatch:
+    if len(rows) == len(one.offsets):
+        return one
+    batch = gathered(opened, np.array(rows, "<i4"))
+    offsets, attempts = tuple(one.offsets[row] for row in rows), tuple(one.attempts[row] for row in rows)
+    return replace(one, batch=batch, offsets=offsets, attempts=attempts)

@@ -1,0 +1,34 @@
+"""`ortoo dev` by TLS: where it listens, and whom its certificate convinces."""
+
+import socket
+from pathlib import Path
+
+from ortoo.cli.dev.cluster import open_dev_cluster, tls_address_beside
+from ortoo.client import Message, connect
+
+
+async def test_our_own_client_believes_the_certificate_that_was_made(tmp_path: Path) -> None:
+    """B-107: it is made at the first start, named for this machine, kept over restarts, its key for its owner alone."""
+    made: list[bytes] = []
+    for _ in range(2):
+        async with open_dev_cluster(tmp_path, "127.0.0.1:0", "127.0.0.1:0") as snode:
+            port = snode.tls_address.rpartition(":")[2]
+            for address in (snode.tls_address, f"localhost:{port}"):
+                async with connect(address, tls_ca_file=str(tmp_path / "tls/certificate.pem")) as mq:
+                    await mq.admin.ensure_topic("t")
+                    async with mq.producer("t") as producer:
+                        await producer.send(Message(b"hello"))
+        made.append((tmp_path / "tls/certificate.pem").read_bytes())
+    assert made[0] == made[1]
+    assert (tmp_path / "tls/key.pem").stat().st_mode & 0o077 == 0
+
+
+def test_tls_is_on_the_next_port_unless_that_is_taken() -> None:
+    """A port that somebody else has is no reason not to start."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert tls_address_beside(f"127.0.0.1:{port - 1}") == "127.0.0.1:0"
+    assert tls_address_beside(f"127.0.0.1:{port - 1}") == f"127.0.0.1:{port}"
+    assert tls_address_beside("127.0.0.1:0") == "127.0.0.1:0"
+    assert tls_address_beside("127.0.0.1:65535") == "127.0.0.1:0"
+    assert tls_address_beside("nowhere") == ""

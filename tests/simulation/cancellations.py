@@ -1,0 +1,156 @@
+"""Calls of producers and consumers, each called off at a random moment: at every await, if there are enough of them.
+
+python -m tests.simulation.cancellations [--count N] [--seeds N]
+
+A call is given a part of the time that such a call takes, drawn anew, so that it ends before it begins, in the middle
+of any conversation, or not at all. Afterwards nothing may be left of any: no message lost or leased to nobody, no
+member of a group, no call on a connection, no task.
+"""
+
+import argparse
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+
+from ortoo.client import Client, ConsumerSettings, Message, NotFound, PopSettings, PullSettings
+from ortoo.testing.simulation.cluster.cluster import Shape
+from ortoo.testing.simulation.kernel.process import current_process
+from tests.simulation.stage import Stage, play
+
+SHAPE = Shape(enodes=2, snodes=2)
+PATIENCE_S = (0.012, 0.08)
+"""About as long as the shortest of the calls takes when messages are there, and the longest."""
+BURST = 6
+"""So many messages are sent at once, so that there are always some."""
+LEASE_MS = 3_600_000.0
+"""Longer than any run: what a pop that was called off had comes again because it was given back."""
+REST_S = 20.0
+"""So long after the last one everything has been told to everybody."""
+WHOLE_S = 3.0
+"""Longer than any of the calls that end."""
+GROUPS = ("popping", "pulling", "pushed")
+
+
+class Cancellations:
+    """One client that loses patience again and again."""
+
+    def __init__(self, stage: Stage, client: Client) -> None:
+        self.chance = stage.world.chances.of("patience")
+        self.called_off = 0
+        self.acknowledged: dict[bytes, None] = {}
+        self.doubtful: dict[bytes, None] = {}
+        """Bodies whose acknowledgement was asked for, and whose answer was not waited for."""
+        self.stored: dict[bytes, None] = {}
+        self._client = client
+        self._sent = 0
+        self._popping = PopSettings(invisible_ms=LEASE_MS, renew_max_ms=0, wait_ms=30, messages_max=4)
+
+    async def some(self, count: int) -> None:
+        """Lose patience `count` times; pops are made most often, for theirs is the most to lose."""
+        calls = (self._send, self._pop, self._pull, self._pop, self._push, self._pop)
+        tries = 0
+        while self.called_off < count:
+            await self._impatient(calls[tries % len(calls)])
+            tries += 1
+
+    async def patiently(self) -> None:
+        """Make each call once, so that what the client keeps for the next ones is there."""
+        for call in (self._send, self._pop, self._pull, self._push):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(WHOLE_S):
+                    await call()
+
+    async def rest(self) -> None:
+        """Take what is left, with all patience: whatever was stored is done then."""
+        async with self._client.pop_consumer("popping", "t", "*", self._popping) as consumer:
+            while messages := await consumer.pop(100, 2_000):
+                for message in messages:
+                    assert message.attempt == 1, f"{message.body!r} is delivered for the {message.attempt}th time"
+                    assert message.body not in self.acknowledged, f"{message.body!r} comes again"
+                    await message.ack()
+                    self.acknowledged[message.body] = None
+
+    async def _impatient(self, call: Callable[[], Awaitable[None]]) -> None:
+        try:
+            async with asyncio.timeout(self.chance.uniform(0.0, PATIENCE_S[self.chance.below(2)])):
+                await call()
+        except TimeoutError:
+            self.called_off += 1
+
+    async def _send(self) -> None:
+        bodies = [f"{self._sent}-{number}".encode() for number in range(BURST)]
+        self._sent += 1
+        async with self._client.producer("t") as producer:
+            await asyncio.gather(*(producer.send(Message(body)) for body in bodies))
+            self.stored.update(dict.fromkeys(bodies))
+
+    async def _pop(self) -> None:
+        async with self._client.pop_consumer("popping", "t", "*", self._popping) as consumer:
+            for message in await consumer.pop():
+                self.doubtful[message.body] = None
+                await message.ack()
+                self.acknowledged[message.body] = None
+
+    async def _pull(self) -> None:
+        async with self._client.pull_consumer("pulling", {"t": "*"}, PullSettings(from_first=True)) as consumer:
+            async for message in consumer:
+                message.ack()
+
+    async def _push(self) -> None:
+        async with self._client.consumer("pushed", {"t": "*"}, ConsumerSettings(from_first=True)) as consumer:
+            async for message in consumer:
+                message.ack()
+
+
+def called_off(seed: int, count: int) -> None:
+    """Lose patience `count` times in a cluster, and look for what is left."""
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            await client.admin.ensure_topic("t", queue_count=2)
+            cancellations = Cancellations(stage, client)
+            await cancellations.patiently()
+            await stage.clock.sleep(REST_S)
+            tasks, calls = own_tasks(), stage.world.network.open_calls("script")
+            await cancellations.some(count)
+            await cancellations.rest()
+            lost = cancellations.stored.keys() - cancellations.acknowledged.keys() - cancellations.doubtful.keys()
+            assert not lost, f"{sorted(lost)} never came"
+            await stage.clock.sleep(REST_S)
+            assert (await client.admin.lag("popping", "t")).lag_messages == 0
+            for group in GROUPS:
+                assert await members(client, group) == [], f"{group} has a member that is gone"
+            assert own_tasks() == tasks
+            assert stage.world.network.open_calls("script") == calls
+
+    play(script, seed=seed, shape=SHAPE)
+
+
+def own_tasks() -> list[str]:
+    """The names of the tasks of the process that this runs in."""
+    process = current_process()
+    assert process is not None
+    return sorted(task.get_name() for task in process.tasks())
+
+
+async def members(client: Client, group: str) -> list[str]:
+    """Who is in a group."""
+    try:
+        return [one.client_id for one in (await client.admin.groups.describe(group)).members]
+    except NotFound:
+        return []  # nobody came that far
+
+
+def main(arguments: Sequence[str] | None = None, say: Callable[[str], None] = print) -> None:
+    """Do it for several seeds; the first thing that is left ends it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=1_000)
+    parser.add_argument("--seeds", type=int, default=10)
+    options = parser.parse_args(arguments)
+    for seed in range(1, options.seeds + 1):
+        called_off(seed, options.count)
+        say(f"seed {seed}: {options.count} calls were called off, and nothing is left of them")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,22 @@
+"""Random faults over an enode of three members: what is acknowledged stays, and all members end with the same."""
+
+import pytest
+
+from ortoo.testing.simulation.run.outcome import Choices
+from ortoo.testing.simulation.run.simulation import run
+
+
+@pytest.mark.parametrize(
+    ("seed", "seconds", "kinds"),
+    [
+        (2, 12.0, ("kill", "emptied disk", "database restored")),
+        (10, 15.0, ()),
+        (15, 30.0, ()),
+        (24, 30.0, ()),
+        (1007, 15.0, ()),
+    ],
+)
+def test_nothing_is_found(seed: int, seconds: float, kinds: tuple[str, ...]) -> None:
+    """A few runs of those that once found something, and one that loses a disk."""
+    outcome = run(Choices(seed, seconds, kinds=kinds, members=3))
+    assert outcome.findings == ()

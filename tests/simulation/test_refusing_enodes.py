@@ -1,0 +1,90 @@
+"""An enode that takes no messages: routes leave it out, and what was sent to it goes to another at once."""
+
+import asyncio
+
+import pytest
+
+from ortoo.client import Client, OrtooError, ProducerSettings
+from ortoo.testing.simulation.cluster.cluster import Shape
+from ortoo.testing.simulation.cluster.roles import EnodeMachine
+from ortoo.v1 import producer_pb2, record_pb2
+from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
+from tests.simulation.stage import Stage, play
+
+SENDS = 400
+BODY = b"m" * 2_000
+"""So that a segment of a simulated enode is full after some thirty of them, and a full disk is met soon."""
+
+
+async def publish(client: Client, body: bytes) -> None:
+    """Send by one call, as a program without our client does."""
+    request = producer_pb2.PublishRequest(topic="t", messages=[record_pb2.Message(body=body)])
+    await client.admin._connection.call(ProducerServiceStub, "Publish", request)
+
+
+def fill(enode: EnodeMachine) -> int:
+    """Leave no room for another segment; returns what room there was."""
+    platter = enode.disk.current.platter
+    room, platter.capacity_bytes = platter.capacity_bytes, platter.image.used_bytes()
+    return room
+
+
+def test_a_full_enode_among_two_delays_no_send_by_more_than_a_second() -> None:
+    """B-089: no send fails or waits longer than 1 s; the directory says why, and sends come back when there is room."""
+
+    async def script(stage: Stage) -> None:
+        enode = stage.cluster.enodes[0]
+        longest_s = 0.0
+        async with stage.connect("app") as client:
+            await client.admin.ensure_topic("t", queue_count=2)
+
+            async def timed(number: int) -> None:
+                nonlocal longest_s
+                begun_s = stage.clock.monotonic_s()
+                await (producer.send(BODY) if number % 2 else publish(client, BODY))
+                longest_s = max(longest_s, stage.clock.monotonic_s() - begun_s)
+
+            async with client.producer("t") as producer:
+                await producer.send(BODY)
+                room = fill(enode)
+                async with asyncio.TaskGroup() as sends:
+                    for number in range(SENDS):
+                        sends.create_task(timed(number))  # of the test, in a group
+                        await stage.clock.sleep(0.02)
+                assert longest_s < 1.0
+                [full] = [one for one in (await client.admin.describe_cluster()).enodes if one.refuses_writes]
+                assert (full.name, full.alive) == (enode.name, True)
+                assert "the disk is full" in full.refuses_writes
+                enode.disk.current.platter.capacity_bytes = room
+                while any(one.refuses_writes for one in (await client.admin.describe_cluster()).enodes):
+                    await stage.clock.sleep(0.1)
+                before = await ends(client, enode.name)
+                for _ in range(20):
+                    await producer.send(BODY)
+                    await stage.clock.sleep(2)
+                assert await ends(client, enode.name) > before
+
+    async def ends(client: Client, name: str) -> int:
+        queues = (await client.admin.describe_topic("t")).queues
+        return sum(one.end_offset for one in queues if one.queue.enode == name)
+
+    play(script, shape=Shape(enodes=2, snodes=1))
+
+
+def test_a_refusal_is_told_in_the_words_of_the_enode() -> None:
+    """B-089: where no enode takes messages, a caller hears why: by a call at once, from a producer in the end."""
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            await client.admin.ensure_topic("t", queue_count=1)
+            async with client.producer("t", ProducerSettings(delivery_timeout_ms=5_000)) as producer:
+                await producer.send(BODY)
+                room = fill(stage.cluster.enodes[0])
+                with pytest.raises(OrtooError, match="the disk is full"):
+                    for _ in range(100):
+                        await publish(client, BODY)
+                with pytest.raises(OrtooError, match=r"not stored within 5 s by enode-0.*it said: the disk is full"):
+                    await producer.send(BODY)
+            stage.cluster.enodes[0].disk.current.platter.capacity_bytes = room
+
+    play(script)

@@ -1,0 +1,77 @@
+"""Which address and which keys count: given, of a profile, of the environment, in that order."""
+
+from pathlib import Path
+
+import pytest
+
+from ortoo.client.core.credentials import addresses_from, credentials_from, read_profile, surroundings, tls_from
+from ortoo.common.errors import Invalid, NotFound
+from ortoo.common.grpc.transport import using_transport
+from ortoo.testing.memory_grpc.transport import MemoryTransport
+
+
+def home(tmp_path: Path, current: str = "", **profiles: str) -> dict[str, str]:
+    """An environment whose profiles are these."""
+    folder = tmp_path / "ortoo"
+    folder.mkdir()
+    for name, text in profiles.items():
+        (folder / f"{name}.toml").write_text(text)
+    if current:
+        (folder / "current").write_text(current + "\n")
+    return {"XDG_CONFIG_HOME": str(tmp_path)}
+
+
+PROD = 'address = "a:1, b:2"\naccess_key = "shop"\nsecret_key = "s"\ntls_ca_file = "system"\n'
+
+
+def test_without_a_word_it_is_where_ortoo_dev_listens(tmp_path: Path) -> None:
+    """No profile, no variable, nothing given."""
+    environ = home(tmp_path)
+    assert addresses_from("", surroundings(environ=environ)) == ["localhost:8081"]
+
+
+def test_the_current_profile_counts_as_a_whole(tmp_path: Path) -> None:
+    """Its addresses, keys and files; keys of the environment are not mixed in."""
+    environ = home(tmp_path, "prod", prod=PROD, plain='address = "c:3"') | {"ORTOO_ACCESS_KEY": "other"}
+    around = surroundings(environ=environ)
+    assert addresses_from("", around) == ["a:1", "b:2"]
+    who = credentials_from("", "", around)
+    assert who is not None
+    assert (who.access_key, who.secret_key) == ("shop", "s")
+    assert tls_from("", "", "", around) is not None
+    around = surroundings("plain", environ)
+    assert (addresses_from("", around), credentials_from("", "", around)) == (["c:3"], None)
+
+
+def test_an_address_of_the_environment_is_no_profiles_business(tmp_path: Path) -> None:
+    """ORTOO_ADDRESS counts more than the current profile, and less than one that is named."""
+    environ = home(tmp_path, "prod", prod=PROD) | {"ORTOO_ADDRESS": "d:4"}
+    assert addresses_from("", surroundings(environ=environ)) == ["d:4"]
+    assert credentials_from("", "", surroundings(environ=environ)) is None
+    assert addresses_from("", surroundings("prod", environ)) == ["a:1", "b:2"]
+    assert addresses_from("", surroundings(environ=environ | {"ORTOO_PROFILE": "prod"})) == ["a:1", "b:2"]
+
+
+def test_on_a_simulated_network_nobodys_profile_counts(tmp_path: Path) -> None:
+    """A test with a broker of its own must not reach for the developer's cluster."""
+    environ = home(tmp_path, "prod", prod=PROD) | {"ORTOO_ADDRESS": "d:4"}
+    with using_transport(MemoryTransport()):
+        assert addresses_from("", surroundings(environ=environ)) == ["localhost:8081"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("adress = 'x'", "adress"), ("address = 1", "address"), ("= nothing", "cannot be read")]
+)
+def test_a_profile_with_a_slip_is_refused_by_name(text: str, words: str, tmp_path: Path) -> None:
+    """The file and what is wrong in it are named, before anything connects."""
+    with pytest.raises(Invalid, match=words):
+        read_profile("slip", home(tmp_path, slip=text))
+
+
+def test_a_profile_that_is_not_there(tmp_path: Path) -> None:
+    """A name that has no file, and one that could be none."""
+    environ = home(tmp_path)
+    with pytest.raises(NotFound, match="no profile prod"):
+        surroundings("prod", environ)
+    with pytest.raises(Invalid, match="no name of a profile"):
+        surroundings("../prod", environ)

@@ -1,0 +1,91 @@
+"""What pops got, by attempt and request, and which of them were called off: against a model that forgets nothing."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ortoo.common.groups.pop import LeasePart, PoppedBatch
+from ortoo.common.records.batch import encode
+from ortoo.common.records.message import Message
+from ortoo.enode.pops.attempts import ATTEMPTS_REMEMBERED, CALLED_OFF_MAX, CALLED_OFF_S, Attempts
+
+BATCH = encode([Message(b"x")], now_ms=1)
+ATTEMPT_IDS = st.sampled_from(["a", "b"])
+REQUEST_IDS = st.sampled_from(["1", "2", "3"])
+STEPS = st.one_of(
+    st.tuples(st.just("got"), ATTEMPT_IDS, REQUEST_IDS),
+    st.tuples(st.just("again"), ATTEMPT_IDS, REQUEST_IDS),
+    st.tuples(st.just("call off"), ATTEMPT_IDS, st.one_of(st.just(""), REQUEST_IDS)),
+    st.tuples(st.just("wait"), st.just(""), st.just("")),
+)
+
+
+def popped(number: int, *offsets: int) -> PoppedBatch:
+    """A batch of lease `number`."""
+    return PoppedBatch(0, number, 1, BATCH, offsets or (number,), (1,) * len(offsets or (number,)))
+
+
+def numbers(parts: list[LeasePart]) -> list[int]:
+    """The leases that parts are of."""
+    return sorted(part.number for part in parts)
+
+
+@given(st.lists(STEPS, max_size=40))
+def test_each_message_is_its_last_requests_and_goes_back_once(steps: list[tuple[str, str, str]]) -> None:
+    """Nothing that was given is forgotten while its request may be called off, and nothing is given back twice."""
+    attempts, now_s = Attempts(), 0.0
+    owners: dict[int, tuple[str, str]] = {}
+    called_off: dict[tuple[str, str], float] = {}
+    for number, (what, attempt_id, request_id) in enumerate(steps):
+        request = (attempt_id, request_id)
+        mine = [one for one, owner in owners.items() if owner == request]
+        all_of_it = [one for one, owner in owners.items() if owner[0] == attempt_id]
+        if what == "wait":
+            now_s += CALLED_OFF_S / 2
+            attempts.forget_old(now_s)
+            called_off = {one: until_s for one, until_s in called_off.items() if until_s > now_s}
+        elif what == "got":
+            for one in mine:
+                del owners[one]  # a request answers once; what it says later is what it got
+            owners[number] = request
+            attempts.got(request, [popped(number)])
+        elif what == "again":
+            assert numbers(attempts.again(request)) == all_of_it
+            owners.update(dict.fromkeys(all_of_it, request))
+        else:
+            expected = mine if request_id else all_of_it
+            assert numbers(attempts.call_off(request, now_s)) == expected
+            for one in expected:
+                del owners[one]
+            called_off[request] = now_s + CALLED_OFF_S
+        for asked in [(one, other) for one in "ab" for other in "123"]:
+            assert attempts.is_called_off(asked) == (asked in called_off or (asked[0], "") in called_off)
+        assert attempts.are_idle == (not called_off)
+
+
+def test_what_goes_back_is_named_by_ranges_and_what_is_gone_by_then_is_passed_over() -> None:
+    """As a lease part that is not exact."""
+    attempts = Attempts()
+    attempts.got(("a", "1"), [popped(7, 3, 4, 9)])
+    assert attempts.call_off(("a", "1"), 0.0) == [LeasePart(0, 7, ((3, 2), (9, 1)), is_exact=False)]
+
+
+def test_only_so_many_are_remembered_the_newest_ones() -> None:
+    """Of what was given, and of what was called off."""
+    attempts = Attempts()
+    for number in range(ATTEMPTS_REMEMBERED + 1):
+        attempts.got((str(number), ""), [popped(number)])
+    attempts.got(("1", ""), [popped(1)])
+    attempts.got(("new", ""), [popped(2)])
+    assert attempts.again(("0", "")) == []
+    assert attempts.again(("2", "")) == []
+    assert numbers(attempts.again(("1", ""))) == [1]
+    for number in range(CALLED_OFF_MAX):
+        attempts.call_off((str(number), "r"), 0.0)
+    attempts.call_off(("0", "r"), 1.0)  # said again, it is a new one
+    attempts.call_off(("new", "r"), 1.0)
+    assert attempts.is_called_off(("0", "r"))
+    assert not attempts.is_called_off(("1", "r"))
+    assert attempts.is_called_off(("2", "r"))
+    attempts.forget_old(CALLED_OFF_S)
+    assert attempts.is_called_off(("0", "r"))
+    assert not attempts.is_called_off(("2", "r"))
