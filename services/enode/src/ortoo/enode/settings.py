@@ -148,8 +148,10 @@ class Settings(ServiceSettings):
         follows: dict[str, tuple[Any, str]] = {}
         """Setting to its value, and the setting that it follows from."""
         said = DURABILITY_OF.get(chosen.role)
-        if origins["role"] == "default":
-            if chosen.member_listen_address and chosen.durability is Durability.REPLICAS:
+        if not chosen.member_listen_address:
+            pass  # with one disk both mean the same
+        elif origins["role"] == "default":
+            if chosen.durability is Durability.REPLICAS:
                 follows["role"] = (NodeRole.SYNC_MASTER, "durability")
         elif said is not None and origins["durability"] == "default":
             follows["durability"] = (said, "role")
