@@ -1,4 +1,4 @@
-"""Random faults over an enode of three members: what is acknowledged stays, and all members end with the same."""
+"""Random faults over an enode of three members: what is acknowledged stays, and all have the same at the end."""
 
 import pytest
 

@@ -81,6 +81,7 @@ class RemoteOffsets:
         self._connection = connection
         self._group = group
         self._generation = generation
+        self._turn = asyncio.Lock()
 
     async def load(self, queues: Sequence[Queue]) -> dict[Queue, int | None]:
         """The group's offsets. Errors: Unavailable when no snode answered."""
@@ -101,7 +102,14 @@ class RemoteOffsets:
         return known
 
     async def persist(self, queues: Collection[Queue]) -> list[Queue]:
-        """Store what is new. A queue whose store does not answer keeps its offset for the next time."""
+        """Store what is new. A queue whose store does not answer keeps its offset for the next time.
+
+        One call after another: what one tries again must not come behind what a later one has stored.
+        """
+        async with self._turn:
+            return await self._persist(queues)
+
+    async def _persist(self, queues: Collection[Queue]) -> list[Queue]:
         news = self.table.unstored(queues)
         if not news:
             return []

@@ -150,7 +150,9 @@ class Lives:
 
     async def _live(self) -> None:
         """Open the log, again whenever that has to be, until the process stops."""
+        self.reports.is_waiting = True
         await self.joining.begin(self._ask)
+        self.reports.is_waiting = False
         while not self._stopping.is_set():
             try:
                 reason = await self._one_life()
@@ -273,7 +275,7 @@ class Lives:
         kept, driver, settings = self.joining.kept, self.driver, self.settings
         request = member_report_pb2.ReportMemberRequest(
             enode=settings.name,
-            set_id=kept.set_id,
+            set_id="" if self.reports.is_waiting else kept.set_id,
             member=write(member_report_pb2.MemberId, kept.member),
             incarnation=kept.incarnation,
             address=reachable_address(settings, self.server),

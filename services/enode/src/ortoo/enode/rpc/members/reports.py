@@ -49,6 +49,8 @@ class MemberReports:
         """`report` says what the member is now, but for what it suggests."""
         self.driver: Reporting | None = None
         """The member; None while its log is being opened, and nothing is reported."""
+        self.is_waiting = False
+        """Whether this is an empty disk, which says no more than that it is there to be added."""
         self.addresses: dict[MemberId, pb.MemberAddress] = {}
         """Where members are, as name servers have said."""
         self._name_servers = name_servers
@@ -85,7 +87,7 @@ class MemberReports:
         due, is_told = self._due[address], False
         while True:
             due.clear()
-            if self.driver is not None:
+            if self.driver is not None or self.is_waiting:
                 answered = await self._try(address)
                 if not answered and not is_told:
                     _log.warning("a name server does not take reports; trying on", name_server=address)

@@ -1,0 +1,91 @@
+"""An enode with three members as processes, beside a name server and a snode, and what its operator does."""
+
+import contextlib
+import shutil
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from ortoo.client import Client, EnodeMember, OrtooError
+from ortoo.common.process.clock import SystemClock
+from ortoo.testing.servers.processes import SMALL_STORE, ProcessCluster, RoleProcess
+
+ENODE = "enode-0"
+MEMBERS = 3
+LOOK_S = 0.05
+LEADING, WAITING, LEARNING, AWAY = "leading", "waiting", "learning", "away"
+
+
+@contextlib.asynccontextmanager
+async def member_cluster(folder: Path) -> AsyncIterator[ProcessCluster]:
+    """Start all of it in `folder`; leave nothing running."""
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(MEMBERS)]
+        addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
+    namesrv = RoleProcess("namesrv", folder / "namesrv", {"DATABASE_URL": f"sqlite:///{folder}/names.db"})
+    async with contextlib.AsyncExitStack() as parts:
+        parts.push_async_callback(namesrv.kill)
+        await namesrv.start()
+        enodes = []
+        for number, address in enumerate(addresses, 1):
+            environ = {
+                **SMALL_STORE,
+                "NAME": ENODE,
+                "MEMBER": number,
+                "MEMBERS": MEMBERS,
+                "MEMBER_LISTEN_ADDRESS": address,
+                "MEMBER_ADDRESSES": ";".join(addresses),
+                "NAMESRV_ADDRESS": namesrv.address,
+            }
+            enodes.append(RoleProcess("enode", folder / f"member-{number}", environ))
+            parts.push_async_callback(enodes[-1].kill)
+            await enodes[-1].start()
+        snode = RoleProcess("snode", folder / "snode", {"NAME": "snode-0", "NAMESRV_ADDRESS": namesrv.address})
+        parts.push_async_callback(snode.kill)
+        await snode.start()
+        yield ProcessCluster(folder, namesrv, enodes, [snode])
+
+
+async def members_of(mq: Client) -> tuple[EnodeMember, ...]:
+    """The members as the name server knows them; none while it cannot be asked."""
+    with contextlib.suppress(OrtooError):
+        return next((one.members for one in await mq.admin.members.list(ENODE)), ())
+    return ()
+
+
+async def leading(cluster: ProcessCluster, mq: Client) -> RoleProcess:
+    """The member that leads, as soon as one that runs says so."""
+    while True:
+        for one in await members_of(mq):
+            process = cluster.enodes[one.number - 1]
+            if one.state == LEADING and process.alive:
+                return process
+        await SystemClock().sleep(LOOK_S)
+
+
+async def whole(mq: Client) -> None:
+    """Return when there are three members, one leads, and nobody lacks much of what is committed."""
+    while True:
+        known = await members_of(mq)
+        states = [one.state for one in known]
+        if len(known) == MEMBERS and LEADING in states and not {AWAY, WAITING, LEARNING} & set(states):
+            return
+        await SystemClock().sleep(LOOK_S)
+
+
+async def replace_disk(mq: Client, lost: RoleProcess) -> None:
+    """Empty the disk of a member that is killed, start it, add it and remove the one that it was."""
+    number = int(str(lost.environ["MEMBER"]))
+    shutil.rmtree(lost.data)
+    await lost.start()
+    while True:
+        mine = [one for one in await members_of(mq) if one.number == number]
+        with contextlib.suppress(OrtooError):  # nobody leads just now, or the last step is not committed
+            if waiting := [one for one in mine if one.state == WAITING]:
+                await mq.admin.members.add(ENODE, number, waiting[0].disk)
+            elif len(mine) > 1 and not any(one.state == LEARNING for one in mine):
+                gone = [one for one in mine if one.state == AWAY]
+                await mq.admin.members.remove(ENODE, number, gone[0].disk if gone else "")
+            elif len(mine) == 1 and mine[0].state not in (AWAY, LEARNING):
+                return
+        await SystemClock().sleep(LOOK_S)

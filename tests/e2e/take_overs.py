@@ -1,0 +1,274 @@
+"""Harm whoever leads an enode of three members, round after round, under load; then check what clients saw.
+
+    python -m tests.e2e.take_overs --rounds 12
+
+Rounds take turns: kill -9, freeze (SIGSTOP, later SIGCONT), an emptied disk, a stop, which hands over. Of each it is
+told how long it took from the harm until a client that was sending had a send acknowledged that it began afterwards,
+and the slowest send. A round in which this machine itself stood still for more than 200 ms says nothing about time, so
+it is done once more and counted. At the end the whole history is held against what one log can have told.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ortoo.client import Client, NotFound, OrtooError, Producer, ProducerSettings, Queue, connect
+from ortoo.common.process import logs
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import SystemClock
+from ortoo.testing.servers.processes import ProcessCluster, RoleProcess
+from tests.e2e.history import History, Read, Send
+from tests.e2e.member_cluster import leading, member_cluster, replace_disk, whole
+
+TOPIC = "take-overs"
+QUEUES = 2
+HARMS = ("kill", "freeze", "empty", "stop")
+STALL_S = 0.2
+PROBE_S = 0.01
+READ_S = 0.2
+CALM_S = 1.0
+"""Between two rounds."""
+ROUND_S = 120.0
+MEDIAN_MAX_S, MOST_S = 2.0, 3.0
+
+
+@dataclass(slots=True)
+class Round:
+    """What one round cost."""
+
+    harm: str
+    took_s: float
+    slowest_s: float
+    stalled_s: float
+    """How long the machine stood still at a time, at most."""
+
+
+@dataclass(slots=True)
+class Load:
+    """One client that sends and one that reads, for as long as there is one of them, and all that they saw."""
+
+    clock: SystemClock
+    rate: int
+    history: History = field(default_factory=History)
+    stalled_s: float = 0.0
+    _sent: int = 0
+
+    async def send(self, producer: Producer, background: Background) -> None:
+        """So many messages a second, each watched by itself."""
+        due_s = self.clock.monotonic_s()
+        while True:
+            self._sent += 1
+            background.contained("send", self._send(producer, b"%d" % self._sent))
+            due_s = max(due_s + 1 / self.rate, self.clock.monotonic_s() - 1)
+            await self.clock.sleep(max(0.0, due_s - self.clock.monotonic_s()))
+
+    async def _send(self, producer: Producer, body: bytes) -> None:
+        begun_s = self.clock.monotonic_s()
+        try:
+            receipt = await producer.send(body)
+        except OrtooError:
+            self.history.sends.append(Send(body, begun_s, self.clock.monotonic_s()))
+            return
+        ended_s = self.clock.monotonic_s()
+        self.history.sends.append(Send(body, begun_s, ended_s, receipt.queue.queue_id, receipt.offset))
+
+    async def read(self, mq: Client) -> None:
+        """Look at the end of each queue, and at what is new, again and again."""
+        at: dict[int, int] = {}
+        while True:
+            with contextlib.suppress(OrtooError):
+                begun_s = self.clock.monotonic_s()
+                for item in (await mq.admin.describe_topic(TOPIC)).queues:
+                    number = item.queue.queue_id
+                    begin = at.get(number, item.begin_offset)
+                    read = await self._read(mq, item.queue, begin, item.end_offset, begun_s)
+                    self.history.reads.append(read)
+                    at[number] = max(begin, *(offset + 1 for offset, _ in read.found), begin)
+            await self.clock.sleep(READ_S)
+
+    async def last_look(self, mq: Client) -> None:
+        """Read all of it."""
+        begun_s = self.clock.monotonic_s()
+        for item in (await mq.admin.describe_topic(TOPIC)).queues:
+            self.history.final.append(await self._read(mq, item.queue, item.begin_offset, item.end_offset, begun_s))
+
+    async def _read(self, mq: Client, queue: Queue, begin: int, end: int, begun_s: float) -> Read:
+        found: list[tuple[int, bytes]] = []
+        if begin < end:
+            async for batch in mq.fetch(queue, begin, end):
+                found += zip(batch.offsets, batch.bodies(), strict=True)
+        return Read(queue.queue_id, begun_s, self.clock.monotonic_s(), end, tuple(found))
+
+    async def probe(self) -> None:
+        """Note by how much a short sleep takes too long: what a process gets, no cluster can be better than."""
+        while True:
+            before_s = self.clock.monotonic_s()
+            await self.clock.sleep(PROBE_S)
+            self.stalled_s = max(self.stalled_s, self.clock.monotonic_s() - before_s - PROBE_S)
+
+    async def first_after(self, at_s: float) -> float:
+        """When a send that began after a time was acknowledged."""
+        looked = len(self.history.sends)
+        while True:
+            for one in self.history.sends[looked:]:
+                if one.offset >= 0 and one.invoked_s >= at_s:
+                    return one.ended_s
+            looked = len(self.history.sends)
+            await self.clock.sleep(PROBE_S)
+
+
+@dataclass(slots=True)
+class TakeOvers:
+    """All rounds of one run."""
+
+    cluster: ProcessCluster
+    mq: Client
+    load: Load
+    say: Callable[[str], object]
+    rounds: list[Round] = field(default_factory=list)
+    repeated: int = 0
+
+    async def run(self, count: int) -> None:
+        """Do so many rounds that say something about time."""
+        while len(self.rounds) < count and self.repeated < 2 * count:
+            async with asyncio.timeout(ROUND_S):
+                done = await self._round(HARMS[len(self.rounds) % len(HARMS)])
+            self.say(
+                f"{done.harm}: {done.took_s:.2f} s, slowest send {done.slowest_s:.2f} s, "
+                f"machine stood still for {done.stalled_s * 1000:.0f} ms"
+            )
+            if done.stalled_s > STALL_S:
+                self.repeated += 1
+            else:
+                self.rounds.append(done)
+
+    async def _round(self, harm: str) -> Round:
+        load, clock = self.load, self.load.clock
+        await whole(self.mq)
+        await clock.sleep(CALM_S)
+        leader = await leading(self.cluster, self.mq)
+        load.stalled_s = 0.0
+        begun_s = clock.monotonic_s()
+        stopping = await self._harm(leader, harm)
+        took_s = await load.first_after(begun_s) - begun_s
+        stalled_s = load.stalled_s
+        if stopping is not None:
+            await stopping
+        await self._mend(leader, harm)
+        slowest_s = max((one.ended_s - one.invoked_s for one in load.history.sends if one.ended_s > begun_s), default=0)
+        return Round(harm, took_s, slowest_s, stalled_s)
+
+    async def _harm(self, leader: RoleProcess, harm: str) -> "asyncio.Future[int] | None":
+        if harm == "freeze":
+            leader.freeze()
+        elif harm == "stop":
+            return asyncio.ensure_future(leader.stop())  # noqa: TID251  # awaited in the same round
+        else:
+            await leader.kill()
+        return None
+
+    async def _mend(self, leader: RoleProcess, harm: str) -> None:
+        if harm == "freeze":
+            leader.thaw()
+        elif harm == "empty":
+            await replace_disk(self.mq, leader)
+        else:
+            await leader.start()
+
+    def faults(self) -> list[str]:
+        """Promises that were broken."""
+        found = self.load.history.problems()
+        unplanned = [one.took_s for one in self.rounds if one.harm != "stop"]
+        if unplanned and statistics.median(unplanned) > MEDIAN_MAX_S:
+            found.append(f"half of the take-overs took longer than {MEDIAN_MAX_S} s")
+        if unplanned and max(unplanned) > MOST_S:
+            found.append(f"a take-over took {max(unplanned):.2f} s")
+        return found
+
+    def summary(self) -> str:
+        """A few lines."""
+        history = self.load.history
+        acknowledged = sum(one.offset >= 0 for one in history.sends)
+        lines = [f"{len(history.sends)} sent, {acknowledged} acknowledged, {len(history.reads)} reads"]
+        for harm in HARMS:
+            some = [one for one in self.rounds if one.harm == harm]
+            if some:
+                took, slowest = [one.took_s for one in some], max(one.slowest_s for one in some)
+                lines.append(
+                    f"{harm}: {len(some)} rounds, until a send was acknowledged p50 {statistics.median(took):.2f} s, "
+                    f"max {max(took):.2f} s; slowest send {slowest:.2f} s"
+                )
+        lines.append(f"{self.repeated} rounds were done once more, because the machine itself stood still")
+        return "\n".join(lines)
+
+
+async def take_overs(folder: Path, *, rounds: int, rate: int, say: Callable[[str], object]) -> TakeOvers:
+    """Run it in `folder`."""
+    clock = SystemClock()
+    load = Load(clock, rate)
+    async with member_cluster(folder) as cluster, connect([cluster.address]) as mq, Background("load") as background:
+        await leading(cluster, mq)
+        while True:
+            with contextlib.suppress(OrtooError):
+                await mq.admin.ensure_topic(TOPIC, queue_count=QUEUES)
+                break
+            await clock.sleep(PROBE_S)
+        done = TakeOvers(cluster, mq, load, say)
+        async with Background("senders") as senders:
+            producer = await _producer(mq, senders, clock)
+            senders.spawn("send", load.send(producer, background))
+            senders.spawn("read", load.read(mq))
+            senders.spawn("probe", load.probe())
+            await done.run(rounds)
+        await whole(mq)
+        while True:
+            try:
+                await load.last_look(mq)
+                return done
+            except (OrtooError, NotFound):
+                load.history.final.clear()
+                await clock.sleep(CALM_S)
+
+
+async def _producer(mq: Client, background: Background, clock: SystemClock) -> Producer:
+    """A producer that stays open until `background` ends."""
+    opened: asyncio.Future[Producer] = asyncio.get_running_loop().create_future()
+
+    async def keep() -> None:
+        async with mq.producer(TOPIC, ProducerSettings(linger_ms=1)) as producer:
+            opened.set_result(producer)
+            await asyncio.get_running_loop().create_future()
+
+    background.spawn("producer", keep())
+    return await opened
+
+
+def main() -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--rate", type=int, default=50, help="messages a second")
+    given = parser.parse_args()
+    logs.configure(level="error")
+
+    def say(text: str) -> None:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+
+    with tempfile.TemporaryDirectory() as folder:
+        done = asyncio.run(take_overs(Path(folder), rounds=given.rounds, rate=given.rate, say=say))
+    faults = done.faults()
+    say(done.summary())
+    for fault in faults:
+        say(f"broken: {fault}")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
