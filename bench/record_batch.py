@@ -13,8 +13,8 @@ import numpy as np
 from bench import report
 from ortoo.common.arrays.gather import gathered
 from ortoo.common.arrays.opened_batch import OpenedBatch
+from ortoo.common.filters.message_filter import TagFilter
 from ortoo.common.records.batch import Codec, Message, encode, encode_bodies, open_batch
-from ortoo.snode.filters.selection import TagFilter
 from ortoo.snode.send.batch_check import check
 
 NOW_MS = 1_700_000_000_000

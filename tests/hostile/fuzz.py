@@ -19,13 +19,13 @@ import atheris
 
 with atheris.instrument_imports(include=["ortoo"]):
     from ortoo.common.errors import OrtooError
+    from ortoo.common.filters.message_filter import compile_filter
     from ortoo.common.groups.handle import HandleKind, read_handle
     from ortoo.common.groups.handle_seal import HandleSeals
     from ortoo.common.grpc.signature import check_time, read_signature
     from ortoo.common.records.batch import encode, open_batch
     from ortoo.common.records.message import Message
     from ortoo.common.records.sealed_batch import SealedBatch, crc32c
-    from ortoo.snode.filters.selection import compile_filter
     from ortoo.snode.pop.receipt_handle import ReceiptHandle, read_receipt
     from ortoo.snode.send.batch_check import check
 

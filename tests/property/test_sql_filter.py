@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ortoo.common.errors import Invalid
+from ortoo.common.filters.sql_filter import SqlFilter
 from ortoo.common.records.batch import Message, encode
-from ortoo.snode.filters.sql_filter import SqlFilter
 from ortoo.snode.send.batch_check import check
 from tests.property.slow_sql import holds
 

@@ -1,4 +1,4 @@
-"""Random faults over an enode of three members: what is acknowledged stays, and all have the same at the end."""
+"""Random faults over an enode of three members: what is acknowledged stays, and all are the same at the end."""
 
 import pytest
 

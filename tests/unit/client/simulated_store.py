@@ -10,8 +10,9 @@ from unittest import mock
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.place import Queue
-from ortoo.client.produce.producer import Producer, ProducerSettings
+from ortoo.client.produce.producer import Producer
 from ortoo.client.produce.producer_batch import ProducerBatch
+from ortoo.client.produce.producer_settings import ProducerSettings
 from ortoo.client.produce.routes import Route
 from ortoo.common.errors import NOT_TAKEN_FIELD, OrtooError, Overloaded, Unavailable
 from ortoo.common.process.clock import SystemClock

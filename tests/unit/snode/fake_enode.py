@@ -5,8 +5,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from ortoo.common.errors import NotFound, OrtooError, OutOfRange, Unavailable
+from ortoo.common.filters.pushdown import Pushdown
 from ortoo.common.groups.pop import LeasePart, Popped, PopWish, ReplayWish, SendBackWish, Stale, Verdict
 from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.common.records.stored_batch import StoredBatch
 from ortoo.enode.store.lock_table import Granted, LockTable
 from ortoo.enode.store.lock_table import LockRequest as TableRequest
 from ortoo.snode.cluster.directory import Directory
@@ -28,7 +30,6 @@ from ortoo.snode.enodes.link import (
     OffsetRow,
     OpenHalf,
     QueueRange,
-    StoredBatch,
     VerdictSource,
 )
 
@@ -117,6 +118,7 @@ class FakeEnode:
         wait_ms: int = 0,
         group: str = "",
         generation: int = 0,
+        pushdown: Pushdown | None = None,
     ) -> Fetched:
         """One batch at a time; waits for ever at the end."""
         while True:

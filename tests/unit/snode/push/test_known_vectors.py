@@ -4,10 +4,10 @@ Allocation's are in tests/unit/common/groups/test_allocation.py. Tags are compar
 checksums of the log are CRC-32C; a message's id names its topic, enode, queue and offset.
 """
 
+from ortoo.common.filters.message_filter import TagFilter
 from ortoo.common.groups.retry_policy import RetryPolicy
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
-from ortoo.snode.filters.selection import TagFilter
 from ortoo.snode.membership.members import SlowRule
 from ortoo.snode.send.batch_check import check
 

@@ -49,8 +49,9 @@ from ortoo.client.core.place import Queue, Receipt
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
 from ortoo.client.pop.consumer import PopConsumer, PopSettings
 from ortoo.client.pop.popped import PoppedMessage
-from ortoo.client.produce.producer import Producer, ProducerSettings
+from ortoo.client.produce.producer import Producer
 from ortoo.client.produce.producer_batch import Sending, Sendings
+from ortoo.client.produce.producer_settings import ProducerSettings
 from ortoo.client.produce.transactions import Transaction, TransactionalProducer, TransactionCheck, Verdict
 from ortoo.client.pull.consumer import PullConsumer
 from ortoo.client.pull.flow_control import FlowLimits

@@ -11,7 +11,8 @@ from ortoo.client.core.filters import Filter, Topics, wanted_topics
 from ortoo.client.core.place import Queue
 from ortoo.client.core.received import ReceivedBatch
 from ortoo.client.pop.consumer import PopConsumer, PopSettings
-from ortoo.client.produce.producer import Producer, ProducerSettings
+from ortoo.client.produce.producer import Producer
+from ortoo.client.produce.producer_settings import ProducerSettings
 from ortoo.client.produce.transactions import Checker, TransactionalProducer
 from ortoo.client.pull.consumer import PullConsumer
 from ortoo.client.pull.settings import PullSettings

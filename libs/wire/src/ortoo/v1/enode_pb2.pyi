@@ -141,6 +141,7 @@ class FetchBatchesRequest(_message.Message):
     WAIT_MS_FIELD_NUMBER: _builtins.int
     GROUP_FIELD_NUMBER: _builtins.int
     GENERATION_FIELD_NUMBER: _builtins.int
+    PUSHDOWN_FIELD_NUMBER: _builtins.int
     request_id: _builtins.int
     """Chosen by the caller, given back in the answer."""
     topic_id: _builtins.int
@@ -157,6 +158,10 @@ class FetchBatchesRequest(_message.Message):
     """The group that reads, when it reads under a lock."""
     generation: _builtins.int
     """The lock's generation; an older one than known is refused. 0 = not under a lock."""
+    @_builtins.property
+    def pushdown(self) -> Global___Pushdown:
+        """Leave out what the reader does not want. Without it whole batches are given."""
+
     def __init__(
         self,
         *,
@@ -168,14 +173,51 @@ class FetchBatchesRequest(_message.Message):
         wait_ms: _builtins.int = ...,
         group: _builtins.str = ...,
         generation: _builtins.int = ...,
+        pushdown: Global___Pushdown | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["pushdown", b"pushdown"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_max", b"bytes_max", "from_offset", b"from_offset", "generation", b"generation", "group", b"group", "queue_id", b"queue_id", "request_id", b"request_id", "topic_id", b"topic_id", "wait_ms", b"wait_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_max", b"bytes_max", "from_offset", b"from_offset", "generation", b"generation", "group", b"group", "pushdown", b"pushdown", "queue_id", b"queue_id", "request_id", b"request_id", "topic_id", b"topic_id", "wait_ms", b"wait_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___FetchBatchesRequest: _TypeAlias = FetchBatchesRequest  # noqa: Y015
+
+@_typing.final
+class Pushdown(_message.Message):
+    """What of the stored batches a reader wants, so that the rest need not travel."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TAG_EXPRESSION_FIELD_NUMBER: _builtins.int
+    SQL_EXPRESSION_FIELD_NUMBER: _builtins.int
+    COLUMNS_FIELD_NUMBER: _builtins.int
+    TO_OFFSET_FIELD_NUMBER: _builtins.int
+    tag_expression: _builtins.str
+    """Messages with one of these tags, separated by ||; empty or * = all."""
+    sql_expression: _builtins.str
+    """Messages for which this condition is true; empty = all. At most one of the two is set."""
+    to_offset: _builtins.int
+    """Look at no message from this offset on; 0 = up to the end."""
+    @_builtins.property
+    def columns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The fields of a record batch that are wanted, by their numbers; none = all."""
+
+    def __init__(
+        self,
+        *,
+        tag_expression: _builtins.str = ...,
+        sql_expression: _builtins.str = ...,
+        columns: _abc.Iterable[_builtins.int] | None = ...,
+        to_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["columns", b"columns", "sql_expression", b"sql_expression", "tag_expression", b"tag_expression", "to_offset", b"to_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Pushdown: _TypeAlias = Pushdown  # noqa: Y015
 
 @_typing.final
 class FetchBatchesResponse(_message.Message):
@@ -189,6 +231,7 @@ class FetchBatchesResponse(_message.Message):
     END_OFFSET_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
     BEGIN_OFFSET_FIELD_NUMBER: _builtins.int
+    PUSHED_DOWN_FIELD_NUMBER: _builtins.int
     request_id: _builtins.int
     """Of the request."""
     next_offset: _builtins.int
@@ -197,6 +240,8 @@ class FetchBatchesResponse(_message.Message):
     """The queue's next offset to be stored, as far as readers may see."""
     begin_offset: _builtins.int
     """With FAILURE_KIND_OUT_OF_RANGE: the first offset that is still stored."""
+    pushed_down: _builtins.bool
+    """What was not wanted is left out: `batches` have parts of stored batches, and none for those without any."""
     @_builtins.property
     def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___StoredBatch]:
         """Whole batches in offset order; the first may start before from_offset."""
@@ -214,10 +259,11 @@ class FetchBatchesResponse(_message.Message):
         end_offset: _builtins.int = ...,
         failure: _failure_pb2.Failure | None = ...,
         begin_offset: _builtins.int = ...,
+        pushed_down: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "begin_offset", b"begin_offset", "end_offset", b"end_offset", "failure", b"failure", "next_offset", b"next_offset", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "begin_offset", b"begin_offset", "end_offset", b"end_offset", "failure", b"failure", "next_offset", b"next_offset", "pushed_down", b"pushed_down", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -232,10 +278,18 @@ class StoredBatch(_message.Message):
     FIRST_OFFSET_FIELD_NUMBER: _builtins.int
     STORED_AT_MS_FIELD_NUMBER: _builtins.int
     BATCH_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    NEXT_OFFSET_FIELD_NUMBER: _builtins.int
     first_offset: _builtins.int
     """The offset of its first message."""
     stored_at_ms: _builtins.int
     """When it was stored, milliseconds since 1970-01-01 UTC."""
+    rows: _builtins.bytes
+    """Which rows of the stored batch are wanted: int32, little-endian, rising; empty = all. When there are as many as
+    `batch` has messages, it holds just those.
+    """
+    next_offset: _builtins.int
+    """The offset behind what was looked at of the stored batch; set with `pushed_down`."""
     @_builtins.property
     def batch(self) -> _record_pb2.SealedBatch:
         """The producer's bytes."""
@@ -246,10 +300,12 @@ class StoredBatch(_message.Message):
         first_offset: _builtins.int = ...,
         stored_at_ms: _builtins.int = ...,
         batch: _record_pb2.SealedBatch | None = ...,
+        rows: _builtins.bytes = ...,
+        next_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "first_offset", b"first_offset", "stored_at_ms", b"stored_at_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "first_offset", b"first_offset", "next_offset", b"next_offset", "rows", b"rows", "stored_at_ms", b"stored_at_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ortoo.common.errors import Moved, OrtooError, Overloaded, Unavailable
+from ortoo.common.filters.pushdown import Pushdown
 from ortoo.common.groups.pop import GiveBack, LeasePart, Popped, PopWish, Stale, Verdict
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
@@ -28,7 +29,6 @@ from ortoo.snode.enodes.link import (
     FlushMode,
     LockKey,
     OpenHalf,
-    StoredBatch,
 )
 
 _MODE_OF = {
@@ -179,6 +179,7 @@ class StoreLink(GrpcEnodeLink):
         wait_ms: int = 0,
         group: str = "",
         generation: int = 0,
+        pushdown: Pushdown | None = None,
     ) -> Fetched:
         """Read whole batches; at the end of the queue wait so long."""
         key = (topic_id, group, queue_id)
@@ -189,8 +190,7 @@ class StoreLink(GrpcEnodeLink):
             topic_id, queue_id, from_offset, bytes_max=bytes_max or FETCH_BYTES, wait_ms=wait_ms
         )
         self._store.locks.check(key, generation)
-        batches = tuple(StoredBatch(b.first_offset, b.stored_at_ms, b.batch) for b in fetched.batches)
-        return Fetched(batches, fetched.next_offset, fetched.end_offset)
+        return Fetched(fetched.batches, fetched.next_offset, fetched.end_offset)
 
     async def attach(self, snode: str, incarnation: str, freed: Callable[[Sequence[LockKey]], None]) -> None:
         """Be there for the enode for ever; its only snode needs no news of locks, it asks again by itself."""

@@ -27,7 +27,8 @@ from ortoo.client.core.handlers import PARK_LEVEL, RetryLater
 from ortoo.client.core.place import Receipt
 from ortoo.client.pop.consumer import PopHandler, PopSettings
 from ortoo.client.pop.popped import PoppedMessage
-from ortoo.client.produce.producer import Producer, ProducerSettings
+from ortoo.client.produce.producer import Producer
+from ortoo.client.produce.producer_settings import ProducerSettings
 from ortoo.common.errors import Invalid
 from ortoo.common.process.background import Background
 from ortoo.common.records.message import Message

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from types import TracebackType
 from typing import Self
@@ -14,6 +13,7 @@ from ortoo.client.produce.batcher import Batcher
 from ortoo.client.produce.in_flight import Fate, InFlight
 from ortoo.client.produce.produce_call import ProduceCall
 from ortoo.client.produce.producer_batch import ProducerBatch, Sending, Sendings, Unheard
+from ortoo.client.produce.producer_settings import ProducerSettings
 from ortoo.client.produce.routes import Route, query_route
 from ortoo.common.errors import NOT_TAKEN_FIELD, Invalid, NotFound, OrtooError, Overloaded, Unavailable
 from ortoo.common.grpc.fields import read, write
@@ -21,29 +21,12 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.logs import get_logger
 from ortoo.common.records.batch import encode
 from ortoo.common.records.builder import BatchBuilder
-from ortoo.common.records.compression import Codec
 from ortoo.common.records.message import NO_RARE_FIELDS, Message, RareFields, message_of
-from ortoo.common.records.sealed_batch import RECORDS_BYTES_MAX, SealedBatch
+from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.v1 import producer_pb2, record_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 
 _log = get_logger("producer")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerSettings:
-    """How a producer trades delay for larger batches, and how long and how much it keeps."""
-
-    linger_ms: float = 5.0
-    """How long a batch waits for company at most, while several others are under way; with few it goes at once."""
-    batch_bytes_max: int = RECORDS_BYTES_MAX
-    codec: Codec = Codec.NONE
-    """How bodies are compressed."""
-    memory_bytes_max: int = 64 << 20
-    """How much may wait for an answer before `send` waits and `send_soon` refuses."""
-    delivery_timeout_ms: float = 120_000.0
-    """How long one message is tried before its outcome is given up as unknown."""
-    route_interval_ms: float = 30_000.0
 
 
 class Producer:

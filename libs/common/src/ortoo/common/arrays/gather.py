@@ -7,12 +7,14 @@ new batch of just those. In both cases `rows` says which rows of the *original* 
 first_offset + rows[i]: a reader that gets as many rows as the batch has messages takes all of them.
 """
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ortoo.common.arrays.few_rows import FEW_ROWS_MAX, few_gathered
 from ortoo.common.arrays.message_table import MessageColumns, MessageTable, taken
 from ortoo.common.arrays.opened_batch import (
     DictionaryArrays,
@@ -23,6 +25,7 @@ from ortoo.common.arrays.opened_batch import (
     OpenedBatch,
     TextArrays,
 )
+from ortoo.common.errors import Invalid
 from ortoo.common.records.columns import FORMAT, NUMBERS
 from ortoo.common.records.compression import Codec
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
@@ -38,6 +41,10 @@ def narrowed(opened: OpenedBatch, rows: Int32s) -> tuple[SealedBatch, Int32s]:
 
 def gathered(columns: MessageColumns, rows: Int32s) -> SealedBatch:
     """Make an uncompressed batch of some rows, 1 or more; idempotence does not travel with it."""
+    if len(rows) <= FEW_ROWS_MAX and isinstance(columns, OpenedBatch) and not columns.is_compressed:
+        # Where the columns do not fit together, the arrays below say what is wrong.
+        with contextlib.suppress(Invalid, IndexError, TypeError):
+            return few_gathered(columns.fields, rows.tolist())
     return written(taken(columns, rows))
 
 

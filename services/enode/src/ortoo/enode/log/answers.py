@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.common.records.stored_batch import StoredBatch
 from ortoo.enode.log.settings import FlushMode
 
 
@@ -29,15 +29,6 @@ class Appended:
     stored_at_ms: int
     flush_mode: FlushMode
     """SYNC = it is on disk."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredBatch:
-    """A batch as it lies in the log; the same bytes each time it is read."""
-
-    first_offset: int
-    stored_at_ms: int
-    batch: SealedBatch
 
 
 @dataclass(frozen=True, slots=True)

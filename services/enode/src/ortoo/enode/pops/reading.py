@@ -13,11 +13,12 @@ from ortoo.common.groups.pop import PoppedBatch
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.common.records.stored_batch import StoredBatch
 from ortoo.common.records.view import RecordBatchView, open_batch
 from ortoo.enode.changes.pops import Delivered, finished
 from ortoo.enode.pops.lines import GroupLine
 from ortoo.enode.state.tables.pops import FinishReason
-from ortoo.enode.store.store import Store, StoredBatch
+from ortoo.enode.store.store import Store
 
 OPENED_BYTES_MAX = 32 << 20
 FACTOR = 4

@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from ortoo.enode.log.answers import StoredBatch
+from ortoo.common.records.stored_batch import StoredBatch
 
 ROOM_PER_BATCH_BYTES = 400
 """About what a batch costs beside its bytes."""

@@ -4,10 +4,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
+from ortoo.common.records.stored_batch import StoredBatch
 from ortoo.enode.changes.all import Change, OffsetsCommitted, OffsetsSkipped, TopicGone
 from ortoo.enode.changes.timers import TimersSet
 from ortoo.enode.index.catalog import Catalog, QueueLog
-from ortoo.enode.log.answers import StoredBatch
 from ortoo.enode.log.flushing.group import Group
 from ortoo.enode.log.frame import Flag
 from ortoo.enode.log.segment import Segment

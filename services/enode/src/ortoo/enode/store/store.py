@@ -8,21 +8,13 @@ from ortoo.common.errors import Invalid, NotFound, OutOfRange, Unavailable
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
+from ortoo.common.records.stored_batch import StoredBatch
 from ortoo.enode.changes.all import Change, TopicGone, WindowBatch, encode_changes
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.index.catalog import QueueLog
 from ortoo.enode.index.key_index import KIND_KEY, KIND_MESSAGE_ID
 from ortoo.enode.index.key_search import FoundMessage, Query, Stretch
-from ortoo.enode.log.answers import (
-    Appended,
-    Damage,
-    DamagedQueue,
-    Fetched,
-    QueueRange,
-    StoredBatch,
-    StoreDescription,
-    TopicCopy,
-)
+from ortoo.enode.log.answers import Appended, Damage, DamagedQueue, Fetched, QueueRange, StoreDescription, TopicCopy
 from ortoo.enode.log.frame import FrameHeader, Kind, frame_bytes
 from ortoo.enode.log.settings import FlushMode, StoreSettings
 from ortoo.enode.state.tables.dedup import Duplicate

@@ -1,10 +1,12 @@
 """Batches between the plain values of the snode and the messages of the wire: appended and fetched."""
 
 from ortoo.common.errors.status import error_of
+from ortoo.common.filters.selection import ROW_BYTES, Selected
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.common.records.stored_batch import StoredBatch
 from ortoo.snode.cluster.wire import batch_of, envelope_to
-from ortoo.snode.enodes.link import Appended, Fetched, FlushMode, StoredBatch
+from ortoo.snode.enodes.link import Appended, Fetched, FlushMode
 from ortoo.v1 import enode_pb2
 
 
@@ -31,8 +33,14 @@ def fetched_of(bulky: Bulky) -> Fetched:
     answer, bulks = bulky
     if answer.HasField("failure"):
         raise error_of(answer.failure)
-    batches = tuple(
-        StoredBatch(b.first_offset, b.stored_at_ms, batch_of(b.batch, records))
-        for b, records in zip(answer.batches, bulks, strict=True)
-    )
+    found = zip(answer.batches, bulks, strict=True)
+    if answer.pushed_down:
+        parts = tuple(_part_of(one, records) for one, records in found)
+        return Fetched((), answer.next_offset, answer.end_offset, parts)
+    batches = tuple(StoredBatch(b.first_offset, b.stored_at_ms, batch_of(b.batch, records)) for b, records in found)
     return Fetched(batches, answer.next_offset, answer.end_offset)
+
+
+def _part_of(one: enode_pb2.StoredBatch, records: bytes) -> Selected:
+    count = len(one.rows) // ROW_BYTES or one.batch.count
+    return Selected(one.first_offset, one.next_offset, one.stored_at_ms, batch_of(one.batch, records), one.rows, count)

@@ -8,6 +8,7 @@ import grpc
 
 from ortoo.common.errors import Moved, OrtooError, Unavailable
 from ortoo.common.errors.status import error_of, rpc_errors
+from ortoo.common.filters.pushdown import Pushdown
 from ortoo.common.groups.pop import LeasePart, Popped, PopWish, ReplayWish, SendBackWish, Stale, Verdict
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_field import Bulky
@@ -159,8 +160,9 @@ class GrpcEnodeLink:
         wait_ms: int = 0,
         group: str = "",
         generation: int = 0,
+        pushdown: Pushdown | None = None,
     ) -> Fetched:
-        """Read whole batches; at the end of the queue wait so long."""
+        """Read whole batches, or what of them is wanted; at the end of the queue wait so long."""
         request = enode_pb2.FetchBatchesRequest(
             topic_id=topic_id,
             queue_id=queue_id,
@@ -169,6 +171,9 @@ class GrpcEnodeLink:
             wait_ms=wait_ms,
             group=group,
             generation=generation,
+            pushdown=None
+            if pushdown is None
+            else write(enode_pb2.Pushdown, pushdown, columns=sorted(pushdown.columns)),
         )
         return await self._led(lambda link: link._fetches.send(request, wait_s=wait_ms / 1000))
 
@@ -341,12 +346,8 @@ class GrpcEnodeLink:
 
     async def set_mode(self, topic_id: int, group: str, mode: DeliveryMode, *, force: bool) -> DeliveryMode:
         """Change how a group consumes a topic."""
-        request = enode_lives_pb2.SetStoredModeRequest(
-            topic_id=topic_id,
-            group=group,
-            mode=mode.value,  # type: ignore[arg-type]
-            force=force,
-        )
+        number: Any = mode.value
+        request = enode_lives_pb2.SetStoredModeRequest(topic_id=topic_id, group=group, mode=number, force=force)
         answer = await self._call(lambda stub: stub.SetStoredMode, request)
         return DeliveryMode(answer.before)
 

@@ -2,17 +2,21 @@
 
 import asyncio
 import enum
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
 from ortoo.common.errors import NOT_TAKEN_FIELD, NotFound, OrtooError, Unavailable
+from ortoo.common.filters.message_filter import MessageFilter
+from ortoo.common.filters.pushdown import Pushdown
+from ortoo.common.filters.selection import Selected, selected
 from ortoo.common.groups.pop import LeasePart, Popped, PopWish, ReplayWish, SendBackWish, Stale, Verdict
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.common.records.stored_batch import StoredBatch
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.routes import DeliveryMode
 
@@ -41,21 +45,32 @@ class Appended:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredBatch:
-    """A batch as it lies in the log."""
-
-    first_offset: int
-    stored_at_ms: int
-    batch: SealedBatch
-
-
-@dataclass(frozen=True, slots=True)
 class Fetched:
     """Whole batches in offset order; the first may start before the offset asked for."""
 
     batches: tuple[StoredBatch, ...]
     next_offset: int
     end_offset: int
+    parts: tuple[Selected, ...] | None = None
+    """Instead of batches, what is wanted of them; None = the enode was not asked to choose, or cannot."""
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes."""
+        held = self.batches if self.parts is None else self.parts
+        return sum(len(one.batch.records) for one in held if one.batch is not None)
+
+    def selected(
+        self, from_offset: int, to_offset: int | None = None, wanted: MessageFilter | None = None
+    ) -> Iterator[Selected]:
+        """What a reader gets of it, which was asked for with the same `wanted`; at last, how far that goes."""
+        if self.parts is None:
+            for stored in self.batches:
+                yield selected(stored, from_offset, to_offset, wanted)
+            return
+        yield from self.parts
+        if not self.parts or self.parts[-1].next_offset < self.next_offset > from_offset:
+            yield Selected(from_offset, self.next_offset, 0, None, b"", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +204,9 @@ class EnodeLink(Protocol):
         wait_ms: int = 0,
         group: str = "",
         generation: int = 0,
+        pushdown: Pushdown | None = None,
     ) -> Fetched:
-        """Read whole batches; at the end of the queue wait so long.
+        """Read whole batches, or what of them is wanted; at the end of the queue wait so long.
 
         Errors: NotFound, OutOfRange, DataLoss; Fenced when the group's lock has a newer generation.
         """

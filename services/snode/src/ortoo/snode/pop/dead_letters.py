@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ortoo.common.errors import Conflict, Invalid
+from ortoo.common.filters.message_filter import MessageFilter
+from ortoo.common.filters.selection import Selected
 from ortoo.common.groups.delay_levels import delay_ms_of_level
 from ortoo.common.groups.failure_rule import Again, FailureRule
 from ortoo.common.groups.pop import PopRules, PopWish, ReplayWish, SendBackWish, runs
@@ -14,7 +16,6 @@ from ortoo.snode.cluster.directory import check_readable
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks
-from ortoo.snode.filters.selection import MessageFilter, Selected
 from ortoo.snode.pull.read_sizes import ANSWER_BYTES_MAX, fitting
 from ortoo.snode.pull.reading import PlacedMessage, Reading, id_of
 from ortoo.snode.topics.arrival import GroupTopics, dead_letter_topic, retry_topic

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ortoo.common.errors import Conflict, OrtooError, Unavailable
+from ortoo.common.filters.message_filter import MessageFilter
 from ortoo.common.groups.pop import Finish, GiveBack, LeasePart, Popped, PoppedBatch, PopRules, PopWish, Verdict, runs
 from ortoo.common.process.containment import told_as
 from ortoo.common.process.logs import get_logger
@@ -14,7 +15,6 @@ from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.routes import DeliveryMode, MessageType, Placement, Queue, Topic
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
-from ortoo.snode.filters.selection import MessageFilter
 from ortoo.snode.pop.giving_back import GivingBack
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
 from ortoo.snode.pop.selecting import selected

@@ -7,8 +7,8 @@ import numpy as np
 
 from ortoo.common.arrays.gather import gathered
 from ortoo.common.arrays.opened_batch import OpenedBatch
+from ortoo.common.filters.message_filter import MessageFilter
 from ortoo.common.groups.pop import LeasePart, PoppedBatch, runs
-from ortoo.snode.filters.selection import MessageFilter
 
 
 @dataclass(slots=True)

@@ -10,12 +10,13 @@ from ortoo.common.arrays.gather import narrowed
 from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Conflict, Fenced, Invalid, NotFound, OrtooError, OutOfRange
+from ortoo.common.filters.message_filter import MessageFilter
+from ortoo.common.filters.selection import Selected, selected
 from ortoo.common.process.clock import Clock
 from ortoo.snode.cluster.directory import check_readable
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks, Fetched, OffsetRow, explained
-from ortoo.snode.filters.selection import MessageFilter, Selected, selected
 from ortoo.snode.membership.local import Membership
 from ortoo.snode.observe.traffic import Traffic
 from ortoo.snode.pull.offsets import GroupOffset, Offsets

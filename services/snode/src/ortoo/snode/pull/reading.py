@@ -9,6 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ortoo.common.errors import DataLoss, Invalid, NotFound, OrtooError, OutOfRange, Unavailable
+from ortoo.common.filters.message_filter import MessageFilter
+from ortoo.common.filters.projection import Columns
+from ortoo.common.filters.pushdown import Pushdown
+from ortoo.common.filters.selection import Selected
 from ortoo.common.process.background import Background
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.memory_budget import Held, MemoryBudget, MemoryShare
@@ -19,7 +23,6 @@ from ortoo.snode.cluster.directory import check_readable
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import FETCH_BYTES_MAX, FETCH_WAIT_MS, EnodeLinks, Fetched, QueueRange
-from ortoo.snode.filters.selection import MessageFilter, Selected, selected
 from ortoo.snode.pull.read_sizes import fitting, range_bytes, tail_bytes
 
 UNCOUNTED = 1 << 62
@@ -84,10 +87,12 @@ class Reading:
         follow: bool,
         bytes_max: int = 0,
         wanted: MessageFilter | None = None,
+        columns: Columns = frozenset(),
         memory: MemoryShare | None = None,
     ) -> AsyncIterator[tuple[int, Selected]]:
         """Batches of one queue, each with the topic's id. `bytes_max` is for one request to the enode; 0 = as it fits.
 
+        What is not `wanted`, and columns that are not, the enode leaves out if it can; of columns there may be more.
         What is read is drawn from `memory`; None = it is bounded by the caller's own limits.
         Errors: NotFound, Invalid, OutOfRange, Unavailable; Overloaded when there is no memory for it; DataLoss, which
         says where reading can go on.
@@ -99,12 +104,13 @@ class Reading:
         if not follow and to_offset == 0:
             to_offset = _end_of(await link.describe_queues(topic.topic_id), queue, from_offset)
         at, wait_ms = from_offset, FETCH_WAIT_MS if follow else 0
+        pushdown = Pushdown.of(wanted, columns, 0 if follow else to_offset)
 
         def begin(offset: int) -> asyncio.Future[Fetched | Exception]:
             wanted_bytes = bytes_max or (FETCH_BYTES_MAX if follow else range_bytes(self._ranges))
             # A read that follows mostly waits for what is not there yet.
             asked.append(memory.ask(0 if follow else wanted_bytes))
-            reading = self._read(queue, topic.topic_id, offset, wanted_bytes, wait_ms)
+            reading = self._read(queue, topic.topic_id, offset, wanted_bytes, wait_ms, pushdown)
             return self._background.asked(f"read {queue}", reading)
 
         asked: list[Held] = []
@@ -118,16 +124,16 @@ class Reading:
                         raise fetched
                     while len(asked) > 1:
                         asked.pop(0).becomes(0)
-                    asked[0].becomes(sum(len(stored.batch.records) for stored in fetched.batches))
-                    if fetched.batches and (follow or fetched.next_offset < to_offset):
-                        coming = begin(fetched.next_offset)  # while the reader is given what is here
-                    for stored in fetched.batches:
-                        part = selected(stored, at, None if follow else to_offset, wanted)
+                    asked[0].becomes(fetched.size_bytes)
+                    was_at, end = at, fetched.next_offset
+                    if end > at and (follow or end < to_offset):
+                        coming = begin(end)  # while the reader is given what is here
+                    for part in fetched.selected(at, None if follow else to_offset, wanted):
                         at = part.next_offset
                         yield topic.topic_id, part
                         if not follow and at >= to_offset:
                             return
-                    if not fetched.batches:
+                    if end == was_at:
                         if not follow:
                             return
                         coming = begin(at)
@@ -146,12 +152,12 @@ class Reading:
             self._ranges -= is_range
 
     async def _read(
-        self, queue: Queue, topic_id: int, offset: int, bytes_max: int, wait_ms: int
+        self, queue: Queue, topic_id: int, offset: int, bytes_max: int, wait_ms: int, pushdown: Pushdown | None
     ) -> Fetched | Exception:
         """What lies at an offset; an error is an answer, for it concerns nobody but the reader."""
         try:
             return await self._links.to(queue.enode).fetch(
-                topic_id, queue.queue_id, offset, bytes_max=bytes_max, wait_ms=wait_ms
+                topic_id, queue.queue_id, offset, bytes_max=bytes_max, wait_ms=wait_ms, pushdown=pushdown
             )
         except Exception as error:
             return error

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ortoo.common.errors import DataLoss, Fenced, NotFound, OrtooError, OutOfRange, Overloaded
+from ortoo.common.filters.message_filter import MessageFilter
+from ortoo.common.filters.selection import selected
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
@@ -15,7 +17,6 @@ from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.link import FETCH_WAIT_MS, EnodeLink, EnodeLinks, Fetched
 from ortoo.snode.enodes.queue_locks import QueueLocks
-from ortoo.snode.filters.selection import MessageFilter, selected
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
 from ortoo.snode.observe.traffic import Traffic
 from ortoo.snode.pull.offsets import Offsets, StartFrom, StartRule

@@ -9,12 +9,12 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from ortoo.common.errors import Conflict, Invalid, OrtooError, Overloaded
+from ortoo.common.filters.message_filter import MessageFilter, compile_filter
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.snode.cluster.routes import DeliveryMode, Queue
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.filters.selection import MessageFilter, compile_filter
 from ortoo.snode.membership.members import CloseReason, Member, SlowRule, Subscription, merged
 from ortoo.snode.push.feeder import PushParts
 from ortoo.snode.push.session import PushPlan, PushSession

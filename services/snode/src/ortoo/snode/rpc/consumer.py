@@ -7,6 +7,9 @@ from typing import Any
 
 from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.errors.status import failure_of
+from ortoo.common.filters.message_filter import compile_filter
+from ortoo.common.filters.projection import Columns, columns_of, projected
+from ortoo.common.filters.selection import Selected
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.grpc.errors import Context
@@ -14,7 +17,6 @@ from ortoo.common.grpc.fields import write
 from ortoo.common.process.background import Background
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.cluster.wire import envelope_to, queue_of, queue_to
-from ortoo.snode.filters.selection import Columns, Selected, columns_of, compile_filter, projected
 from ortoo.snode.membership.members import CloseReason, Member
 from ortoo.snode.pull.reading import Reading
 from ortoo.snode.push.sessions import Sessions
@@ -69,7 +71,9 @@ class ConsumerService(PopCalls, PullCalls):
         queue, begin, end = queue_of(request.queue), request.from_offset, request.to_offset
         try:
             with self.long_calls.running() as memory:
-                parts = self.reading.fetch(queue, begin, end, follow=request.follow, wanted=wanted, memory=memory)
+                parts = self.reading.fetch(
+                    queue, begin, end, follow=request.follow, wanted=wanted, columns=columns, memory=memory
+                )
                 async for topic_id, part in parts:
                     begun = True
                     yield _fetched(topic_id, part, columns)

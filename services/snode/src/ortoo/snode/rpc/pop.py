@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.errors.status import failure_of
+from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.common.groups.pop import Finish, GiveBack, PopRules, Renew, Verdict
 from ortoo.common.groups.retry_policy import DELAY_MS_MAX
@@ -13,7 +14,6 @@ from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import read, write
 from ortoo.common.records.view import open_batch
 from ortoo.snode.cluster.wire import batch_to, message_to, queue_to
-from ortoo.snode.filters.selection import compile_filter
 from ortoo.snode.pop.popping import MESSAGES_MAX, PopCall, PoppedMessages, Popping
 from ortoo.snode.pop.receipt_handle import ReceiptHandle, read_receipt
 from ortoo.snode.rpc.streams import LongCalls

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid
+from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.groups.failure_rule import ATTEMPTS_LIMIT
 from ortoo.common.groups.retry_policy import DELAY_MS_MAX
 from ortoo.common.grpc.errors import Context
@@ -14,7 +15,6 @@ from ortoo.snode.clients.session import ClientSession
 from ortoo.snode.clients.sessions import TEXT_LENGTH_MAX, ClientSessions, check_owner
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.cluster.wire import queue_of, queue_to
-from ortoo.snode.filters.selection import compile_filter
 from ortoo.snode.membership.members import sharing, strategy_of
 from ortoo.snode.pop.dead_letters import PARK_LEVEL, SendingBack, SentBack
 from ortoo.snode.pull.offsets import GroupOffset

@@ -1,15 +1,19 @@
 """FetchBatches: reads of many queues over one stream, most of them waiting at the end of their queue."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 from ortoo.common.errors import OrtooError, OutOfRange, Overloaded
 from ortoo.common.errors.status import failure_of
+from ortoo.common.filters.pushdown import ChosenPart
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.grpc.call_memory import current_share
 from ortoo.common.process.containment import Scope
+from ortoo.common.records.stored_batch import StoredBatch
 from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.enode.rpc.streams.all import outcome
 from ortoo.enode.rpc.streams.outbox import Outbox
+from ortoo.enode.rpc.streams.pushed_down import PART_BYTES, Chosen, PushedDown
 from ortoo.enode.store.store import Fetched, Store
 from ortoo.v1 import enode_pb2, record_pb2
 
@@ -73,43 +77,61 @@ class FetchStream:
         key = (topic_id, request.group, queue_id)
         self._store.locks.check(key, request.generation)
         bytes_max = request.bytes_max or BYTES_DEFAULT
-        cost_bytes = min(bytes_max, BYTES_READ_MAX)
+        pushed_down = PushedDown.of(request)
+        cost_bytes = min(bytes_max + (PART_BYTES if pushed_down else 0), BYTES_READ_MAX)
         await self.outbox.reserve(cost_bytes)
         try:
-            fetched = await self._store.fetch(topic_id, queue_id, from_offset, bytes_max=bytes_max)
-            if fetched.batches or not request.wait_ms:
-                answer = _answer(request, fetched)
+            found = await self._look(request, pushed_down, bytes_max)
+            if found.next_offset > from_offset or not request.wait_ms:
+                answer = _answer(request, found)
                 reserved, cost_bytes = cost_bytes, 0
                 return answer, reserved
         finally:
             self.outbox.release(cost_bytes)
-        wait_ms = min(request.wait_ms, WAIT_MS_MAX)
-        fetched = await self._store.fetch(topic_id, queue_id, from_offset, bytes_max=bytes_max, wait_ms=wait_ms)
+        found = await self._look(request, pushed_down, bytes_max, wait_ms=min(request.wait_ms, WAIT_MS_MAX))
         self._store.locks.check(key, request.generation)
-        return _answer(request, fetched), 0
+        return _answer(request, found), 0
+
+    async def _look(
+        self, request: enode_pb2.FetchBatchesRequest, pushed_down: PushedDown | None, bytes_max: int, wait_ms: int = 0
+    ) -> Fetched | Chosen:
+        if pushed_down is not None:
+            return await pushed_down.choose(self._store, request, bytes_max, wait_ms)
+        place = request.topic_id, request.queue_id, request.from_offset
+        return await self._store.fetch(*place, bytes_max=bytes_max, wait_ms=wait_ms)
 
 
-def _answer(request: enode_pb2.FetchBatchesRequest, fetched: Fetched) -> Bulky:
+def _answer(request: enode_pb2.FetchBatchesRequest, found: Fetched | Chosen) -> Bulky:
+    if isinstance(found, Chosen):
+        batches = [_stored(one, rows=one.rows, next_offset=one.next_offset) for one in found.parts]
+        bulks = [one.batch.records for one in found.parts]
+    else:
+        batches = [_stored(one) for one in found.batches]
+        bulks = [one.batch.records for one in found.batches]
     response = enode_pb2.FetchBatchesResponse(
         request_id=request.request_id,
-        next_offset=fetched.next_offset,
-        end_offset=fetched.end_offset,
-        batches=[
-            enode_pb2.StoredBatch(
-                first_offset=stored.first_offset,
-                stored_at_ms=stored.stored_at_ms,
-                batch=record_pb2.SealedBatch(
-                    records_crc32c=stored.batch.records_crc32c,
-                    count=stored.batch.count,
-                    body_inflated_bytes=stored.batch.body_inflated_bytes,
-                    producer_id=stored.batch.producer_id,
-                    first_sequence=stored.batch.first_sequence,
-                ),
-            )
-            for stored in fetched.batches
-        ],
+        next_offset=found.next_offset,
+        end_offset=found.end_offset,
+        batches=batches,
+        pushed_down=isinstance(found, Chosen),
     )
-    return Bulky(response, [stored.batch.records for stored in fetched.batches])
+    return Bulky(response, bulks)
+
+
+def _stored(one: StoredBatch | ChosenPart, **more: Any) -> enode_pb2.StoredBatch:
+    batch = one.batch
+    return enode_pb2.StoredBatch(
+        first_offset=one.first_offset,
+        stored_at_ms=one.stored_at_ms,
+        batch=record_pb2.SealedBatch(
+            records_crc32c=batch.records_crc32c,
+            count=batch.count,
+            body_inflated_bytes=batch.body_inflated_bytes,
+            producer_id=batch.producer_id,
+            first_sequence=batch.first_sequence,
+        ),
+        **more,
+    )
 
 
 def _refusal(request: enode_pb2.FetchBatchesRequest, error: OrtooError) -> Bulky:

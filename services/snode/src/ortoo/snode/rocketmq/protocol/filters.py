@@ -1,8 +1,8 @@
 """Filter expressions of the protocol."""
 
 from apache.rocketmq.v2.definition_pb2 import Code, FilterExpression, FilterType
-from ortoo.snode.filters import selection as message_filter
-from ortoo.snode.filters.selection import MessageFilter
+from ortoo.common.filters import message_filter
+from ortoo.common.filters.message_filter import MessageFilter
 from ortoo.snode.rocketmq.protocol.codes import Refused
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from apache.rocketmq.v2 import service_pb2 as pb
 from apache.rocketmq.v2.definition_pb2 import Code, MessageQueue, QueryOffsetPolicy
 from ortoo.common.errors import OutOfRange
+from ortoo.common.filters.selection import Selected, selected
 from ortoo.common.records.batch import open_batch
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
@@ -16,7 +17,6 @@ from ortoo.snode.cluster.directory import check_readable
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks, QueueRange
-from ortoo.snode.filters.selection import Selected, selected
 from ortoo.snode.pull.offsets import Offsets
 from ortoo.snode.rocketmq.clients.settings_reply import RECEIVE_BATCH_MAX
 from ortoo.snode.rocketmq.protocol.caller import Caller

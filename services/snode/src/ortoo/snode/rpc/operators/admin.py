@@ -3,11 +3,11 @@
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import read, write
 from ortoo.common.process.clock import Clock
 from ortoo.snode.cluster.wire import enode_to, queue_to, snode_to, topic_to
-from ortoo.snode.filters.selection import compile_filter
 from ortoo.snode.pull.reading import MessageSearch, PlacedMessage, Reading, SearchRequest
 from ortoo.snode.rpc.conversion import body_text
 from ortoo.snode.rpc.operators.groups import GroupAdmin

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ortoo.common.arrays.opened_batch import Int32s, Mask, OpenedBatch
-from ortoo.snode.filters.property_values import Float64s, PropertyValues
-from ortoo.snode.filters.sql_expression import (
+from ortoo.common.filters.property_values import Float64s, PropertyValues
+from ortoo.common.filters.sql_expression import (
     TAG_NAME,
     AllOf,
     AnyOf,
@@ -60,6 +60,11 @@ class SqlFilter:
     def compile(cls, expression: str, field: str = "sql_expression") -> "SqlFilter":
         """Read an expression. Errors: Invalid, naming `field`, saying what is wrong."""
         return cls(expression, parse(expression, field))
+
+    @property
+    def expressions(self) -> tuple[str, str]:
+        """Its own."""
+        return "", self.expression
 
     def select(self, opened: OpenedBatch) -> Int32s | None:
         """Return the rows that match, in order; None when all do."""

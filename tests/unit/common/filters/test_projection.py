@@ -7,9 +7,9 @@ import pytest
 
 from ortoo.client import Message
 from ortoo.common.errors import Invalid
+from ortoo.common.filters.projection import columns_of, projected
 from ortoo.common.records.batch import encode, open_batch
 from ortoo.common.records.compression import Codec
-from ortoo.snode.filters.selection import columns_of, projected
 
 MESSAGES = [
     Message(

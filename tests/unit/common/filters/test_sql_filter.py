@@ -4,8 +4,8 @@ import pytest
 
 from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.errors import Invalid
+from ortoo.common.filters.sql_filter import SqlFilter
 from ortoo.common.records.batch import Message, encode
-from ortoo.snode.filters.sql_filter import SqlFilter
 from ortoo.snode.send.batch_check import check
 
 ROWS = (

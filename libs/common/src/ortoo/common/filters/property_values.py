@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ortoo.common.arrays.opened_batch import DictionaryArrays, Int32s, MapArrays, Mask, OpenedBatch, TextArrays
-from ortoo.snode.filters.sql_expression import NUMBER
+from ortoo.common.filters.sql_expression import NUMBER
 
 Float64s = NDArray[np.float64]
 

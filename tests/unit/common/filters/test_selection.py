@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ortoo.common.filters.message_filter import TagFilter
+from ortoo.common.filters.selection import selected
 from ortoo.common.records.batch import encode_bodies
-from ortoo.snode.enodes.link import StoredBatch
-from ortoo.snode.filters.selection import TagFilter, selected
+from ortoo.common.records.stored_batch import StoredBatch
 
 
 def stored(first_offset: int, tags: list[str]) -> StoredBatch:

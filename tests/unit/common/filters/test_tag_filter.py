@@ -5,8 +5,8 @@ import pytest
 from ortoo.common.arrays.gather import gathered, narrowed
 from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.errors import Invalid
+from ortoo.common.filters.message_filter import TagFilter
 from ortoo.common.records.batch import Message, encode, open_batch
-from ortoo.snode.filters.selection import TagFilter
 from ortoo.snode.send.batch_check import check
 
 TAGS = ("a", "b", None, "c", "a", "", "ö")

@@ -1,0 +1,108 @@
+"""Which messages of a batch a reader wants, by tags or by a SQL condition.
+
+    wanted = compile_filter("paid || sent", "")     # None = everything
+    rows = wanted.select(opened)                    # None = all rows; otherwise the int32 rows that match, maybe none
+
+Tags are compared as whole texts; a message without a tag never matches a named tag. The work is one look at each text
+of the dictionary and one array operation over the codes.
+"""
+
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+
+from ortoo.common.arrays.opened_batch import Int32s, OpenedBatch
+from ortoo.common.errors import Invalid
+from ortoo.common.filters.sql_filter import SqlFilter
+from ortoo.common.records import text_rules
+
+EXPRESSION_LENGTH_MAX = 16 << 10
+"""How many characters one expression may have."""
+EVERYTHING = "*"
+SEPARATOR = "||"
+
+
+class TagFilter:
+    """Which messages a subscription wants."""
+
+    __slots__ = ("_wanted", "tags")
+
+    def __init__(self, tags: frozenset[str] | None) -> None:
+        """Want the messages with one of `tags`, or all if it is None."""
+        self.tags = tags
+        self._wanted = frozenset() if tags is None else frozenset(tag.encode() for tag in tags)
+
+    @classmethod
+    def compile(cls, expression: str, field: str = "filter") -> "TagFilter":
+        """Read an expression: "", "*", or tags separated by "||". Raises Invalid, naming `field`, for another."""
+        if len(expression) > EXPRESSION_LENGTH_MAX:
+            raise Invalid(f"{len(expression)} characters; at most {EXPRESSION_LENGTH_MAX} are allowed", field=field)
+        if not expression.strip():
+            return cls(None)
+        tags = [tag for part in expression.split(SEPARATOR) if (tag := part.strip())]
+        if not tags:
+            raise Invalid(f"{expression!r} names no tag; write '*' for all, or tags such as 'a || b'", field=field)
+        if EVERYTHING in tags:
+            return cls(None)
+        for tag in tags:
+            text_rules.TAG.check(tag, field)
+        return cls(frozenset(tags))
+
+    @property
+    def wants_everything(self) -> bool:
+        """Whether no message is ever filtered out."""
+        return self.tags is None
+
+    @property
+    def expressions(self) -> tuple[str, str]:
+        """The tags, by alphabet."""
+        return EVERYTHING if self.tags is None else SEPARATOR.join(sorted(self.tags)), ""
+
+    def select(self, opened: OpenedBatch) -> Int32s | None:
+        """Return the rows that match, in order; None when all do."""
+        if self.tags is None:
+            return None
+        column = opened.tag
+        if column is None:
+            return _NO_ROWS
+        data = bytes(column.texts.data)
+        if not any(tag in data for tag in self._wanted):
+            return _NO_ROWS  # most batches, when the tag is a rare one
+        ends = column.texts.offsets.tolist()
+        wanted = np.array([data[start:end] in self._wanted for start, end in pairwise(ends)], np.bool_)
+        if not wanted.any():
+            return _NO_ROWS
+        if column.valid is None and wanted.all():
+            return None
+        hits = wanted[column.codes]
+        rows = np.flatnonzero(hits if column.valid is None else hits & column.valid).astype("<i4")
+        return None if len(rows) == opened.count else rows
+
+
+_NO_ROWS: Int32s = np.zeros(0, "<i4")
+
+
+class MessageFilter(Protocol):
+    """Chooses rows of a batch by its columns; bodies are not looked at."""
+
+    @property
+    def expressions(self) -> tuple[str, str]:
+        """By tags and by SQL, one of them empty: what `compile_filter` makes an equal filter of."""
+
+    def select(self, opened: OpenedBatch) -> Int32s | None:
+        """Return the rows that match, in order; None when all do."""
+
+
+def compile_filter(tag_expression: str, sql_expression: str, path: str = "") -> MessageFilter | None:
+    """The filter that a request asks for; None = everything. Errors: Invalid, naming the field below `path`."""
+    prefix = f"{path}." if path else ""
+    if sql_expression:
+        if tag_expression.strip() not in ("", "*"):
+            raise Invalid(
+                "there is a tag expression as well; give one, TAGS means the tag in SQL",
+                field=f"{prefix}sql_expression",
+            )
+        return SqlFilter.compile(sql_expression, f"{prefix}sql_expression")
+    tags = TagFilter.compile(tag_expression, f"{prefix}tag_expression")
+    return None if tags.wants_everything else tags

@@ -1,0 +1,70 @@
+"""A read that leaves out here what its reader does not want, so that the rest need not travel."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ortoo.common.errors import OrtooError
+from ortoo.common.filters.message_filter import MessageFilter
+from ortoo.common.filters.pushdown import ChosenPart, Pushdown
+from ortoo.common.grpc.fields import read
+from ortoo.enode.store.store import Store
+from ortoo.v1 import enode_pb2
+
+PART_BYTES = 4 << 20
+"""How much of the log is held in memory at once."""
+LOOKED_BYTES_MAX = 32 << 20
+"""How much one request looks at: then it answers, though it may have found nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What was wanted of a stretch of a queue."""
+
+    parts: Sequence[ChosenPart]
+    next_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class PushedDown:
+    """One request's wishes."""
+
+    wishes: Pushdown
+    wanted: MessageFilter | None
+
+    @classmethod
+    def of(cls, request: enode_pb2.FetchBatchesRequest) -> "PushedDown | None":
+        """What it leaves to the enode; None = nothing. Errors: Invalid."""
+        if not request.HasField("pushdown"):
+            return None
+        asked = request.pushdown
+        wishes = read(Pushdown, asked, columns=frozenset(asked.columns))
+        return cls(wishes, wishes.compiled())
+
+    async def choose(
+        self, store: Store, request: enode_pb2.FetchBatchesRequest, bytes_max: int, wait_ms: int = 0
+    ) -> Chosen:
+        """Look from the request's offset on, until `bytes_max` were found, enough was looked at, or the queue ends.
+
+        Where there is nothing yet, wait so long. An error behind the first part is met again by whoever reads on.
+        Errors: as `Store.fetch`; Unsupported.
+        """
+        topic_id, queue_id, at = request.topic_id, request.queue_id, request.from_offset
+        end = self.wishes.to_offset
+        parts: list[ChosenPart] = []
+        found = looked = 0
+        while True:
+            try:
+                fetched = await store.fetch(topic_id, queue_id, at, bytes_max=PART_BYTES, wait_ms=wait_ms)
+                chosen = await store.engine.work.run(self.wishes.chosen, fetched.batches, at, self.wanted)
+            except OrtooError:
+                if at == request.from_offset:
+                    raise
+                return Chosen(parts, at, at)
+            parts += chosen
+            at, wait_ms = min(fetched.next_offset, end or fetched.next_offset), 0
+            found += sum(len(part.batch.records) for part in chosen)
+            looked += sum(len(stored.batch.records) for stored in fetched.batches)
+            is_over = at == fetched.end_offset or at == end or not fetched.batches
+            if is_over or found >= bytes_max or looked >= LOOKED_BYTES_MAX:
+                return Chosen(parts, at, fetched.end_offset)

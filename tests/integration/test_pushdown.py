@@ -1,0 +1,179 @@
+"""What a reader does not want stays on the enode: tags, SQL conditions and columns are applied where the log lies."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ortoo.client import Filter, Message, Sql, connect
+from ortoo.client.read.fetch import fetch
+from ortoo.common.records.batch import encode
+from ortoo.common.records.columns import NUMBERS
+from ortoo.common.records.compression import Codec
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.common.records.view import open_batch
+from ortoo.enode.rpc.streams import pushed_down
+from ortoo.snode.enodes import append_wire
+from ortoo.testing.servers.cluster import open_cluster
+from ortoo.testing.servers.lone_enode import LoneEnode, append_request, open_lone_enode, topic
+from ortoo.v1 import enode_pb2 as pb
+from ortoo.v1 import failure_pb2
+
+TOPIC = 7
+COUNT = 100
+
+
+def message(number: int) -> Message:
+    """One of a hundred has the tag that is looked for."""
+    return Message(b"%d " % number * 20, f"tag-{number % COUNT}", properties={"n": str(number)})
+
+
+async def store(enode: LoneEnode, batches: int, codec: Codec = Codec.NONE) -> None:
+    """Batches of 100 messages each."""
+    call = enode.stub.Append()
+    for at in range(batches):
+        sealed = encode([message(at * COUNT + n) for n in range(COUNT)], now_ms=1, codec=codec)
+        await call.write(append_request(at, TOPIC, 0, sealed))
+    await call.done_writing()
+    assert [a.HasField("failure") async for a in call] == [False] * batches
+
+
+def asked(from_offset: int = 0, wait_ms: int = 0, **wishes: Any) -> pb.FetchBatchesRequest:
+    """A read of queue 0."""
+    return pb.FetchBatchesRequest(
+        topic_id=TOPIC, from_offset=from_offset, wait_ms=wait_ms, pushdown=pb.Pushdown(**wishes)
+    )
+
+
+def chosen(answer: pb.FetchBatchesResponse) -> list[tuple[int, bytes]]:
+    """The offsets and bodies that are wanted of an answer."""
+    assert answer.pushed_down
+    found = []
+    for part in answer.batches:
+        sealed = part.batch
+        view = open_batch(SealedBatch(sealed.records, sealed.records_crc32c, sealed.count, sealed.body_inflated_bytes),
+                          verify_crc=True)  # fmt: skip
+        rows = np.frombuffer(part.rows, "<i4").tolist() or list(range(sealed.count))
+        places = range(len(rows)) if len(rows) == sealed.count else rows
+        found += [(part.first_offset + row, view.message(at).body) for row, at in zip(rows, places, strict=True)]
+    return found
+
+
+async def answered(call: Any, request: pb.FetchBatchesRequest) -> pb.FetchBatchesResponse:
+    """One request and its answer."""
+    await call.write(request)
+    async with asyncio.timeout(20):
+        answer: pb.FetchBatchesResponse = await call.read()
+    return answer
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+async def test_an_enode_sends_what_is_wanted_and_little_else(tmp_path: Path, codec: Codec) -> None:
+    """Of 20 batches come 20 messages, by tag and by SQL; uncompressed, the answer is a fraction of what lies there."""
+    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+        await store(enode, 20, codec)
+        call = enode.stub.FetchBatches()
+        expected = [(n, message(n).body) for n in range(7, 2000, 100)]
+        whole = (await answered(call, pb.FetchBatchesRequest(topic_id=TOPIC, bytes_max=8 << 20))).ByteSize()
+        each: list[dict[str, Any]] = [{"tag_expression": "tag-7 || none"}, {"sql_expression": "TAGS = 'tag-7'"}]
+        for wishes in each:
+            answer = await answered(call, asked(**wishes))
+            assert chosen(answer) == expected
+            assert (answer.next_offset, answer.end_offset) == (2000, 2000)
+            assert codec is not Codec.NONE or answer.ByteSize() < whole / 20
+        cut = await answered(call, asked(8, tag_expression="tag-7", to_offset=250))
+        assert (chosen(cut), cut.next_offset) == ([expected[1], expected[2]], 250)
+        none = await answered(call, asked(tag_expression="nobody's"))
+        assert (list(none.batches), none.next_offset) == ([], 2000)
+
+
+async def test_columns_that_are_not_wanted_do_not_travel(tmp_path: Path) -> None:
+    """Bodies stay where they are when a reader wants tags; all rows are there."""
+    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+        await store(enode, 2)
+        answer = await answered(enode.stub.FetchBatches(), asked(columns=[NUMBERS["tag"]]))
+        assert [(part.first_offset, part.batch.count, part.rows) for part in answer.batches] == [
+            (0, 100, b""),
+            (100, 100, b""),
+        ]
+        assert all(b"1 1 1" not in part.batch.records for part in answer.batches)
+
+
+async def test_a_read_that_finds_nothing_says_how_far_it_looked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It answers after a bounded stretch, and whoever goes on from there misses nothing."""
+    monkeypatch.setattr(pushed_down, "PART_BYTES", 1 << 10)
+    monkeypatch.setattr(pushed_down, "LOOKED_BYTES_MAX", 20 << 10)
+    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+        await store(enode, 20)
+        call, at, steps = enode.stub.FetchBatches(), 0, []
+        while at < 2000:
+            answer = await answered(call, asked(at, tag_expression="nobody's"))
+            assert at < answer.next_offset
+            at = answer.next_offset
+            steps.append(at)
+        assert len(steps) > 3
+
+
+async def test_a_waiting_read_hears_of_what_is_stored_wanted_or_not(tmp_path: Path) -> None:
+    """At the end of the queue it waits; then it says how far it looked."""
+    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+        call: Any = enode.stub.FetchBatches()
+        await call.write(asked(wait_ms=60_000, tag_expression="nobody's"))
+        await store(enode, 1)
+        async with asyncio.timeout(20):
+            answer = await call.read()
+        assert (answer.pushed_down, list(answer.batches), answer.next_offset) == (True, [], 100)
+
+
+async def test_a_wrong_expression_is_refused_and_the_stream_goes_on(tmp_path: Path) -> None:
+    """The error names the field; other reads are answered."""
+    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+        await store(enode, 1)
+        call = enode.stub.FetchBatches()
+        refused = await answered(call, asked(sql_expression="n >"))
+        assert refused.failure.kind == failure_pb2.FAILURE_KIND_INVALID
+        assert refused.failure.field == "pushdown.sql_expression"
+        assert len(chosen(await answered(call, asked(tag_expression="tag-1")))) == 1
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+async def test_readers_get_the_same_from_an_enode_that_cannot_choose(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_old: bool
+) -> None:
+    """An enode of an older version sends whole batches; the snode then chooses itself."""
+    answers: list[bool] = []
+    fetched_of = append_wire.fetched_of
+
+    def counted(bulky: Any) -> Any:
+        answers.append(bulky.message.pushed_down)
+        return fetched_of(bulky)
+
+    monkeypatch.setattr("ortoo.snode.enodes.grpc_link.fetched_of", counted)
+    if is_old:
+        monkeypatch.setattr("ortoo.enode.rpc.streams.fetch.PushedDown.of", lambda request: None)
+    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq, asyncio.timeout(30):
+        await mq.admin.create_topic("orders", queue_count=1)
+        async with mq.producer("orders") as producer:
+            await (await producer.send_many([message(number) for number in range(1000)]))
+        queue = (await mq.admin.describe_topic("orders")).queues[0].queue
+        wishes: list[tuple[Filter, Any]] = [
+            ("tag-7 || tag-50", lambda n: n % 100 in (7, 50)),
+            (Sql("n BETWEEN 300 AND 450"), lambda n: 300 <= n <= 450),
+            ("nobody's", lambda n: False),
+        ]
+        for wanted, matches in wishes:
+            for begin, end in ((0, 0), (5, 777), (350, 351)):
+                passed = [0]
+
+                def went_on(at: int, _: int, passed: list[int] = passed) -> None:
+                    passed.append(at)
+
+                reading = fetch(mq._connection, queue, begin, end, wanted=wanted, passed=went_on)
+                got = [(it.offset, it.body) async for batch in reading for it in batch]
+                assert got == [(n, message(n).body) for n in range(begin, end or 1000) if matches(n)]
+                assert passed[-1] == (end or 1000)
+    assert any(answers) is not is_old
