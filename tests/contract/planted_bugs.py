@@ -81,7 +81,7 @@ def offsets_given_twice(patch: pytest.MonkeyPatch) -> None:
 def acknowledged_before_the_flush(patch: pytest.MonkeyPatch) -> None:
     """Answer as soon as the frame has its place."""
 
-    def wait_flush(appender: Appender, waiter: "asyncio.Future[Any]", answer: object) -> None:
+    def wait_flush(appender: Appender, waiter: "asyncio.Future[Any]", answer: object, *, early: bool = False) -> None:
         appender._group()
         waiter.set_result(answer)
 

@@ -34,8 +34,8 @@ NUMBERS = {
 DEFECTS = (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)
 WAIT_S = 3.0
 """A call that goes on for so long was taken."""
-STARTED_ELSEWHERE = {"store.segment_bytes", "replica_id", "watchers_max", "member", "members"}
-"""A file of two gigabytes shows nothing, a number is a replica's or a member's, an enode and a snode two watchers."""
+STARTED_ELSEWHERE = {"store.segment_bytes", "watchers_max", "member", "members"}
+"""A file of two gigabytes shows nothing, a number is a member's, an enode and a snode are two watchers."""
 NEEDED = {"member": {"member_listen_address": "127.0.0.1:0"}}
 NEEDED["members"] = NEEDED["member"] | {"member": "2"}
 """What must be given beside a setting so that each of its numbers can be meant."""

@@ -2,7 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from ortoo.enode.reigns.member import RunningMember, open_member
@@ -11,31 +12,34 @@ from ortoo.testing.servers.cluster import STOP_GRACE_S, Cluster
 from tests.integration.test_metrics import free_ports
 
 
+def one_member(
+    cluster: Cluster, number: int, address: str, /, **chosen: Any
+) -> AbstractAsyncContextManager[RunningMember]:
+    """A member of `enode-0` that others reach at `address`; `chosen` are settings of it."""
+    settings: dict[str, Any] = {
+        "name": "enode-0",
+        "member": number,
+        "listen_address": "127.0.0.1:0",
+        "member_listen_address": address,
+        "namesrv_address": cluster.address_of("namesrv-0"),
+        "data_dir": cluster.folder / f"member-{number}",
+        "store": cluster.store,
+        "stop_grace_s": STOP_GRACE_S,
+    }
+    return open_member(Settings(**settings | chosen), clock=cluster.clock, randomness=cluster.randomness)
+
+
 @contextlib.asynccontextmanager
-async def open_members(cluster: Cluster, count: int = 3, **chosen: Any) -> AsyncIterator[list[RunningMember]]:
-    """Run `enode-0` with so many members, which begin a set; `chosen` are settings of all of them."""
+async def open_members(cluster: Cluster, count: int = 3, /, **chosen: Any) -> AsyncIterator[list[RunningMember]]:
+    """Run `enode-0` with so many members, which begin a set."""
     addresses = [f"127.0.0.1:{port}" for port in free_ports(count)]
+    chosen |= {"members": count, "member_addresses": ";".join(addresses)}
     async with contextlib.AsyncExitStack() as stack:
-        found = []
-        for number, address in enumerate(addresses, 1):
-            settings: dict[str, Any] = {
-                "name": "enode-0",
-                "member": number,
-                "members": count,
-                "listen_address": "127.0.0.1:0",
-                "member_listen_address": address,
-                "member_addresses": ";".join(addresses),
-                "namesrv_address": cluster.address_of("namesrv-0"),
-                "data_dir": cluster.folder / f"member-{number}",
-                "store": cluster.store,
-                "stop_grace_s": STOP_GRACE_S,
-            }
-            member = open_member(Settings(**settings | chosen), clock=cluster.clock, randomness=cluster.randomness)
-            found.append(await stack.enter_async_context(member))
-        yield found
+        opening = [one_member(cluster, number, address, **chosen) for number, address in enumerate(addresses, 1)]
+        yield [await stack.enter_async_context(one) for one in opening]
 
 
-async def leading(cluster: Cluster, members: list[RunningMember]) -> RunningMember:
+async def leading(cluster: Cluster, members: Sequence[RunningMember]) -> RunningMember:
     """The member that serves, as soon as one does."""
     async with asyncio.timeout(30):
         while True:

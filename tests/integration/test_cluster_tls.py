@@ -18,12 +18,11 @@ from ortoo.enode.settings import load
 from ortoo.testing.servers.cluster import Cluster, open_cluster
 from ortoo.testing.servers.processes import RoleProcess
 from ortoo.testing.servers.valkey import valkey
-from ortoo.v1 import client_pb2, enode_pb2, members_pb2, namesrv_pb2, replication_pb2
+from ortoo.v1 import client_pb2, enode_pb2, members_pb2, namesrv_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 from ortoo.v1.members_pb2_grpc import MemberServiceStub
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
-from ortoo.v1.replication_pb2_grpc import ReplicationServiceStub
 from tests.integration.certificates import NAME, Authority
 from tests.integration.enode_members import leading, open_members
 from tests.integration.test_metrics import free_ports
@@ -40,7 +39,6 @@ async def authority(tmp_path: Path) -> Authority:
 async def guarded(authority: Authority) -> dict[str, dict[str, Any]]:
     """Settings of all roles, each with a certificate of its own."""
     settings: dict[str, dict[str, Any]] = {role: dict(authority.settings(await authority.sign(role))) for role in ROLES}
-    settings["enode"]["replication_address"] = "127.0.0.1:0"
     return settings
 
 
@@ -69,7 +67,7 @@ async def works(cluster: Cluster, group: str) -> None:
 
 
 async def test_only_who_shows_a_certificate_is_answered(authority: Authority, tmp_path: Path) -> None:
-    """B-069: at name server, enode and replication port; probes of health go on in the clear, with nothing else."""
+    """B-069: at name server and enode; probes of health go on in the clear, with nothing else."""
     async with open_cluster(tmp_path, settings=await guarded(authority)) as cluster, asyncio.timeout(90):
         await works(cluster, "g")
         other = await (await Authority.make(tmp_path / "other")).sign("stranger")
@@ -87,9 +85,6 @@ async def test_only_who_shows_a_certificate_is_answered(authority: Authority, tm
         calls: dict[str, Any] = {
             cluster.address_of("namesrv-0"): lambda c: NameServiceStub(c).ListTopics(namesrv_pb2.ListTopicsRequest()),
             enode.address: lambda c: EnodeServiceStub(c).DescribeStore(enode_pb2.DescribeStoreRequest()),
-            enode.replication_address: lambda c: (
-                ReplicationServiceStub(c).Follow(iter([replication_pb2.FollowRequest()])).read()
-            ),
         }
         named = [("grpc.ssl_target_name_override", NAME)]
         for address, call in calls.items():

@@ -14,10 +14,11 @@ from ortoo.common.grpc.cluster_token import ADMIN_TOKEN, CLUSTER_PROOF, WINDOW_S
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers.cluster import open_cluster
 from ortoo.testing.time.virtual_clock import VirtualClock
-from ortoo.v1 import enode_deferred_pb2, enode_pb2, namesrv_pb2, replication_pb2
+from ortoo.v1 import enode_deferred_pb2, enode_pb2, members_pb2, namesrv_pb2
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
+from ortoo.v1.members_pb2_grpc import MemberServiceStub
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
-from ortoo.v1.replication_pb2_grpc import ReplicationServiceStub
+from tests.integration.enode_members import open_members
 
 TOKEN, OTHER = "a-token-of-this-cluster", "a-token-of-another-one"
 
@@ -39,7 +40,7 @@ async def test_the_inner_ports_answer_the_cluster_alone(tmp_path: Path) -> None:
     settings = {
         "namesrv": own | admin,
         "snode": own | admin,
-        "enode": own | {"replication_address": "127.0.0.1:0"},
+        "enode": own,
     }
     proven = ClusterToken(TOKEN, SystemClock()).headers
     async with open_cluster(tmp_path, settings=settings) as cluster, asyncio.timeout(60):
@@ -70,8 +71,6 @@ async def test_the_inner_ports_answer_the_cluster_alone(tmp_path: Path) -> None:
             assert [topic.name for topic in listed.topics] == ["t"]
             operator = [(ADMIN_TOKEN, "a-token-of-the-operators")]
             assert (await name_server.PutUser(put, metadata=operator)).user.access_key == "me"
-            watched = await cluster.name_service.WatchRoutes(namesrv_pb2.WatchRoutesRequest()).read()
-            assert isinstance(watched, namesrv_pb2.WatchRoutesResponse)
 
         async with grpc.aio.insecure_channel(cluster.address_of("enode-0")) as channel:
             enode = EnodeServiceStub(channel)
@@ -83,8 +82,12 @@ async def test_the_inner_ports_answer_the_cluster_alone(tmp_path: Path) -> None:
                 await refused(inner)
             health = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
             assert health.status == health_pb2.HealthCheckResponse.SERVING
-        async with grpc.aio.insecure_channel(watched.enodes[0].replication_address) as channel:
-            await refused(ReplicationServiceStub(channel).Follow(iter([replication_pb2.FollowRequest()])).read())
+        async with (
+            open_members(cluster, 1, name="enode-1", **own) as [member],
+            grpc.aio.insecure_channel(member.member_address) as channel,
+        ):
+            await refused(MemberServiceStub(channel).Speak(iter([members_pb2.MemberMessage()])).read())
+            await refused(MemberServiceStub(channel).Join(members_pb2.JoinRequest()))
 
 
 def _proofs(token: str, path: str) -> list[str]:

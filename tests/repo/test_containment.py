@@ -13,7 +13,6 @@ OWN_LOOPS = {
     "export.run": "libs/common/src/ortoo/common/telemetry/export.py",
     "housekeeping.start": "services/enode/src/ortoo/enode/store/housekeeping.py",
     "watch_topics": "services/enode/src/ortoo/enode/cluster/topic_copies.py",
-    "follower.run": "services/enode/src/ortoo/enode/app.py",
     "delays.run": "services/enode/src/ortoo/enode/deferred/delays.py",
     "transactions.run": "services/enode/src/ortoo/enode/deferred/transactions.py",
     "follow_locks": "services/enode/src/ortoo/enode/rpc/streams/attach.py",

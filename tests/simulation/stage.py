@@ -41,14 +41,14 @@ def play(
     *,
     seed: int = 1,
     shape: Shape | None = None,
-    before: Callable[[Stage], object] = lambda _: None,
+    prepare: Callable[[Stage], object] = lambda stage: None,
 ) -> None:
     """Run a script from the cluster's start to its stop; nothing may be found wrong on the way.
 
-    `before` may choose settings of machines.
+    `prepare` sees the stage before the cluster is started.
     """
     stage = Stage(seed, shape or Shape(enodes=1, snodes=1))
-    before(stage)
+    prepare(stage)
 
     async def whole() -> None:
         async with asyncio.timeout(LIMIT_S):

@@ -313,7 +313,7 @@ def test_each_fault_is_named_within_five_seconds_with_what_to_do(fault: str, mon
                 enode.disk.latency.least_s, enode.disk.latency.usual_s = 0.0001, 0.003
 
     shape = Shape(name_servers=2, enodes=2, snodes=2)
-    play(script, shape=shape, before=lambda stage: shaken(stage, fault))
+    play(script, shape=shape, prepare=lambda stage: shaken(stage, fault))
 
 
 def test_a_healthy_cluster_under_load_has_no_findings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -493,9 +493,6 @@ class Enode(_message.Message):
     STORE_ID_FIELD_NUMBER: _builtins.int
     ALIVE_FIELD_NUMBER: _builtins.int
     ROLE_FIELD_NUMBER: _builtins.int
-    REPLICA_ID_FIELD_NUMBER: _builtins.int
-    REPLICATION_ADDRESS_FIELD_NUMBER: _builtins.int
-    REPLICAS_FIELD_NUMBER: _builtins.int
     INDEX_NEARLY_FULL_FIELD_NUMBER: _builtins.int
     REFUSES_WRITES_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
@@ -509,11 +506,9 @@ class Enode(_message.Message):
     alive: _builtins.bool
     """Whether its lease is valid now."""
     role: _builtins.str
-    """SYNC_MASTER when its answers wait until a replica has the message too, else ASYNC_MASTER."""
-    replica_id: _builtins.int
-    """Among the copies of its log it has number 0; its replicas have 1 and more."""
-    replication_address: _builtins.str
-    """host:port where replicas follow its log; empty when none can."""
+    """SYNC_MASTER when it answers a send as soon as a majority of its members' disks have it; ASYNC_MASTER when it does as
+    soon as the disk of its leader, or its only one, has it.
+    """
     index_nearly_full: _builtins.bool
     """Its memory for knowing which queue lies in which segment is used to four fifths or more (store.index_bytes_max):
     when it is full, sends to queues that have nothing in the newest segment are refused.
@@ -524,10 +519,6 @@ class Enode(_message.Message):
     """
     epoch: _builtins.int
     """Which reign of the enode this address serves; a greater one is newer. 0 = the enode has never had another leader."""
-    @_builtins.property
-    def replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___Replica]:
-        """The replicas that follow its log now, by number."""
-
     @_builtins.property
     def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___EnodeMember]:
         """All members of the enode, by number; empty for an enode whose only process registers itself."""
@@ -540,9 +531,6 @@ class Enode(_message.Message):
         store_id: _builtins.str = ...,
         alive: _builtins.bool = ...,
         role: _builtins.str = ...,
-        replica_id: _builtins.int = ...,
-        replication_address: _builtins.str = ...,
-        replicas: _abc.Iterable[Global___Replica] | None = ...,
         index_nearly_full: _builtins.bool = ...,
         refuses_writes: _builtins.str = ...,
         epoch: _builtins.int = ...,
@@ -550,7 +538,7 @@ class Enode(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "alive", b"alive", "epoch", b"epoch", "index_nearly_full", b"index_nearly_full", "members", b"members", "name", b"name", "refuses_writes", b"refuses_writes", "replica_id", b"replica_id", "replicas", b"replicas", "replication_address", b"replication_address", "role", b"role", "store_id", b"store_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "alive", b"alive", "epoch", b"epoch", "index_nearly_full", b"index_nearly_full", "members", b"members", "name", b"name", "refuses_writes", b"refuses_writes", "role", b"role", "store_id", b"store_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -589,32 +577,6 @@ class EnodeMember(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___EnodeMember: _TypeAlias = EnodeMember  # noqa: Y015
-
-@_typing.final
-class Replica(_message.Message):
-    """A process that keeps a copy of an enode's log."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    REPLICA_ID_FIELD_NUMBER: _builtins.int
-    ADDRESS_FIELD_NUMBER: _builtins.int
-    replica_id: _builtins.int
-    """Its number, 1 or more."""
-    address: _builtins.str
-    """host:port where its health can be asked."""
-    def __init__(
-        self,
-        *,
-        replica_id: _builtins.int = ...,
-        address: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "replica_id", b"replica_id"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___Replica: _TypeAlias = Replica  # noqa: Y015
 
 @_typing.final
 class Snode(_message.Message):

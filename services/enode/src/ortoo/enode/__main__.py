@@ -8,26 +8,23 @@ from contextlib import AbstractAsyncContextManager
 from ortoo.common.errors import OrtooError
 from ortoo.common.process import front, service
 from ortoo.common.process.service import Running
-from ortoo.enode.app import open_enode, open_replica
-from ortoo.enode.cluster.node_role import NodeRole
+from ortoo.enode.app import open_enode
 from ortoo.enode.reigns.member import open_member
 from ortoo.enode.settings import HIDDEN, IMPORTANT, Settings, load
 
 TOOLS = ("inspect", "repair")
 
 
-def open_by_role(settings: Settings) -> AbstractAsyncContextManager[Running]:
-    """The enode itself, a member of it where it has several, or a replica."""
-    if settings.member_listen_address:
-        return open_member(settings)
-    return open_replica(settings) if settings.role is NodeRole.SLAVE else open_enode(settings)
+def opened(settings: Settings) -> AbstractAsyncContextManager[Running]:
+    """The enode itself, or a member of it where it has several."""
+    return open_member(settings) if settings.member_listen_address else open_enode(settings)
 
 
 ROLE = front.Role(
     name="enode",
     about="A storage node of Ortoo.",
     load=load,
-    open=open_by_role,
+    open=opened,
     important=IMPORTANT,
     live=("log_level", "namesrv_address"),
     hidden=tuple(HIDDEN),

@@ -11,9 +11,9 @@ from ortoo.common.cluster.names import check_process_name
 from ortoo.common.cluster.service_settings import ServiceSettings
 from ortoo.common.errors import Invalid
 from ortoo.common.process.settings import Loaded, Range
-from ortoo.enode.cluster.node_role import NO_REPLICATION, SLAVE_MEMORY_LESS_PERCENT, NodeRole, check_replica_id
+from ortoo.enode.cluster.node_role import DURABILITY_OF, SLAVE_MEMORY_LESS_PERCENT, Durability, NodeRole
 from ortoo.enode.deferred.check_schedule import CheckSchedule
-from ortoo.enode.log.settings import DAY_MS, StoreSettings
+from ortoo.enode.log.settings import DAY_MS, FlushMode, StoreSettings
 
 GROUP_RETENTION_MS_MIN = 120_000
 """Snodes say every half minute who pops."""
@@ -25,7 +25,8 @@ IMPORTANT = (
     "namesrv_address",
     "data_dir",
     "role",
-    "replica_id",
+    "member",
+    "durability",
     "store.flush_mode",
 )
 HIDDEN = {"store.enode": "name", "store.cluster": "cluster"}
@@ -51,11 +52,10 @@ class Settings(ServiceSettings):
     data_dir: Path = Path("ortoo-data/enode")
     """Folder of the store."""
     role: NodeRole = NodeRole.ASYNC_MASTER
-    """ASYNC_MASTER, SYNC_MASTER (answers wait until a replica has the log too), or SLAVE (a replica of `name`)."""
-    replica_id: Annotated[int, Range(0, (1 << 32) - 1)] = 0
-    """The number of this copy of the log: a SLAVE needs one of its own, 1 or more; a master always has 0."""
-    replication_address: str = ""
-    """host:port where replicas follow the log. Empty = the port after that of listen_address; none = nowhere."""
+    """Of a member: ASYNC_MASTER (durability `leader`), SYNC_MASTER (`replicas`), SLAVE (only an operator elects it)."""
+    durability: Durability = Durability.REPLICAS
+    """When a member that leads acknowledges a send: `replicas`, when it is on a majority of the members' disks, or
+    `leader`, when it is on its own, so that a take-over may lose it. All members should have the same."""
     member: Annotated[int, Range(1, 99)] = 1
     """Which member of the enode this process is, 1 or more; it is kept in the folder and must not change."""
     members: Annotated[int, Range(1, 5)] = 1
@@ -98,7 +98,9 @@ class Settings(ServiceSettings):
     @property
     def store_settings(self) -> StoreSettings:
         """Those of the storage engine, which also knows whose store it is."""
-        return dataclasses.replace(self.store, enode=self.name, cluster=self.cluster)
+        early = self.member_listen_address and self.durability is Durability.LEADER
+        mode = FlushMode.ASYNC if early else self.store.flush_mode
+        return dataclasses.replace(self.store, enode=self.name, cluster=self.cluster, flush_mode=mode)
 
     @property
     def member_address_list(self) -> tuple[str, ...]:
@@ -112,11 +114,6 @@ class Settings(ServiceSettings):
         check_name_servers(self.namesrv_address)
         check_receiver(self.trace_endpoint, "trace_endpoint")
         check_advertised(self.advertised_address, self.listen_address, who="snodes")
-        check_replica_id(self.role, self.replica_id)
-        if self.replication_address not in ("", NO_REPLICATION):
-            check_address(self.replication_address, "replication_address")
-        if self.role is NodeRole.SYNC_MASTER and self.replication_address == NO_REPLICATION:
-            raise Invalid("a SYNC_MASTER needs one for its replicas; give host:port", field="replication_address")
         self._check_members()
         self.store_settings.check()
         if 0 < self.group_retention_ms < GROUP_RETENTION_MS_MIN:
@@ -128,8 +125,11 @@ class Settings(ServiceSettings):
             raise Invalid(f"{self.members}; a set begins with 1, 3 or 5 members, or 2 by hand", field="members")
         if self.member_listen_address:
             check_address(self.member_listen_address, "member_listen_address")
-        elif self.members > 1 or self.member > 1:
-            raise Invalid("a member needs one for the others; give host:port", field="member_listen_address")
+            if self.store.flush_mode is FlushMode.ASYNC:
+                raise Invalid("async; a member acknowledges as `durability` says", field="store.flush_mode")
+        elif self.members > 1 or self.member > 1 or self.role in (NodeRole.SYNC_MASTER, NodeRole.SLAVE):
+            who = "a member" if self.role is NodeRole.ASYNC_MASTER else f"a {self.role} is a member, and"
+            raise Invalid(f"{who} needs one for the others; give host:port", field="member_listen_address")
         for address in self.member_address_list:
             check_address(address, "member_addresses")
         if self.members > 1 and self.member == 1 and len(self.member_address_list) != self.members:
@@ -140,18 +140,30 @@ class Settings(ServiceSettings):
 
     @classmethod
     def completed(cls, loaded: Loaded[Self]) -> Loaded[Self]:
-        """What follows from the role: a master has number 0, a replica leaves more memory to the page cache."""
+        """What a role says of durability and the other way round; a SLAVE leaves more memory to the page cache."""
         for name, short in HIDDEN.items():
             if loaded.origins[name] != "default":
                 raise Invalid(f"is taken from {short}; set {short} instead", field=name)
-        chosen = loaded.settings
-        by_role: dict[str, Any] = {}
-        if chosen.role is not NodeRole.SLAVE:
-            by_role["replica_id"] = 0
-        elif loaded.origins["memory_share_percent"] == "default":
-            by_role["memory_share_percent"] = chosen.memory_share_percent - SLAVE_MEMORY_LESS_PERCENT
-        changed = {name: "role" for name, value in by_role.items() if value != getattr(chosen, name)}
-        return Loaded(dataclasses.replace(chosen, **by_role), {**loaded.origins, **changed})
+        chosen, origins = loaded.settings, loaded.origins
+        follows: dict[str, tuple[Any, str]] = {}
+        """Setting to its value, and the setting that it follows from."""
+        said = DURABILITY_OF.get(chosen.role)
+        if not chosen.member_listen_address:
+            pass  # with one disk both mean the same
+        elif origins["role"] == "default":
+            if chosen.durability is Durability.REPLICAS:
+                follows["role"] = (NodeRole.SYNC_MASTER, "durability")
+        elif said is not None and origins["durability"] == "default":
+            follows["durability"] = (said, "role")
+        elif said is not None and said is not chosen.durability:
+            raise Invalid(f"{chosen.durability}; {chosen.role} means {said}: give one of the two", field="durability")
+        if chosen.role is NodeRole.SLAVE and origins["memory_share_percent"] == "default":
+            follows["memory_share_percent"] = (chosen.memory_share_percent - SLAVE_MEMORY_LESS_PERCENT, "role")
+        changed = {name: one for name, one in follows.items() if one[0] != getattr(chosen, name)}
+        values = {name: value for name, (value, _) in changed.items()}
+        return Loaded(
+            dataclasses.replace(chosen, **values), {**origins, **{name: by for name, (_, by) in changed.items()}}
+        )
 
 
 load = Settings.load

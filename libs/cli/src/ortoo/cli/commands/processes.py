@@ -17,9 +17,7 @@ async def cluster(mq: "Client") -> Answer:
     found = await mq.admin.describe_cluster()
     rows = []
     for role, items in (("enode", found.enodes), ("snode", found.snodes)):
-        for item in items:
-            rows.append((role, item.name, item.address, "alive" if item.alive else "away"))
-            rows += [(f"replica {number}", item.name, address, "follows") for number, address in item.replicas]
+        rows += [(role, item.name, item.address, "alive" if item.alive else "away") for item in items]
     headings = ("ROLE", "NAME", "ADDRESS", "STATE")
     return Answer(found, Table({heading: itemgetter(at) for at, heading in enumerate(headings)}, rows))
 

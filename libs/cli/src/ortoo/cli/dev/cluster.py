@@ -11,7 +11,6 @@ from ortoo.cli.dev.store_link import StoreLinks
 from ortoo.common.grpc.tls import made_certificate
 from ortoo.common.process.service import Running
 from ortoo.enode.app import open_enode
-from ortoo.enode.cluster.node_role import NO_REPLICATION
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.settings import Settings as EnodeSettings
 from ortoo.namesrv.app import open_namesrv
@@ -58,7 +57,6 @@ async def open_dev_cluster(
                     namesrv_address=name_server.address,
                     data_dir=data_dir / "enode",
                     stop_grace_s=STOP_GRACE_S,
-                    replication_address=NO_REPLICATION,
                     store=store,
                 )
             )

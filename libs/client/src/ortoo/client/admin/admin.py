@@ -218,10 +218,7 @@ class Admin:
     async def describe_cluster(self) -> ClusterInfo:
         """The processes of the cluster."""
         answer = await self._call("DescribeCluster", admin_pb2.DescribeClusterRequest())
-        enodes = tuple(
-            read(ProcessInfo, it, replicas=tuple((one.replica_id, one.address) for one in it.replicas))
-            for it in answer.enodes
-        )
+        enodes = tuple(read(ProcessInfo, it) for it in answer.enodes)
         snodes = tuple(ProcessInfo(it.name, it.address, it.alive) for it in answer.snodes)
         return read(ClusterInfo, answer, enodes=enodes, snodes=snodes)
 

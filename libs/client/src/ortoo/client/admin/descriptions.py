@@ -137,8 +137,6 @@ class ProcessInfo:
     alive: bool
     role: str = ""
     """Of an enode: ASYNC_MASTER or SYNC_MASTER."""
-    replicas: tuple[tuple[int, str], ...] = ()
-    """Of an enode: (number, address) of those who follow its log now."""
     index_nearly_full: bool = False
     """Of an enode: its `store.index_bytes_max` is used to four fifths or more; beyond it sends are refused."""
     refuses_writes: str = ""

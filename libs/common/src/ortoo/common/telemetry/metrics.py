@@ -7,7 +7,7 @@ Parts count in plain attributes, or in a `Histogram`; nothing on the way of a me
     metrics.counter("rocketmq_messages_in_total", "Messages stored.", lambda: totals(), labels=("topic",))
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -66,6 +66,16 @@ class Metrics:
     def histogram(self, name: str, help: str, read: Callable[[], Reading], *, labels: Sequence[str] = ()) -> None:  # noqa: A002
         """Values in buckets."""
         self._add(Family(name, "histogram", help, tuple(labels), read))
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What is told now."""
+        return frozenset(self._families)
+
+    def forget(self, names: Collection[str]) -> None:
+        """Tell these no more; they may be named again."""
+        for name in names:
+            del self._families[name]
 
     def read(self) -> Iterator[tuple[Family, list[Sample]]]:
         """Every family with its series as they are now, within the budget."""

@@ -1,41 +1,30 @@
-"""What an enode's process is to the log that carries its name: the one that writes it, or one that keeps a copy."""
+"""What a process is to the log that carries its enode's name, and whose disks an acknowledgement speaks of."""
 
 import enum
 
-from ortoo.common.errors import Invalid
-
-NO_REPLICATION = "none"
-"""The replication address of an enode whose log nobody may follow."""
 SLAVE_MEMORY_LESS_PERCENT = 10
-"""A replica serves no readers, so its memory is better left to the page cache."""
+"""A member that follows serves no readers, so its memory is better left to the page cache."""
+
+
+class Durability(enum.StrEnum):
+    """When a send is acknowledged in an enode of several members. Everything else waits for a majority's disks."""
+
+    REPLICAS = "replicas"
+    """When it is on a majority of the members' disks."""
+    LEADER = "leader"
+    """When it is on the leader's disk: a take-over may lose it."""
 
 
 class NodeRole(enum.StrEnum):
     """RocketMQ's roles, with its names."""
 
     ASYNC_MASTER = "ASYNC_MASTER"
-    """Writes the log, and answers when its own disk has it."""
+    """May lead, and then acknowledges sends when its own disk has them."""
     SYNC_MASTER = "SYNC_MASTER"
-    """Writes the log, and answers when a replica's disk has it too."""
+    """May lead, and then acknowledges sends when a majority of disks has them."""
     SLAVE = "SLAVE"
-    """Keeps a copy of the log, and can be started as a master when that is lost."""
+    """Follows, and leads only when an operator elects it."""
 
 
-def check_replica_id(role: NodeRole, replica_id: int) -> None:
-    """Refuse a replica without a number of its own. Errors: Invalid."""
-    if role is NodeRole.SLAVE and replica_id < 1:
-        raise Invalid(f"{replica_id}; a {role} needs a number of its own, 1 or more", field="replica_id")
-
-
-def replication_address_of(setting: str, listen_address: str) -> str:
-    """Where replicas may connect: what is set, else the port after the enode's own; empty = nowhere.
-
-    An enode on any free port (0) gets any free port.
-    """
-    if setting == NO_REPLICATION:
-        return ""
-    if setting:
-        return setting
-    host, _, port = listen_address.rpartition(":")
-    following = 0 if port == "0" else int(port) + 1
-    return f"{host}:{following}" if following < 65536 else ""
+DURABILITY_OF = {NodeRole.ASYNC_MASTER: Durability.LEADER, NodeRole.SYNC_MASTER: Durability.REPLICAS}
+"""What a role says about acknowledgements, when it is chosen by name."""

@@ -1,6 +1,6 @@
 """Announces this enode to every name server again and again; that is its heartbeat."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from ortoo.common.cluster.announcing import Announcing
 from ortoo.common.cluster.name_servers import NameServers
@@ -10,7 +10,6 @@ from ortoo.common.grpc.fields import write
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.cluster.topic_copies import TopicCopies
-from ortoo.enode.replication.followers import Follower
 from ortoo.v1 import namesrv_pb2, namesrv_pb2_grpc, topic_pb2
 
 CALL_TIMEOUT_S = 3.0
@@ -22,7 +21,6 @@ REASON_CHARACTERS = 500
 
 def registration(
     enode: topic_pb2.Enode,
-    followers: Callable[[], Sequence[Follower]],
     topics: TopicCopies,
     index_nearly_full: Callable[[], bool],
     refuses_writes: Callable[[], str],
@@ -35,15 +33,14 @@ def registration(
 ) -> Announcing:
     """The leases of `enode`, renewed at least every `interval_s`.
 
-    Each time it says who follows it, whether its index is nearly full, why it takes no messages if it does not, and
-    what it holds of `topics` that the directory does not know.
+    Each time it says whether its index is nearly full, why it takes no messages if it does not, and what it holds of
+    `topics` that the directory does not know.
     """
 
     def stub(address: str) -> namesrv_pb2_grpc.NameServiceStub:
         return namesrv_pb2_grpc.NameServiceStub(channels.to(address))
 
     async def announce(address: str) -> float:
-        replicas = [topic_pb2.Replica(replica_id=one.replica_id, address=one.address) for one in followers()]
         unknown = await topics.unknown()
         request = namesrv_pb2.RegisterEnodeRequest(
             enode=enode,
@@ -51,7 +48,6 @@ def registration(
             unknown_topics=[write(namesrv_pb2.HeldTopic, copy) for copy in unknown[:OFFERED_MAX]],
             unknown_topics_more=max(0, len(unknown) - OFFERED_MAX),
         )
-        request.enode.replicas.extend(replicas)
         request.enode.index_nearly_full = index_nearly_full()
         request.enode.refuses_writes = refuses_writes()[:REASON_CHARACTERS]
         with rpc_errors(f"name server {address}"):

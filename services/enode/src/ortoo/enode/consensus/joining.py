@@ -79,6 +79,12 @@ class Joining:
         identity = read_identity(self.disk, self.folder)
         if identity is None:
             kept = KeptReign(member)
+        elif member.number != 1:
+            # It may be a copy of the log that member 1 goes on with; two sets of one would both lead.
+            raise Conflict(
+                f"{self.folder} holds the log of an enode that was no member: start it as member 1, or empty it",
+                field="member",
+            )
         else:
             begin = read_log_begin(self.disk, self.folder)
             position = begin.position if begin else 0

@@ -8,12 +8,14 @@ from pathlib import Path
 
 from ortoo.common.errors import Unavailable
 from ortoo.common.process.clock import Clock
+from ortoo.common.process.logs import get_logger
 from ortoo.enode.disk.clean_stop import forget_clean_stop
 from ortoo.enode.disk.disk import DirectoryLock, Disk
 from ortoo.enode.disk.identity import Identity, claim
 from ortoo.enode.disk.log_begin import LogBegin, write_log_begin
 from ortoo.enode.disk.outline_file import KeptOutline, write_outline
 from ortoo.enode.log.copies.copying import append_copies, frames_in, whole_frames
+from ortoo.enode.log.copies.cut_frames import CutFrames
 from ortoo.enode.log.copies.words import marks_in
 from ortoo.enode.log.flushing.disk_work import disk_work
 from ortoo.enode.log.flushing.group import Group
@@ -30,6 +32,7 @@ PART_BYTES = 1 << 20
 KEPT_BYTES = 32 << 20
 """So much of the log's end is kept in memory for those who follow."""
 NOBODY_LEADS = "this member does not lead"
+_log = get_logger("members")
 
 
 @dataclass(slots=True)
@@ -72,6 +75,8 @@ class SharedLog:
     on_flushed: Callable[[int], object] = lambda position: None
     on_warm: Callable[[], object] = lambda: None
     """Called when a whole checkpoint has come to a log that could not be folded."""
+    on_cut: Callable[[CutFrames], object] = lambda frames: None
+    """Gets what a cut takes out of the log and had messages in it."""
 
     def __post_init__(self) -> None:
         """Nobody leads here."""
@@ -163,6 +168,7 @@ class SharedLog:
         position = outline.appended
         await appender.quiet()
         self._tail.clear()
+        await self._keep_cut(position)
         kept = KeptOutline.of(outline, cut=position)
         await self.engine.work.run(write_outline, self.disk, self.folder, kept)
         following = committer.next_segments
@@ -172,6 +178,30 @@ class SharedLog:
         appender.end_at(position, active)
         await self.engine.work.run(cut_files, self.disk, self.folder, position)
         await self.engine.work.run(write_outline, self.disk, self.folder, KeptOutline.of(outline))
+
+    async def _keep_cut(self, position: int) -> None:
+        """Say what a cut takes away, and keep it aside. Errors: OSError."""
+        parts, at = [], position
+        while at < self.engine.appender.durable_position:
+            part = await self._from_disk(at, PART_BYTES)
+            if not part:
+                break
+            parts.append(part)
+            at += len(part)
+        frames = CutFrames.of(position, b"".join(parts))
+        if not frames.messages:
+            return
+        self.on_cut(frames)
+        file = await self.engine.work.run(frames.keep, self.disk, self.folder)
+        topics = [(one.topic_id, one.name) for one in self.engine.state.topics.all()]
+        _log.error(
+            "messages that no majority had are cut out of this log; they were not acknowledged, or by one disk alone",
+            messages=frames.messages,
+            epoch=frames.epoch,
+            position=position,
+            file=file,
+            offsets=frames.told(topics),
+        )
 
     async def restart(self, outline: LogOutline) -> bool:
         """Empty the log; it will begin as `outline` does. Tells whether it has to be opened anew for that.

@@ -23,7 +23,8 @@ class FlushMode(enum.StrEnum):
     SYNC = "sync"
     """After fdatasync: a crash never loses it."""
     ASYNC = "async"
-    """At once: a crash may lose the last `flush_interval_ms`; visible to readers only when it is durable."""
+    """At once: a crash may lose the last `flush_interval_ms`. In an enode of several members: when its leader's disk
+    has it, so that a take-over may lose it. Visible to readers only when it can be lost no more."""
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 """What the enode tells about itself: metrics and spans.
 
-In: the store, pops, followers, an intake. Out: numbers by name, and an intake that records spans.
+In: the store, pops, an intake. Out: numbers by name, and an intake that records spans.
 Only `app` imports it.
 """

@@ -7,7 +7,6 @@ from ortoo.common.telemetry.metrics import Metrics
 from ortoo.enode.cluster.group_lives import GroupLives
 from ortoo.enode.pops.leasing import Leasing
 from ortoo.enode.pops.sending_back import SendingBack
-from ortoo.enode.replication.followers import Followers
 from ortoo.enode.store.store import Store, StoreDescription
 
 COUNTERS = {
@@ -84,16 +83,6 @@ def register_groups(metrics: Metrics, groups: GroupLives) -> None:
         "Groups in a topic of which everything kept was dropped.",
         lambda: [((why,), count) for why, count in groups.dropped.items()],
         labels=("reason",),
-    )
-
-
-def register_followers(metrics: Metrics, followers: Followers) -> None:
-    """Name what is read from the replicas that follow."""
-    metrics.gauge(
-        "ortoo_replica_lag_bytes",
-        "Bytes of the log that a replica has not written yet.",
-        followers.lags_bytes,
-        labels=("replica_id",),
     )
 
 

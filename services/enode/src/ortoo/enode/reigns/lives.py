@@ -17,17 +17,20 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.memory_budget import memory_bytes
 from ortoo.common.process.randomness import Randomness
+from ortoo.common.telemetry.metrics import Metrics
 from ortoo.enode.consensus.driver import Driver
 from ortoo.enode.consensus.joining import Joining
 from ortoo.enode.consensus.shared_log import SharedLog, open_shared_log
 from ortoo.enode.disk.identity import Identity
 from ortoo.enode.disk.reign_file import KeptReign, write_reign
+from ortoo.enode.log.copies.cut_frames import CutFrames
 from ortoo.enode.members.identity import MemberId
 from ortoo.enode.members.member import Member
 from ortoo.enode.members.roles import Candidate, Follower, Leader
 from ortoo.enode.observe.findings import EnodeFindings, FlushPace
 from ortoo.enode.recovery.member_opening import owed
 from ortoo.enode.reigns.serving import Parts, announced, open_parts
+from ortoo.enode.reigns.watching import Health, measured
 from ortoo.enode.rpc.leader_only import LeaderOnly
 from ortoo.enode.rpc.members.operators import EnodeMembersService
 from ortoo.enode.rpc.members.peers import MemberPeers, join
@@ -58,6 +61,7 @@ class Lives:
     name_servers: NameServers
     background: Background
     words: MemberService
+    metrics: Metrics
     clock: Clock
     randomness: Randomness
     server: GrpcServer = field(init=False)
@@ -69,6 +73,8 @@ class Lives:
     """What serves clients; None while this member does not lead."""
     sources: tuple[Source, ...] = ()
     """While it leads: who knows what is wrong with the enode."""
+    cut_messages: int = 0
+    """How many messages were cut out of this member's log since the process started."""
 
     def __post_init__(self) -> None:
         """Nothing is open."""
@@ -184,6 +190,7 @@ class Lives:
         )
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(log.close)
+            log.on_cut = self._count_cut
             kept = self._with_losses(kept, log)
             background = await stack.enter_async_context(Background("member"))
             peers = MemberPeers(kept.member, kept.set_id, self.address_of, self.channels, background, clock)
@@ -199,6 +206,9 @@ class Lives:
             reigns.cancel()
             await asyncio.wait([reigns])
             return driver.over.result() if driver.over.done() else "the process stops"
+
+    def _count_cut(self, frames: CutFrames) -> None:
+        self.cut_messages += frames.messages
 
     def _with_losses(self, kept: KeptReign, log: SharedLog) -> KeptReign:
         """Note for good what this disk once had and has no more, before anybody hears of it."""
@@ -238,6 +248,7 @@ class Lives:
                 open_parts(Store(log.engine), settings, background, clock=clock, randomness=self.randomness)
             )
             parts.handlers.streams = Streams(background, over)
+            stack.callback(measured(self.metrics, parts, clock))
             enode = topic_pb2.Enode(
                 name=settings.name,
                 address=reachable_address(settings, self.server),
@@ -248,7 +259,6 @@ class Lives:
             telling = announced(
                 parts,
                 enode,
-                lambda: (),
                 settings,
                 background,
                 self.name_servers,
@@ -257,11 +267,13 @@ class Lives:
                 clock=clock,
                 randomness=self.randomness,
             )
-            leases = await stack.enter_async_context(telling)
-            own = EnodeFindings(parts.store, parts.pops, FlushPace(parts.store), clock)
+            leases, pace = await stack.enter_async_context(telling), FlushPace(parts.store)
+            own = EnodeFindings(parts.store, parts.pops, pace, clock)
             self.sources = (own.disk, own.messages, leases.findings)
             self.service.service, self.parts = parts.handlers, parts
             await self.server.set_serving(True)
+            health = Health(parts.store, self.server, leases.hurry, pace, may_open_again=True)
+            background.every("health", settings.health_interval_s, health.look, clock=clock)
             try:
                 yield
             finally:

@@ -71,9 +71,15 @@ async def open_member(
             cluster_tls=None if tls is None else tls.listener(settings.member_listen_address),
             grace_s=0.0,
         )
-        lives = Lives(settings, joining, channels, name_servers, background, words, clock, randomness)
+        metrics = telemetry.metrics
+        lives = Lives(settings, joining, channels, name_servers, background, words, metrics, clock, randomness)
         memory = MemoryBudget(settings.memory_budget_bytes, clock, spared_percent=settings.memory_share_percent)
-        register_memory(telemetry.metrics, memory)
+        register_memory(metrics, memory)
+        metrics.counter(
+            "ortoo_cut_messages_total",
+            "Messages that were cut out of this member's log, for no majority had them.",
+            lambda: lives.cut_messages,
+        )
         found = Findings("enode", settings.name, [lives.findings, memory.findings, telemetry.findings])
         findings = findings_servicer(found, clock)
         lives.server = member_server(lives.service, lives.members, settings, telemetry.calls, token, memory, [findings])

@@ -1,7 +1,7 @@
 """What decides over a store and answers for it: opened with an enode of one member, and with each reign of another."""
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from ortoo.common.cluster.announcing import Announcing
@@ -23,7 +23,6 @@ from ortoo.enode.deferred.transactions import Transactions
 from ortoo.enode.observe.traces import traced_intake
 from ortoo.enode.pops.leasing import Leasing
 from ortoo.enode.pops.sending_back import SendingBack
-from ortoo.enode.replication.followers import Follower
 from ortoo.enode.rpc.service import EnodeService
 from ortoo.enode.rpc.streams.attach import AttachedSnodes
 from ortoo.enode.settings import Settings
@@ -79,7 +78,6 @@ async def open_parts(
 async def announced(
     parts: Parts,
     enode: topic_pb2.Enode,
-    followers: Callable[[], Sequence[Follower]],
     settings: Settings,
     background: Background,
     name_servers: NameServers,
@@ -96,7 +94,6 @@ async def announced(
     async with contextlib.AsyncExitStack() as stack:
         leases = registration(
             enode,
-            followers,
             parts.topics,
             lambda: parts.store.engine.housekeeping.index_is_nearly_full,
             lambda: parts.store.describe().reason,

@@ -186,7 +186,7 @@ class Engine:
     def forget_the_way(self) -> None:
         """Nothing is on its way to the disk: decisions see what is folded, and nothing else."""
         self.sequencer = self.committer.sequencer = Sequencer(
-            self.state.windows, idle_ms=self.settings.producer_idle_ms
+            self.state.windows, idle_ms=self.settings.producer_idle_ms, led_since_ms=self.appender.stored_at_ms
         )
         self.reservations = self.committer.reservations = Reservations()
 
@@ -208,10 +208,6 @@ class Engine:
         """A group uses a topic without a change; of others nothing is kept."""
         if self.state.groups.seen_at_ms(topic_id, group) is not None:
             self.read.add((topic_id, group))
-
-    async def read_log(self, segment: Segment, position: int, length: int) -> bytes:
-        """Bytes of the log as they lie on disk, for replicas. Errors: OSError, Unavailable."""
-        return await self.work.run(segment.read, position, length)
 
     async def close(self, ending: Callable[[], Awaitable[None]] | None = None) -> None:
         """Flush, leave the marker of a clean stop, give the folder back. A second call does nothing.

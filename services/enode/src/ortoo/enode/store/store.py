@@ -125,11 +125,14 @@ class Store:
             queue = self._target(topic_id, queue_id, deferral)
             if batch.producer_id and (again := self._again(key, batch)) is not None:
                 return await self._answer_again(again, flush_mode)
-        answer = self._placed(queue, write, flush_mode)
-        if flush_mode is FlushMode.ASYNC:
-            appender.flush_due.set()
+        return await self._as_asked(self._placed(queue, write, flush_mode), flush_mode)
+
+    async def _as_asked(self, answer: Appended, flush_mode: FlushMode) -> Appended:
+        """`answer`, as soon as the mode allows it: `ASYNC`, at once, or when this disk has it if others have to."""
+        if flush_mode is FlushMode.ASYNC and self._appender.commit_limit is None:
+            self._appender.flush_due.set()
             return answer
-        return await self._flushed(answer)
+        return await self._flushed(answer, early=flush_mode is FlushMode.ASYNC)
 
     def _placed(self, queue: QueueLog, write: Write, flush_mode: FlushMode) -> Appended:
         """Accept a batch, for which there is room: nothing may be waited for between that and this."""
@@ -367,15 +370,13 @@ class Store:
         if again.durable:
             return Appended(batch.first_offset, batch.stored_at_ms, FlushMode.SYNC)
         answer = Appended(batch.first_offset, batch.stored_at_ms, flush_mode)
-        if flush_mode is not FlushMode.SYNC:
-            return answer
         self._appender.check_alive()
-        return await self._flushed(answer)
+        return await self._as_asked(answer, flush_mode)
 
-    def _flushed(self, answer: Appended) -> asyncio.Future[Appended]:
-        """Done, with `answer`, when everything accepted so far is durable."""
+    def _flushed(self, answer: Appended, *, early: bool = False) -> asyncio.Future[Appended]:
+        """Done, with `answer`, when everything accepted so far is committed; `early`, when it is on this disk."""
         waiter: asyncio.Future[Appended] = self._loop.create_future()
-        self._appender.wait_flush(waiter, answer)
+        self._appender.wait_flush(waiter, answer, early=early)
         self._appender.want_flush()
         return waiter
 

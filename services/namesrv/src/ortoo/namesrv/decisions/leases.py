@@ -7,36 +7,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ortoo.common.cluster.names import check_process_name
-from ortoo.common.errors import Conflict, Fenced, Invalid, Overloaded
+from ortoo.common.errors import Conflict, Fenced, Overloaded
 from ortoo.namesrv.decisions.members import EnodeMember, MemberSet
 from ortoo.namesrv.decisions.texts import check_address, check_text
 
 ENODES_MAX = 1_000
 SNODES_MAX = 1_000
-REPLICAS_MAX = 64
 REPLACED_KEPT = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Replica:
-    """Another process that has an enode's log."""
-
-    replica_id: int
-    address: str
-
-
-@dataclass(frozen=True, slots=True)
 class Enode:
-    """A storage node, and who else has its log, as it says itself."""
+    """A storage node, as it says itself."""
 
     name: str
     address: str
     store_id: str
     alive: bool = True
     role: str = ""
-    replica_id: int = 0
-    replication_address: str = ""
-    replicas: tuple[Replica, ...] = ()
     epoch: int = 0
     """Which reign of the enode the address serves."""
     members: tuple[EnodeMember, ...] = ()
@@ -99,8 +87,6 @@ class Leases:
         check_process_name(enode.name, "enode.name")
         check_address(enode.address, "enode.address")
         check_text(enode.store_id, "enode.store_id", "the id that the store got when it was made")
-        if len(enode.replicas) > REPLICAS_MAX:
-            raise Invalid(f"{len(enode.replicas)} replicas; expected at most {REPLICAS_MAX}", field="enode.replicas")
         known = self._enodes.get(enode.name)
         if known is not None and self._lives(known, now_s) and known.enode.store_id != enode.store_id:
             raise Conflict(

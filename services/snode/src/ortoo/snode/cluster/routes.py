@@ -175,10 +175,6 @@ class EnodeEntry:
     alive: bool
     role: str = ""
     """SYNC_MASTER or ASYNC_MASTER."""
-    replica_id: int = 0
-    replication_address: str = ""
-    replicas: tuple[tuple[int, str], ...] = ()
-    """(number, address) of those who follow its log."""
     index_nearly_full: bool = False
     refuses_writes: str = ""
     """Why it takes no messages now; empty = it takes them."""

@@ -67,8 +67,7 @@ def group_to(group: Group) -> topic_pb2.Group:
 
 def enode_to(enode: EnodeEntry) -> topic_pb2.Enode:
     """A storage node, written."""
-    replicas = [topic_pb2.Replica(replica_id=number, address=address) for number, address in enode.replicas]
-    return write(topic_pb2.Enode, enode, replicas=replicas)
+    return write(topic_pb2.Enode, enode)
 
 
 def enode_of(enode: topic_pb2.Enode) -> EnodeEntry:
@@ -77,8 +76,7 @@ def enode_of(enode: topic_pb2.Enode) -> EnodeEntry:
         EnodeMember(one.number, one.disk, MemberState(one.state if one.state <= max(MemberState) else 0), one.address)
         for one in enode.members
     )
-    replicas = tuple((one.replica_id, one.address) for one in enode.replicas)
-    return read(EnodeEntry, enode, replicas=replicas, members=members)
+    return read(EnodeEntry, enode, members=members)
 
 
 def snode_to(snode: SnodeEntry) -> topic_pb2.Snode:

@@ -9,7 +9,6 @@ from typing import Any
 from ortoo.common.process.service import Running
 from ortoo.enode import app as enode_app
 from ortoo.enode import settings as enode_settings
-from ortoo.enode.cluster.node_role import NO_REPLICATION
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.reigns import member as enode_member
 from ortoo.namesrv import app as namesrv_app
@@ -101,7 +100,6 @@ class EnodeMachine(RoleMachine):
             data_dir=Path("/") / self.name,
             store=StoreSettings(segment_bytes=SEGMENT_BYTES, headroom_bytes=0, threads=False),
             stop_grace_s=STOP_GRACE_S,
-            replication_address=NO_REPLICATION,
             transaction_check_interval_ms=CHECK_INTERVAL_MS,
         )
         return enode_app.open_enode(

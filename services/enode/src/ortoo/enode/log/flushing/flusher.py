@@ -89,9 +89,10 @@ class Flusher:
         if self.failure:
             raise Unavailable(f"{self.failure}: {UNTIL_OPENED}")
 
-    def wait_flush(self, waiter: asyncio.Future[Any], answer: Any) -> None:
-        """`waiter` gets `answer` when everything accepted so far is durable."""
-        self._group().waiters.append((waiter, answer))
+    def wait_flush(self, waiter: asyncio.Future[Any], answer: Any, *, early: bool = False) -> None:
+        """`waiter` gets `answer` when everything accepted so far is committed; `early`, when it is on this disk."""
+        group = self._group()
+        (group.early if early else group.waiters).append((waiter, answer))
 
     def _group(self) -> Group:
         if not self._groups:
@@ -188,6 +189,8 @@ class Flusher:
                 event.set()
             if self.on_durable is not None:
                 self.on_durable(group)
+        if self.may_write:
+            _answer(group.early)
         if self._wanted or len(self._groups) > 1:
             self._hand_over()
         if self._flushing is None and not self._groups:
@@ -207,9 +210,7 @@ class Flusher:
                 raise
             if group.parts:
                 self.committed_position = group.end_position
-            for waiter, answer in group.waiters:
-                if not waiter.done():
-                    waiter.set_result(answer)
+            _answer(group.waiters)
             self.flushed.set()
         if self._flushing is None and not self._groups and not self._has_changes and not self._held:
             self._idle.set()
@@ -217,13 +218,12 @@ class Flusher:
     def give_up_waiting(self, reason: str) -> None:
         """Tell those who wait for others' disks that the outcome is unknown; what they sent stays in the log."""
         for group in (*self._held, *([self._flushing] if self._flushing else [])):
-            _fail_all([waiter for waiter, _ in group.waiters], reason)
-            group.waiters.clear()
+            _fail_all(group.let_go(), reason)
 
     def take_back(self, reason: str) -> None:
         """Forget what was accepted and has not gone to the disk: it is nowhere. Who waits hears that it is unknown."""
         groups, self._groups = list(self._groups), deque()
-        waiters = [waiter for one in groups for waiter, _ in one.waiters]
+        waiters = [waiter for one in groups for waiter in one.let_go()]
         waiters += self._drop_changes()
         for group in groups:
             self.pending_bytes -= group.bytes
@@ -275,11 +275,17 @@ class Flusher:
         groups = ([group] if group else []) + list(self._held) + list(self._groups)
         self._held.clear()
         self._groups.clear()
-        waiters = [waiter for one in groups for waiter, _ in one.waiters]
+        waiters = [waiter for one in groups for waiter in one.let_go()]
         waiters += self._drop_changes()
         _fail_all(waiters, self.failure)
         self._idle.set()
         self._quiet.set()
+
+
+def _answer(waiters: list[tuple[asyncio.Future[Any], Any]]) -> None:
+    for waiter, answer in waiters:
+        if not waiter.done():
+            waiter.set_result(answer)
 
 
 def _fail_all(waiters: list[asyncio.Future[Any]], reason: str) -> None:

@@ -41,10 +41,20 @@ class Group:
     parts: list[Part] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
     waiters: list[tuple[asyncio.Future[Any], Any]] = field(default_factory=list)
+    """Who waits until it is committed."""
+    early: list[tuple[asyncio.Future[Any], Any]] = field(default_factory=list)
+    """Who waits until it is on this disk."""
     bytes: int = 0
     is_copy: bool = False
     """Whether its frames were written by another member: they stay as they are."""
     end_position: int = -1
+
+    def let_go(self) -> list[asyncio.Future[Any]]:
+        """All who wait; nobody does any more."""
+        gone = [waiter for waiter, _ in (*self.waiters, *self.early)]
+        self.waiters.clear()
+        self.early.clear()
+        return gone
 
     def declare_durable_below(self, position: int) -> None:
         """Let the group's first frame say up to where the log is on disk now."""

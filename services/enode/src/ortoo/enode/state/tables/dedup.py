@@ -108,10 +108,14 @@ class Duplicate:
 class Sequencer:
     """Decides about each idempotent batch, seeing also those on their way to the disk."""
 
-    def __init__(self, windows: Windows, *, idle_ms: int) -> None:
-        """Decide over `windows`; those idle for `idle_ms` count as forgotten."""
+    def __init__(self, windows: Windows, *, idle_ms: int, led_since_ms: int = -1) -> None:
+        """Decide over `windows`; those idle for `idle_ms` count as forgotten.
+
+        What a producer sent before `led_since_ms` went to another leader, which may have lost what it acknowledged.
+        """
         self._windows = windows
         self._idle_ms = idle_ms
+        self._led_since_ms = led_since_ms
         self._on_the_way: dict[Key, list[WindowBatch]] = {}
         self._announced: dict[Key, None] = {}
 
@@ -134,6 +138,8 @@ class Sequencer:
         if first_sequence == expected:
             return Accept()
         if first_sequence > expected:
+            if window is not None and not coming and window.used_at_ms <= self._led_since_ms:
+                raise self._unknown(key)  # what is missing was acknowledged, and nobody has it any more
             raise _gap(expected, first_sequence)
         for batches, durable in ((coming or (), False), (window.batches if window else (), True)):
             for one in batches:
@@ -164,9 +170,12 @@ class Sequencer:
             return Accept()
         if key in self._announced:
             raise _gap(0, first_sequence)
-        raise NotFound(
-            f"unknown producer {key[2]:#x}: it sent nothing here, or nothing for {self._idle_ms} ms. Take a new "
-            "producer id and begin at sequence 0",
+        raise self._unknown(key)
+
+    def _unknown(self, key: Key) -> NotFound:
+        return NotFound(
+            f"unknown producer {key[2]:#x}: it sent nothing here, or nothing for {self._idle_ms} ms, or its last "
+            "batches are lost. Take a new producer id and begin at sequence 0",
             field="batch.producer_id",
         )
 

@@ -1,0 +1,59 @@
+"""What a cut takes out of a member's log: named, counted and kept aside, for nobody else may have it.
+
+A send that goes with it was unknown to its producer, or acknowledged by the leader's disk alone (durability `leader`).
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.whole_files import write_whole
+from ortoo.enode.log.copies.copying import frames_in
+from ortoo.enode.log.frame import BadFrame, Kind
+
+
+@dataclass(slots=True)
+class CutFrames:
+    """Bytes behind a position, as they lay in the log."""
+
+    position: int
+    content: bytes
+    epoch: int = 0
+    """The latest in which any of it was written."""
+    offsets: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
+    """(topic id, queue id) to the first offset that is gone and the one behind the last."""
+    messages: int = 0
+
+    @classmethod
+    def of(cls, position: int, content: bytes) -> "CutFrames":
+        """Look what is in the bytes that lie at `position`; behind a damaged frame nothing is named."""
+        found, counts = cls(position, content), Counter[tuple[int, int]]()
+        try:
+            for frame in frames_in(content, position):
+                header = frame.header
+                found.epoch = max(found.epoch, header.leader_epoch)
+                if header.kind == Kind.MESSAGES:
+                    key, end = (header.topic_id, header.queue_id), header.first_offset + header.item_count
+                    first, _ = found.offsets.get(key, (header.first_offset, end))
+                    found.offsets[key] = (first, end)
+                    counts[key] += header.item_count
+        except BadFrame:
+            pass  # what lies there was never whole, so it was never acknowledged
+        found.messages = counts.total()
+        return found
+
+    def keep(self, disk: Disk, folder: Path) -> str:
+        """Write them to a file of their own; its name. Errors: OSError."""
+        name = f"cut-{self.epoch}-{self.position}"
+        write_whole(disk, folder / name, self.content)
+        return name
+
+    def told(self, topics: Iterable[tuple[int, str]]) -> list[str]:
+        """Which offsets are gone, queue by queue, with the names of topics that are known."""
+        names = dict(topics)
+        return [
+            f"{names.get(topic_id, f'{topic_id:#x}')}/{queue_id}: {first} to {end - 1}"
+            for (topic_id, queue_id), (first, end) in sorted(self.offsets.items())
+        ]
