@@ -76,6 +76,9 @@ async def whole(mq: Client) -> None:
 async def replace_disk(mq: Client, lost: RoleProcess) -> None:
     """Empty the disk of a member that is killed, start it, add it and remove the one that it was."""
     number = int(str(lost.environ["MEMBER"]))
+    former: set[str] = set()
+    while not former:
+        former = {one.disk for one in await members_of(mq) if one.number == number}
     shutil.rmtree(lost.data)
     await lost.start()
     while True:
@@ -86,6 +89,6 @@ async def replace_disk(mq: Client, lost: RoleProcess) -> None:
             elif len(mine) > 1 and not any(one.state == LEARNING for one in mine):
                 gone = [one for one in mine if one.state == AWAY]
                 await mq.admin.members.remove(ENODE, number, gone[0].disk if gone else "")
-            elif len(mine) == 1 and mine[0].state not in (AWAY, LEARNING):
+            elif len(mine) == 1 and mine[0].disk not in former and mine[0].state not in (AWAY, LEARNING):
                 return
         await SystemClock().sleep(LOOK_S)
