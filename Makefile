@@ -22,14 +22,15 @@ NODE_CLIENT := tests/official/node
 NODE_READY := $(NODE_CLIENT)/node_modules/.ready
 JAVA_CLIENT := tests/official/java
 GO_CLIENT := tests/official/go
-TYPED_READY := $(JAVA_CLIENT)/.build/.ready $(GO_CLIENT)/.build/.ready
+GENERATED_GO := tests/integration/generated_clients/go
+TYPED_READY := $(JAVA_CLIENT)/.build/.ready $(GO_CLIENT)/.build/.ready $(GENERATED_GO)/.build/.ready
 SPARK_READY := $(VENV)/.spark-ready
 
 # The folders with the longest tests first, so that nobody is left with one of those at the end.
 SLOW_TESTS := $(wildcard tests/e2e tests/contract tests/official tests/deploy tests/integration tests/conformance)
 QUICK_TESTS := tests/simulation tests/property tests/unit tests/golden tests/repo
 
-.PHONY: help setup demo dev check test bench bench-store bench-guard crash simulate protos protos-check docs clean
+.PHONY: help setup demo dev check test bench bench-store bench-guard crash simulate take-overs protos protos-check docs clean
 .PHONY: quick-seeds planted cancellations mutants
 .PHONY: demo-spark spark-setup spark-tests spark-long bench-spark
 .PHONY: alerts explore hostile rolling wheels image-check manifests deploy-tools
@@ -106,8 +107,12 @@ hostile: $(READY)  ## Ten minutes of siege with 5,000 half-open connections; 10,
 	@$(PY) -m tests.e2e.unread_sessions --sessions 10000 --tails 200 --budget-mib 512 --most-mib 640
 	@for target in batch handle signature sql; do $(PY) -m tests.hostile.fuzz $$target --seconds 60; done
 
-simulate: $(READY)  ## A simulated cluster in trouble, 300 seeds (SEED=1000 SEEDS=5000 for others); docs/simulation.md
-	@$(PY) -m ortoo.testing.simulation --seed $(or $(SEED),1) --seeds $(or $(SEEDS),300) --workers $$(nproc)
+simulate: $(READY)  ## A simulated cluster in trouble, 300 seeds (SEED=1000 SEEDS=5000 ENODE_MEMBERS=3 for others); docs/simulation.md
+	@$(PY) -m ortoo.testing.simulation --seed $(or $(SEED),1) --seeds $(or $(SEEDS),300) --members $(or $(ENODE_MEMBERS),1) \
+	  --workers $$(nproc)
+
+take-overs: $(READY)  ## Kill, freeze, empty and stop whoever leads three real members under load, 12 rounds (ROUNDS=100)
+	@$(PY) -m tests.e2e.take_overs --rounds $(or $(ROUNDS),12)
 
 cancellations: $(READY)  ## Calls that are called off: 1,000 in each of ten runs, then the scenario by itself, 300 seeds with faults and without
 	@$(PY) -m tests.simulation.cancellations --count 1000 --seeds 10
@@ -224,6 +229,17 @@ $(JAVA_CLIENT)/.build/.ready: $(JAVA_CLIENT)/pom.xml $(JAVA_CLIENT)/Driver.java
 	  javac -cp '$(JAVA_CLIENT)/.build/*' -d $(JAVA_CLIENT)/.build $(JAVA_CLIENT)/Driver.java; then touch $@; else \
 	  rm -rf $(JAVA_CLIENT)/.build; \
 	  echo 'NO JAVA HERE: the official Java client is NOT tested; install a JDK 11 or newer with Maven'; \
+	fi
+
+# A client in Go that is generated from protos/ alone.
+$(GENERATED_GO)/.build/.ready: $(READY) $(wildcard protos/ortoo/v1/*.proto) $(wildcard $(GENERATED_GO)/*.go) $(GENERATED_GO)/go.mod
+	@if command -v go >/dev/null && cd $(GENERATED_GO) && rm -rf ortoo && mkdir -p .build && \
+	  go build -mod=mod -o .build/ google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/cmd/protoc-gen-go-grpc && \
+	  PATH=$$PWD/.build:$$PATH $(CURDIR)/$(PY) -m grpc_tools.protoc -I$(CURDIR)/protos --go_out=. --go_opt=paths=source_relative \
+	    --go-grpc_out=. --go-grpc_opt=paths=source_relative $(CURDIR)/protos/ortoo/v1/*.proto && \
+	  go build -mod=mod -o .build/client .; then touch .build/.ready; else \
+	  rm -rf $(CURDIR)/$(GENERATED_GO)/.build; \
+	  echo 'NO GO HERE: a client generated in Go is NOT tested; install Go 1.23 or newer'; \
 	fi
 
 $(GO_CLIENT)/.build/.ready: $(GO_CLIENT)/go.mod $(GO_CLIENT)/go.sum $(GO_CLIENT)/main.go

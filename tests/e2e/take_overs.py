@@ -58,6 +58,8 @@ class Load:
     history: History = field(default_factory=History)
     stalled_s: float = 0.0
     _sent: int = 0
+    _open: dict[bytes, float] = field(default_factory=dict)
+    """Of sends that have not ended, when they began."""
 
     async def send(self, producer: Producer, background: Background) -> None:
         """So many messages a second, each watched by itself."""
@@ -69,12 +71,13 @@ class Load:
             await self.clock.sleep(max(0.0, due_s - self.clock.monotonic_s()))
 
     async def _send(self, producer: Producer, body: bytes) -> None:
-        begun_s = self.clock.monotonic_s()
+        begun_s = self._open[body] = self.clock.monotonic_s()
         try:
             receipt = await producer.send(body)
         except OrtooError:
-            self.history.sends.append(Send(body, begun_s, self.clock.monotonic_s()))
+            self.history.sends.append(Send(body, self._open.pop(body), self.clock.monotonic_s()))
             return
+        del self._open[body]
         ended_s = self.clock.monotonic_s()
         self.history.sends.append(Send(body, begun_s, ended_s, receipt.queue.queue_id, receipt.offset))
 
@@ -93,7 +96,10 @@ class Load:
             await self.clock.sleep(READ_S)
 
     async def last_look(self, mq: Client) -> None:
-        """Read all of it."""
+        """Read all of it; what was not answered by now may be there or not."""
+        now_s = self.clock.monotonic_s()
+        self.history.sends += [Send(body, begun_s, now_s) for body, begun_s in self._open.items()]
+        self._open.clear()
         begun_s = self.clock.monotonic_s()
         for item in (await mq.admin.describe_topic(TOPIC)).queues:
             self.history.final.append(await self._read(mq, item.queue, item.begin_offset, item.end_offset, begun_s))

@@ -28,6 +28,7 @@ ELSEWHERE = {
     "helm install": "tests/deploy/test_chart.py",
     "docker build": "tests/deploy/test_image.py",
     "make dev": "tests/e2e/test_readme.py",
+    "ortoo profile": "tests/unit/cli/test_main.py",
 }
 """Where else a command of the documents is run, by how it begins."""
 NOT_RUN = {

@@ -1,10 +1,17 @@
 """`ortoo dev` by TLS: where it listens, and whom its certificate convinces."""
 
 import socket
+from functools import partial
 from pathlib import Path
 
 from ortoo.cli.dev.cluster import open_dev_cluster, tls_address_beside
-from ortoo.client import Message, connect
+from ortoo.client import Client, Message, connect
+from tests.integration.pull_group import until
+
+
+async def has_enode(mq: Client) -> bool:
+    """Whether an enode has told the name server that it is there."""
+    return any(enode.alive for enode in (await mq.admin.describe_cluster()).enodes)
 
 
 async def test_our_own_client_believes_the_certificate_that_was_made(tmp_path: Path) -> None:
@@ -15,6 +22,7 @@ async def test_our_own_client_believes_the_certificate_that_was_made(tmp_path: P
             port = snode.tls_address.rpartition(":")[2]
             for address in (snode.tls_address, f"localhost:{port}"):
                 async with connect(address, tls_ca_file=str(tmp_path / "tls/certificate.pem")) as mq:
+                    await until(partial(has_enode, mq))
                     await mq.admin.ensure_topic("t")
                     async with mq.producer("t") as producer:
                         await producer.send(Message(b"hello"))

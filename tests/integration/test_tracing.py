@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
-from opentelemetry.proto.trace.v1.trace_pb2 import Status
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from ortoo.client import ConsumerSettings, Message, connect
+from ortoo.client import ConsumerSettings, Message, PullSettings, connect
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.records.batch import encode
 from ortoo.common.telemetry.tracing import sampled_contexts
@@ -31,6 +31,8 @@ class Receiver(trace_service_pb2_grpc.TraceServiceServicer):
         """The id of each span, in the same order."""
         self.links: dict[str, list[str]] = {}
         """Span id to those it is linked to."""
+        self.kinds: dict[str, set[str]] = {}
+        """The kinds of spans of a name."""
         self.failed: set[str] = set()
         """Ids of spans that ended with an error."""
         self.address = ""
@@ -46,6 +48,7 @@ class Receiver(trace_service_pb2_grpc.TraceServiceServicer):
                     ids = (span.trace_id.hex(), span.parent_span_id.hex())
                     self.spans.append((about["service.name"], span.name, *ids, attributes))
                     self.ids.append(span.span_id.hex())
+                    self.kinds.setdefault(span.name, set()).add(Span.SpanKind.Name(span.kind))
                     self.links[span.span_id.hex()] = [link.span_id.hex() for link in span.links]
                     if span.status.code == Status.STATUS_CODE_ERROR:
                         self.failed.add(span.span_id.hex())
@@ -95,6 +98,36 @@ async def test_one_message_is_followed_through_three_processes(tmp_path: Path, r
     assert by_name["ortoo process"]["messaging.consumer.group.name"] == "g"
     assert by_name["ortoo push"]["messaging.destination.name"] == "t"
     assert by_name["ortoo store"]["ortoo.enode"] == "enode-0"
+    assert receiver.kinds == {
+        "ortoo publish": {"SPAN_KIND_PRODUCER"},
+        "ortoo store": {"SPAN_KIND_INTERNAL"},
+        "ortoo push": {"SPAN_KIND_CONSUMER"},
+        "ortoo process": {"SPAN_KIND_CONSUMER"},
+    }
+
+
+async def test_pulls_and_pops_are_seen_as_pushes_are(tmp_path: Path, receiver: Receiver) -> None:
+    """Each a span of the kind CONSUMER that names its group, in the producer's trace; others leave none."""
+    settings = {"snode": {"trace_endpoint": f"http://{receiver.address}"}}
+    async with open_cluster(tmp_path, settings=settings) as cluster, connect(cluster.address) as mq:
+        await mq.admin.create_topic("t", queue_count=1)
+        async with mq.producer("t") as producer:
+            await producer.send(Message(b"traced", trace_context=CONTEXT))
+            await producer.send(Message(b"not sampled", trace_context=NOT_SAMPLED))
+        async with mq.pull_consumer("pullers", "t", PullSettings(from_first=True)) as puller:
+            batch = await puller.poll()
+            assert batch is not None
+            batch.ack()
+        async with mq.pop_consumer("poppers", "t") as popper:
+            for message in await popper.pop():
+                await message.ack()
+        async with asyncio.timeout(30):
+            while not {"ortoo pull", "ortoo pop"} <= {span[1] for span in receiver.spans}:
+                await SystemClock().sleep(0.05)
+    for name, group in (("ortoo pull", "pullers"), ("ortoo pop", "poppers")):
+        assert receiver.kinds[name] == {"SPAN_KIND_CONSUMER"}
+        [(_, _, trace, parent, attributes)] = [span for span in receiver.spans if span[1] == name]
+        assert (trace, parent, attributes["messaging.consumer.group.name"]) == (TRACE, PARENT, group)
 
 
 async def test_a_second_delivery_is_linked_to_the_first(tmp_path: Path, receiver: Receiver) -> None:

@@ -18,7 +18,7 @@ class Stage:
     """The cluster, and the machine that the script runs on."""
 
     def __init__(self, seed: int, shape: Shape) -> None:
-        self.world = World(seed)
+        self.world = World(seed, name_servers=shape.name_servers)
         self.cluster = SimulatedCluster(self.world, shape)
         self.clock = MachineClock(self.world.loop, self.world.chances.of("script"))
 
@@ -41,14 +41,14 @@ def play(
     *,
     seed: int = 1,
     shape: Shape | None = None,
-    prepare: Callable[[Stage], object] = lambda stage: None,
+    before: Callable[[Stage], object] = lambda _: None,
 ) -> None:
     """Run a script from the cluster's start to its stop; nothing may be found wrong on the way.
 
-    `prepare` sees the stage before the cluster is started.
+    `before` may choose settings of machines.
     """
     stage = Stage(seed, shape or Shape(enodes=1, snodes=1))
-    prepare(stage)
+    before(stage)
 
     async def whole() -> None:
         async with asyncio.timeout(LIMIT_S):

@@ -12,8 +12,14 @@ from tests.simulation.planted import conversations, deferred, durability, idempo
 
 SEEDS_MAX = 500
 NO_FAULTS = ("--no-faults", "--scenario", "cancelling")
-OPTIONS: Mapping[str, Sequence[str]] = {"called_off_by_asking_again": NO_FAULTS, "called_off_and_kept": NO_FAULTS}
-"""Of what the standard draw cannot find: its leases end within the run, and what nobody gave back comes again then."""
+CRASHES = ("--fault", "kill", "--fault", "power cut")
+OPTIONS: Mapping[str, Sequence[str]] = {
+    "believe_torn_frames": CRASHES,
+    "name_without_sync": CRASHES,
+    "called_off_by_asking_again": NO_FAULTS,
+    "called_off_and_kept": NO_FAULTS,
+}
+"""Of what the standard draw finds too seldom, or not at all: where processes end, leases end within the run."""
 MODULES: Sequence[ModuleType] = (durability, idempotence, offsets, pops, deferred, conversations)
 
 

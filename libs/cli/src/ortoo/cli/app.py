@@ -13,7 +13,9 @@ import typer
 
 from ortoo.cli.commands import (
     dead_letters,
+    declared,
     delays,
+    draining,
     groups,
     members,
     messages,
@@ -34,7 +36,11 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "tail": messages.tail,
     "peek": dead_letters.peek,
     "lag": groups.lag,
+    "explain": groups.explain,
+    "delivery": groups.delivery,
     "reset-offset": groups.reset_offset,
+    "apply": declared.apply,
+    "export": declared.export,
     "clients": processes.clients,
     "cluster": processes.cluster,
     "top": top.top,
@@ -70,8 +76,10 @@ FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
     "message": ("Find single messages.", {"get": messages.get, "find": messages.find}),
     "delay": ("Show and cancel messages that wait for their time.", {"list": delays.show_all, "cancel": delays.cancel}),
     "enode": (
-        "Show the members of enodes, and say which of them leads.",
+        "Empty an enode; show the members of enodes, and say which of them leads.",
         {
+            "drain": draining.drain,
+            "fill": draining.fill,
             "members": members.show,
             "hand-over": members.hand_over,
             "elect": members.elect,
@@ -95,10 +103,21 @@ FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
 }
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        from ortoo.common.errors.findings import process_version
+
+        print(f"ortoo {process_version()}")
+        raise typer.Exit
+
+
 @app.callback()
 def before(
     explain: Annotated[
         bool, typer.Option("--explain", help="Print each call as the grpcurl command that does the same.")
+    ] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version, and end.", is_eager=True, callback=_version)
     ] = False,
     profile: Annotated[str, typer.Option(help="Connect as this profile says; see `ortoo profile`.")] = "",
 ) -> None:

@@ -8,6 +8,7 @@ receipt = await producer.send(Message(b"hello"))
 """
 
 from ortoo.client.admin.admin import Admin
+from ortoo.client.admin.answers import ClusterFinding, Deliveries, Explanation, MessageDelivery, Reason
 from ortoo.client.admin.descriptions import (
     Adoption,
     ClientDescription,
@@ -91,6 +92,7 @@ __all__ = [
     "ClientInfo",
     "ClientQueue",
     "Closed",
+    "ClusterFinding",
     "ClusterInfo",
     "Codec",
     "CommitVerdict",
@@ -102,9 +104,11 @@ __all__ = [
     "DelayedMessage",
     "DeletedGroup",
     "DeletedTopic",
+    "Deliveries",
     "DirectResult",
     "EnodeMember",
     "EnodeMembers",
+    "Explanation",
     "Fenced",
     "Filter",
     "FlowLimits",
@@ -122,6 +126,7 @@ __all__ = [
     "MemberAdmin",
     "MemberInfo",
     "Message",
+    "MessageDelivery",
     "NotFound",
     "OfferedTopic",
     "OpenTransaction",
@@ -143,6 +148,7 @@ __all__ = [
     "QueueInfo",
     "QueueLag",
     "QueueOffset",
+    "Reason",
     "Receipt",
     "ReceivedBatch",
     "ReceivedMessage",

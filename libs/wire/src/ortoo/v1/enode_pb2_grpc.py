@@ -113,6 +113,11 @@ class EnodeServiceStub:
                 request_serializer=ortoo_dot_v1_dot_enode__pop__pb2.PopQueuesRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_enode__pop__pb2.PopQueuesResponse.FromString,
                 _registered_method=True)
+        self.DescribeDeliveries = channel.unary_unary(
+                '/ortoo.v1.EnodeService/DescribeDeliveries',
+                request_serializer=ortoo_dot_v1_dot_enode__pop__pb2.DescribeDeliveriesRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__pop__pb2.DescribeDeliveriesResponse.FromString,
+                _registered_method=True)
         self.SettlePopped = channel.unary_unary(
                 '/ortoo.v1.EnodeService/SettlePopped',
                 request_serializer=ortoo_dot_v1_dot_enode__pop__pb2.SettlePoppedRequest.SerializeToString,
@@ -291,6 +296,13 @@ class EnodeServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeDeliveries(self, request, context):
+        """What became of messages of one queue for a group; changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def SettlePopped(self, request, context):
         """Says what becomes of leased messages. Returns when that is durable.
         """
@@ -459,6 +471,11 @@ def add_EnodeServiceServicer_to_server(servicer, server):
                     servicer.PopQueues,
                     request_deserializer=ortoo_dot_v1_dot_enode__pop__pb2.PopQueuesRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_enode__pop__pb2.PopQueuesResponse.SerializeToString,
+            ),
+            'DescribeDeliveries': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeDeliveries,
+                    request_deserializer=ortoo_dot_v1_dot_enode__pop__pb2.DescribeDeliveriesRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__pop__pb2.DescribeDeliveriesResponse.SerializeToString,
             ),
             'SettlePopped': grpc.unary_unary_rpc_method_handler(
                     servicer.SettlePopped,
@@ -932,6 +949,33 @@ class EnodeService:
             '/ortoo.v1.EnodeService/PopQueues',
             ortoo_dot_v1_dot_enode__pop__pb2.PopQueuesRequest.SerializeToString,
             ortoo_dot_v1_dot_enode__pop__pb2.PopQueuesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeDeliveries(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.EnodeService/DescribeDeliveries',
+            ortoo_dot_v1_dot_enode__pop__pb2.DescribeDeliveriesRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__pop__pb2.DescribeDeliveriesResponse.FromString,
             options,
             channel_credentials,
             insecure,

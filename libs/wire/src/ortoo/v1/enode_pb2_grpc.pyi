@@ -53,6 +53,8 @@ class EnodeServiceStub:
     """The delayed messages of a topic, by the time they are due."""
     PopQueues: _aio.UnaryUnaryMultiCallable[_enode_pop_pb2.PopQueuesRequest, _enode_pop_pb2.PopQueuesResponse]
     """Leases messages of a group to a consumer; waits for the first one."""
+    DescribeDeliveries: _aio.UnaryUnaryMultiCallable[_enode_pop_pb2.DescribeDeliveriesRequest, _enode_pop_pb2.DescribeDeliveriesResponse]
+    """What became of messages of one queue for a group; changes nothing."""
     SettlePopped: _aio.UnaryUnaryMultiCallable[_enode_pop_pb2.SettlePoppedRequest, _enode_pop_pb2.SettlePoppedResponse]
     """Says what becomes of leased messages. Returns when that is durable."""
     StoreHalf: _aio.UnaryUnaryMultiCallable[_enode_deferred_pb2.StoreHalfRequest, _enode_deferred_pb2.StoreHalfResponse]
@@ -206,6 +208,14 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_enode_pop_pb2.PopQueuesRequest, _abc.Awaitable[_enode_pop_pb2.PopQueuesResponse]],
     ) -> _abc.Awaitable[_enode_pop_pb2.PopQueuesResponse]:
         """Leases messages of a group to a consumer; waits for the first one."""
+
+    @_abc_1.abstractmethod
+    def DescribeDeliveries(
+        self,
+        request: _enode_pop_pb2.DescribeDeliveriesRequest,
+        context: _aio.ServicerContext[_enode_pop_pb2.DescribeDeliveriesRequest, _abc.Awaitable[_enode_pop_pb2.DescribeDeliveriesResponse]],
+    ) -> _abc.Awaitable[_enode_pop_pb2.DescribeDeliveriesResponse]:
+        """What became of messages of one queue for a group; changes nothing."""
 
     @_abc_1.abstractmethod
     def SettlePopped(

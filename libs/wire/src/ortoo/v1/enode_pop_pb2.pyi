@@ -646,3 +646,141 @@ class ReplayStoredResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReplayStoredResponse: _TypeAlias = ReplayStoredResponse  # noqa: Y015
+
+@_typing.final
+class DescribeDeliveriesRequest(_message.Message):
+    """Which messages."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    QUEUE_ID_FIELD_NUMBER: _builtins.int
+    FROM_OFFSET_FIELD_NUMBER: _builtins.int
+    TO_OFFSET_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.int
+    """The topic."""
+    group: _builtins.str
+    """The group."""
+    queue_id: _builtins.int
+    """The queue."""
+    from_offset: _builtins.int
+    """From this offset on; absent = from the first message that the group is not done with."""
+    to_offset: _builtins.int
+    """Up to this offset, exclusive; 0 = to the end."""
+    limit: _builtins.int
+    """At most so many messages."""
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.int = ...,
+        group: _builtins.str = ...,
+        queue_id: _builtins.int = ...,
+        from_offset: _builtins.int | None = ...,
+        to_offset: _builtins.int = ...,
+        limit: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_from_offset", b"_from_offset", "from_offset", b"from_offset"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_from_offset", b"_from_offset", "from_offset", b"from_offset", "group", b"group", "limit", b"limit", "queue_id", b"queue_id", "to_offset", b"to_offset", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__from_offset: _TypeAlias = _typing.Literal["from_offset"]  # noqa: Y015
+    _WhichOneofArgType__from_offset: _TypeAlias = _typing.Literal["_from_offset", b"_from_offset"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__from_offset) -> _WhichOneofReturnType__from_offset | None: ...
+
+Global___DescribeDeliveriesRequest: _TypeAlias = DescribeDeliveriesRequest  # noqa: Y015
+
+@_typing.final
+class DescribeDeliveriesResponse(_message.Message):
+    """What became of them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RANGES_FIELD_NUMBER: _builtins.int
+    COMMITTED_OFFSET_FIELD_NUMBER: _builtins.int
+    BEGIN_OFFSET_FIELD_NUMBER: _builtins.int
+    END_OFFSET_FIELD_NUMBER: _builtins.int
+    POPS_FIELD_NUMBER: _builtins.int
+    LEASED_MESSAGES_FIELD_NUMBER: _builtins.int
+    BLOCKED_FIELD_NUMBER: _builtins.int
+    committed_offset: _builtins.int
+    """The group's committed offset; -1 = it has none."""
+    begin_offset: _builtins.int
+    """The first offset that is still stored."""
+    end_offset: _builtins.int
+    """The next offset to be stored."""
+    pops: _builtins.bool
+    """Whether the group pops the topic; otherwise it consumes by offsets, or not at all."""
+    leased_messages: _builtins.int
+    """How many messages of the topic the group has under a lease on this enode."""
+    blocked: _builtins.str
+    """Why the group's last pop brought nothing although there is something; empty = it did not meet a limit."""
+    @_builtins.property
+    def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeliveryRange]:
+        """By offset, those in one state together."""
+
+    def __init__(
+        self,
+        *,
+        ranges: _abc.Iterable[Global___DeliveryRange] | None = ...,
+        committed_offset: _builtins.int = ...,
+        begin_offset: _builtins.int = ...,
+        end_offset: _builtins.int = ...,
+        pops: _builtins.bool = ...,
+        leased_messages: _builtins.int = ...,
+        blocked: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_offset", b"begin_offset", "blocked", b"blocked", "committed_offset", b"committed_offset", "end_offset", b"end_offset", "leased_messages", b"leased_messages", "pops", b"pops", "ranges", b"ranges"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeDeliveriesResponse: _TypeAlias = DescribeDeliveriesResponse  # noqa: Y015
+
+@_typing.final
+class DeliveryRange(_message.Message):
+    """Messages in one state."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIRST_OFFSET_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    PHASE_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    UNTIL_MS_FIELD_NUMBER: _builtins.int
+    CONSUMER_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    first_offset: _builtins.int
+    """The first one's offset."""
+    count: _builtins.int
+    """How many."""
+    phase: _builtins.int
+    """0 = nobody has had them, 1 = under a lease, 2 = given back, 3 = the lease ran out, 4 = the group is done with them."""
+    attempt: _builtins.int
+    """How often they were delivered."""
+    until_ms: _builtins.int
+    """When the lease ends, or from when on they come again, milliseconds since 1970-01-01 UTC."""
+    consumer: _builtins.str
+    """Who has them, or gave them back last."""
+    error: _builtins.str
+    """What the consumer said then."""
+    def __init__(
+        self,
+        *,
+        first_offset: _builtins.int = ...,
+        count: _builtins.int = ...,
+        phase: _builtins.int = ...,
+        attempt: _builtins.int = ...,
+        until_ms: _builtins.int = ...,
+        consumer: _builtins.str = ...,
+        error: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "consumer", b"consumer", "count", b"count", "error", b"error", "first_offset", b"first_offset", "phase", b"phase", "until_ms", b"until_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeliveryRange: _TypeAlias = DeliveryRange  # noqa: Y015

@@ -24,13 +24,14 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bortoo/v1/flow_control.proto\x12\x08ortoo.v1\"_\n\x08\x46lowRule\x12 \n\x04unit\x18\x01 \x01(\x0e\x32\x12.ortoo.v1.FlowUnit\x12\x0e\n\x06method\x18\x02 \x01(\t\x12\r\n\x05topic\x18\x03 \x01(\t\x12\x12\n\nper_second\x18\x04 \x01(\x01\"\x1c\n\x1a\x44\x65scribeFlowControlRequest\"_\n\x1b\x44\x65scribeFlowControlResponse\x12!\n\x05rules\x18\x01 \x03(\x0b\x32\x12.ortoo.v1.FlowRule\x12\x0c\n\x04\x66ile\x18\x02 \x01(\t\x12\x0f\n\x07refused\x18\x03 \x03(\x04\"=\n\x18UpdateFlowControlRequest\x12!\n\x05rules\x18\x01 \x03(\x0b\x32\x12.ortoo.v1.FlowRule\">\n\x19UpdateFlowControlResponse\x12!\n\x05rules\x18\x01 \x03(\x0b\x32\x12.ortoo.v1.FlowRule*R\n\x08\x46lowUnit\x12\x19\n\x15\x46LOW_UNIT_UNSPECIFIED\x10\x00\x12\x16\n\x12\x46LOW_UNIT_REQUESTS\x10\x01\x12\x13\n\x0f\x46LOW_UNIT_BYTES\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bortoo/v1/flow_control.proto\x12\x08ortoo.v1\"_\n\x08\x46lowRule\x12 \n\x04unit\x18\x01 \x01(\x0e\x32\x12.ortoo.v1.FlowUnit\x12\x0e\n\x06method\x18\x02 \x01(\t\x12\r\n\x05topic\x18\x03 \x01(\t\x12\x12\n\nper_second\x18\x04 \x01(\x01\"\x1c\n\x1a\x44\x65scribeFlowControlRequest\"_\n\x1b\x44\x65scribeFlowControlResponse\x12!\n\x05rules\x18\x01 \x03(\x0b\x32\x12.ortoo.v1.FlowRule\x12\x0c\n\x04\x66ile\x18\x02 \x01(\t\x12\x0f\n\x07refused\x18\x03 \x03(\x04\"=\n\x18UpdateFlowControlRequest\x12!\n\x05rules\x18\x01 \x03(\x0b\x32\x12.ortoo.v1.FlowRule\">\n\x19UpdateFlowControlResponse\x12!\n\x05rules\x18\x01 \x03(\x0b\x32\x12.ortoo.v1.FlowRule*R\n\x08\x46lowUnit\x12\x19\n\x15\x46LOW_UNIT_UNSPECIFIED\x10\x00\x12\x16\n\x12\x46LOW_UNIT_REQUESTS\x10\x01\x12\x13\n\x0f\x46LOW_UNIT_BYTES\x10\x02\x42\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ortoo.v1.flow_control_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'Z\020ortoo/v1;ortoov1'
   _globals['_FLOWUNIT']._serialized_start=392
   _globals['_FLOWUNIT']._serialized_end=474
   _globals['_FLOWRULE']._serialized_start=41

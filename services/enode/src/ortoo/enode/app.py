@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ortoo.common.cluster.address_server import found_name_servers, listed_again
 from ortoo.common.errors import Invalid
+from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
 from ortoo.common.grpc.tls import cluster_tls
 from ortoo.common.process.background import Background
@@ -16,11 +17,13 @@ from ortoo.common.process.logs import get_logger
 from ortoo.common.process.memory_budget import MemoryBudget, memory_bytes
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.service import Running
+from ortoo.common.telemetry.findings_service import findings_servicer
 from ortoo.common.telemetry.process_metrics import register_memory
 from ortoo.common.telemetry.role import Telemetry
 from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.enode.deferred.intake import Intake
 from ortoo.enode.disk.disk import Disk, RealDisk
+from ortoo.enode.observe.findings import EnodeFindings, FlushPace
 from ortoo.enode.pops.leasing import Leasing
 from ortoo.enode.reigns.serving import announced, open_parts
 from ortoo.enode.reigns.watching import Health, measured
@@ -78,7 +81,10 @@ async def open_enode(
         handlers = serving.handlers
         memory = MemoryBudget(settings.memory_budget_bytes, clock, spared_percent=settings.memory_share_percent)
         register_memory(telemetry.metrics, memory)
-        server = enode_server(handlers, settings, background, telemetry.calls, token, memory)
+        found, pace = Findings("enode", settings.name), FlushPace(store)
+        server = enode_server(
+            handlers, settings, background, telemetry.calls, token, memory, [findings_servicer(found, clock)]
+        )
         parts.callback(measured(telemetry.metrics, serving, clock))
         await parts.enter_async_context(telemetry.open(ready=lambda: server.serving))
         await parts.enter_async_context(server)
@@ -89,11 +95,14 @@ async def open_enode(
             store_id=store.engine.identity.store_id,
             role=settings.role,
         )
-        hurry = await parts.enter_async_context(
+        leases = await parts.enter_async_context(
             announced(serving, enode, settings, background, name_servers, channels, clock=clock, randomness=randomness)
         )
+        own = EnodeFindings(store, serving.pops, pace, clock)
+        found.sources += [own.disk, own.messages, leases.findings, memory.findings, telemetry.findings]
         background.every("certificates", CERTIFICATES_INTERVAL_S, channels.renew, clock=clock)
-        background.every("health", settings.health_interval_s, Health(store, server, hurry).look, clock=clock)
+        health = Health(store, server, leases.hurry, pace)
+        background.every("health", settings.health_interval_s, health.look, clock=clock)
         yield RunningEnode(
             settings.name,
             server.cluster_address or server.address,

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 from ortoo.common.errors import Unavailable
+from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc.cluster_token import cluster_guards, cluster_token, read_token
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.grpc.tls import cluster_listener
@@ -15,6 +16,7 @@ from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.common.process.service import Running
+from ortoo.common.telemetry.findings_service import findings_servicer
 from ortoo.common.telemetry.process_metrics import register_memory
 from ortoo.common.telemetry.role import Telemetry
 from ortoo.namesrv.catalog.catalog import Catalog
@@ -84,9 +86,13 @@ async def open_namesrv(
         handlers = service.NameService(directory, elections, catalog, clock, admin_token, guarded=is_guarded)
         memory = MemoryBudget(settings.memory_budget_bytes, clock)
         register_memory(telemetry.metrics, memory)
+        found = Findings("name server", settings.name, [handlers.findings, memory.findings, telemetry.findings])
         server = GrpcServer(
             settings.listen_address,
-            [(service.NAME, lambda grpc_server: add_NameServiceServicer_to_server(handlers, grpc_server))],
+            [
+                (service.NAME, lambda grpc_server: add_NameServiceServicer_to_server(handlers, grpc_server)),
+                findings_servicer(found, clock),
+            ],
             outermost=[telemetry.calls],
             interceptors=cluster_guards(token, admin_token, tls_only=tls is not None),
             grace_s=settings.stop_grace_s,

@@ -11,6 +11,7 @@ import grpc
 from ortoo.common.cluster.address_server import listed_again
 from ortoo.common.cluster.addresses import reached_at
 from ortoo.common.cluster.announcing import Announcing
+from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.grpc.tls import TlsListener, cluster_listener, cluster_tls
@@ -89,6 +90,7 @@ async def open_snode(
         memory = MemoryBudget(settings.memory_budget_bytes, clock)
         register_memory(telemetry.metrics, memory)
         runtime = Runtime(settings, incarnation, background, channels, telemetry.metrics, clock, randomness, memory)
+        found = Findings("snode", settings.name, [memory.findings, telemetry.findings])
         cluster = await open_cluster(runtime)
         observed = await enter(open_observation(runtime, cluster.directory))
         opened = await enter(
@@ -102,7 +104,7 @@ async def open_snode(
         )
         enodes = open_enodes(runtime, cluster, observed.links(opened, cluster.directory, clock))
         topics = make_topics(runtime, cluster, enodes.links)
-        groups = await enter(open_membership(runtime, cluster, connect_redis))
+        groups = await enter(open_membership(runtime, cluster, connect_redis, found))
         sending = make_sending(runtime, cluster, topics.sendable, enodes.links)
         pull = make_pull(runtime, cluster, enodes.links, topics.groups, groups.membership, observed.traffic)
         pushes = make_push(runtime, cluster, enodes, topics, groups, pull.offsets, observed.traffic)
@@ -111,7 +113,7 @@ async def open_snode(
         policy = await open_policy(runtime, cluster)
         gateway = open_gateway(runtime, cluster, enodes.links, topics, groups.membership, sending, pull, pop.popping)
         services = make_services(
-            runtime, cluster, enodes.links, topics, sending, pull, pushes, pop, clients, policy, gateway
+            runtime, cluster, enodes.links, topics, sending, pull, pushes, pop, clients, policy, gateway, found
         )
         guards: list[grpc.aio.ServerInterceptor] = [TlsOnly()] if settings.tls_required else []
         if policy.access is not None:
@@ -168,6 +170,7 @@ async def open_snode(
         gateway.routing.own = endpoints_of(address)
         inner = reached_at(server.cluster_address, settings.advertised_address)
         registration = _announcing(runtime, cluster.name_server, address, inner)
+        found.sources.append(registration.findings)
         await registration.begin()
         stack.push_async_callback(registration.leave)
         announcing: asyncio.Task[None] = background.spawn("registration", registration.run())

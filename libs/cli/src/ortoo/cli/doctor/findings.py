@@ -2,9 +2,17 @@
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from ortoo.client import ClusterInfo, DeletedTopic, EnodeMembers, GroupInfo, OfferedTopic, TopicDescription
+from ortoo.client import (
+    ClusterFinding,
+    ClusterInfo,
+    DeletedTopic,
+    EnodeMembers,
+    GroupInfo,
+    OfferedTopic,
+    TopicDescription,
+)
 from ortoo.client.admin.examination import Examination, Speaks
 
 SKEW_MS_MAX = 2_000
@@ -21,6 +29,10 @@ class Finding:
     seen: str
     cure: str
     serious: bool = True
+    consequence: str = ""
+    """What follows from it."""
+    process: str = ""
+    """Which process of the cluster says so itself; empty when it was seen from here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +55,15 @@ class Facts:
     groups: Sequence[GroupInfo] = ()
     lag_messages: int = 0
     members: int | None = None
-    """How many consumers the group has now; None = not asked."""
+    """How many consumers the group has now, none of those that pop; None = not asked."""
+    pops: bool = False
+    """Whether the group pops the topic: then nobody is its member."""
     offered: Sequence[OfferedTopic] = ()
     deleted: Sequence[DeletedTopic] = ()
-    away: Sequence[str] = field(default_factory=tuple)
+    inside: Sequence[ClusterFinding] = ()
+    """What the processes say of themselves."""
+    inside_error: str = ""
+    """Why they could not be asked."""
     enode_members: Sequence[EnodeMembers] = ()
 
 
@@ -115,7 +132,19 @@ def _of_speech(seen: Examination) -> list[Finding]:
 
 def of_cluster(facts: Facts) -> list[Finding]:
     """What is wrong behind a snode that answers."""
-    return [*_of_processes(facts), *_of_members(facts), *_of_directory(facts), *_of_topic(facts), *_of_group(facts)]
+    outside = [*_of_processes(facts), *_of_members(facts), *_of_directory(facts), *_of_topic(facts), *_of_group(facts)]
+    inside = _from_inside(facts)
+    known = {finding.name for finding in inside}
+    return [*inside, *(finding for finding in outside if finding.name not in known)]
+
+
+def _from_inside(facts: Facts) -> list[Finding]:
+    """What the processes say of themselves."""
+    if facts.inside_error:
+        cure = "ask as a user with the rights of an admin (docs/operations/access.md), or upgrade the snode"
+        seen = f"the processes were not asked for what they know themselves: {facts.inside_error}"
+        return [Finding("not looked inside", seen, cure, serious=False)]
+    return [Finding(one.name, one.seen, one.cure, one.serious, one.consequence, one.process) for one in facts.inside]
 
 
 def _of_processes(facts: Facts) -> list[Finding]:
@@ -264,7 +293,7 @@ def _of_group(facts: Facts) -> list[Finding]:
     if not group.consume_enabled:
         cure = f"switch it on: grpcurl ... ortoo.v1.AdminService/UpdateGroup (ortoo group describe {group.name})"
         found.append(Finding("group switched off", f"group {group.name} may not consume", cure))
-    elif facts.lag_messages and facts.members == 0:
+    elif facts.lag_messages and facts.members == 0 and not facts.pops:
         seen = f"group {group.name} is {facts.lag_messages} messages behind, and it has no consumer"
         found.append(Finding("nobody consumes", seen, "start a consumer of this group, and look at its log"))
     return found

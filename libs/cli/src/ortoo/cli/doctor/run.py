@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from ortoo.cli.doctor.findings import Facts, Finding, of_address, of_cluster
 from ortoo.cli.terminal.output import print_json
-from ortoo.client import Admin, NotFound, OrtooError, connect
+from ortoo.client import Admin, ClusterInfo, NotFound, OrtooError, connect
 from ortoo.client.admin.examination import EXAMINE_TIMEOUT_S, Examination, examine, reach
 from ortoo.client.core.credentials import WHO_VARIABLES, addresses_from, surroundings
 from ortoo.common.process.clock import SystemClock
@@ -21,6 +21,8 @@ DETAILS_TIMEOUT_S = 0.4
 LIMIT_S = EXAMINE_TIMEOUT_S + CLUSTER_TIMEOUT_S + DETAILS_TIMEOUT_S
 """The longest that looking takes, whatever hangs."""
 SNODES_EXAMINED_MAX = 8
+INSIDE_SHARE = 0.6
+"""Of the time that is left, how much each process of the cluster may take to say what it knows itself."""
 T = TypeVar("T")
 
 
@@ -62,15 +64,24 @@ async def _behind(
         return [Finding("no answer", f"the snode does not answer: {why}", "look at its log and its processor time")]
 
 
-async def _facts(admin: Admin, topic: str, group: str, deadline_s: float, details_s: float) -> Facts:
+async def _described(admin: Admin, deadline_s: float) -> tuple[ClusterInfo, int]:
+    """The cluster, and how far the snode's clock is ahead, milliseconds."""
     clock = SystemClock()
     begun_ms = clock.now_ms()
-    async with asyncio.timeout_at(deadline_s - details_s):
+    async with asyncio.timeout_at(deadline_s):
         cluster = await admin.describe_cluster()
     now_ms = clock.now_ms()
-    skew_ms = cluster.now_ms - (begun_ms + now_ms) // 2 if cluster.now_ms else 0
+    return cluster, cluster.now_ms - (begun_ms + now_ms) // 2 if cluster.now_ms else 0
+
+
+async def _facts(admin: Admin, topic: str, group: str, deadline_s: float, details_s: float) -> Facts:
+    inside_s = deadline_s - asyncio.get_running_loop().time()
+    (cluster, skew_ms), inside = await asyncio.gather(
+        _described(admin, deadline_s - details_s),
+        _answer(admin.operations.findings(timeout_s=inside_s * INSIDE_SHARE), inside_s),
+    )
     others = [snode.address for snode in cluster.snodes][:SNODES_EXAMINED_MAX]
-    snodes, groups, topics, described, (lag, members), (offered, deleted, enode_members) = await asyncio.gather(
+    snodes, groups, topics, described, (lag, members, modes), (offered, deleted, enode_members) = await asyncio.gather(
         asyncio.gather(*(_reached(other, details_s) for other in others)),
         _answer(admin.list_groups(), details_s),
         _answer(admin.list_topics(), details_s),
@@ -78,6 +89,7 @@ async def _facts(admin: Admin, topic: str, group: str, deadline_s: float, detail
         asyncio.gather(
             _answer(admin.lag(group, topic) if topic and group else None, details_s),
             _answer(admin.consumer_count(group) if group else None, details_s),
+            _answer(admin.groups.modes(group) if group else None, details_s),
         ),
         asyncio.gather(
             _answer(admin.list_offered_topics(), details_s),
@@ -98,8 +110,11 @@ async def _facts(admin: Admin, topic: str, group: str, deadline_s: float, detail
         groups.value or (),
         lag.value.lag_messages if lag.value else 0,
         members.value,
+        any(one.topic == topic and one.mode.startswith("pop") for one in modes.value or ()),
         offered.value or (),
         deleted.value or (),
+        inside.value or (),
+        inside.error,
         enode_members=enode_members.value or (),
     )
 
@@ -137,4 +152,6 @@ def _print(found: Sequence[Finding], good: Sequence[str]) -> None:
     if not found:
         print(f"all is well at {', '.join(good)}")
     for finding in found:
-        print(f"{'✗' if finding.serious else '!'} {finding.name}: {finding.seen}\n  → {finding.cure}")
+        who = f" ({finding.process})" if finding.process else ""
+        follows = f"\n  so {finding.consequence}" if finding.consequence else ""
+        print(f"{'✗' if finding.serious else '!'} {finding.name}{who}: {finding.seen}{follows}\n  → {finding.cure}")

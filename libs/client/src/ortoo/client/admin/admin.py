@@ -25,6 +25,7 @@ from ortoo.client.admin.descriptions import (
 )
 from ortoo.client.admin.groups import GroupAdmin, group_info
 from ortoo.client.admin.members import MemberAdmin
+from ortoo.client.admin.operations import Operations
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, Sql, expressions
 from ortoo.client.core.place import Queue
@@ -56,7 +57,7 @@ class Admin:
 
     def __init__(self, connection: Connection) -> None:
         """`Client.admin` is the way in."""
-        self.groups = GroupAdmin(connection)
+        self.groups, self.operations = GroupAdmin(connection), Operations(connection)
         """What concerns groups and clients."""
         self.members = MemberAdmin(connection)
         """What concerns the members of enodes."""
@@ -217,12 +218,9 @@ class Admin:
     async def describe_cluster(self) -> ClusterInfo:
         """The processes of the cluster."""
         answer = await self._call("DescribeCluster", admin_pb2.DescribeClusterRequest())
-        return read(
-            ClusterInfo,
-            answer,
-            enodes=tuple(read(ProcessInfo, it) for it in answer.enodes),
-            snodes=tuple(ProcessInfo(it.name, it.address, it.alive) for it in answer.snodes),
-        )
+        enodes = tuple(read(ProcessInfo, it) for it in answer.enodes)
+        snodes = tuple(ProcessInfo(it.name, it.address, it.alive) for it in answer.snodes)
+        return read(ClusterInfo, answer, enodes=enodes, snodes=snodes)
 
     async def consumer_count(self, group: str) -> int:
         """How many consumers a group has now, on whichever snode."""

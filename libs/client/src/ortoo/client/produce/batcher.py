@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from ortoo.client.core.place import Queue
 from ortoo.client.produce.in_flight import InFlight
 from ortoo.client.produce.producer_batch import ProducerBatch
-from ortoo.common.errors import Unavailable
+from ortoo.common.errors import OrtooError, Unavailable
+from ortoo.common.process.logs import get_logger
 from ortoo.common.records.builder import BatchBuilder
+
+_log = get_logger("producer")
 
 
 @dataclass(eq=False, slots=True)
@@ -48,6 +51,18 @@ class Batcher:
             self.timer.cancel()
             self.timer = None
         return batch
+
+    def refused(self, error: OrtooError) -> None:
+        """What was sent failed; why is logged once until something is stored again."""
+        if error.retriable and not self.reason:
+            self.reason = error.message
+            _log.warning("not stored yet; trying on", queue=str(self.queue), reason=self.reason)
+
+    def too_late(self, batch: ProducerBatch, timeout_s: float) -> Unavailable:
+        """The failure of a batch whose time is over, in the words of the enode if it said any."""
+        words = "the outcome is unknown" if batch.is_numbered else "it was never sent"
+        said = f"; it said: {self.reason}" if self.reason else ""
+        return Unavailable(f"not stored within {timeout_s:.0f} s by {self.queue.enode}; {words}{said}")
 
     def abandon(self) -> None:
         """Fail what has no outcome yet: nobody will send it."""

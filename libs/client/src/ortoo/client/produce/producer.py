@@ -286,16 +286,14 @@ class Producer:
         batcher = self._batchers[batch.queue]
         in_flight = batcher.in_flight
         moving: list[ProducerBatch] = []
-        if isinstance(error, NotFound | Unavailable) or (error is not None and error.field == NOT_TAKEN_FIELD):
-            self._route_doubted.set()
         if error is None:
             batcher.attempt, batcher.reason = 0, ""
             in_flight.stored(batch)
             self._finish(batch, None)
         else:
-            if error.retriable and not batcher.reason:
-                batcher.reason = error.message
-                _log.warning("not stored yet; trying on", queue=str(batcher.queue), reason=batcher.reason)
+            if isinstance(error, NotFound | Unavailable) or error.field == NOT_TAKEN_FIELD:
+                self._route_doubted.set()
+            batcher.refused(error)
             moving = self._failed_there(batch, in_flight, error)
         if in_flight.is_waiting_to_resend and batcher.retry is None:
             delay_s = self._connection.backoff.delay_s(batcher.attempt, self._connection.randomness) if error else 0.0
@@ -356,10 +354,7 @@ class Producer:
         timeout_s = self._settings.delivery_timeout_ms / 1000
         for batcher in list(self._batchers.values()):  # each end may open another
             for batch in batcher.in_flight.give_up(now_s):
-                words = "the outcome is unknown" if batch.is_numbered else "it was never sent"
-                said = f"; it said: {batcher.reason}" if batcher.reason else ""
-                late = f"not stored within {timeout_s:.0f} s by {batcher.queue.enode}; {words}{said}"
-                self._finish(batch, Unavailable(late))
+                self._finish(batch, batcher.too_late(batch, timeout_s))
 
     async def _refresh_route(self) -> None:
         self._route = await query_route(self._connection, self._topic)

@@ -5,10 +5,11 @@ So a name server that comes back knows everybody within a heartbeat, and one tha
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 from ortoo.common.cluster.name_servers import NameServers
-from ortoo.common.errors import OrtooError
+from ortoo.common.errors import Conflict, Fenced, OrtooError
+from ortoo.common.errors.findings import Finding
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
@@ -40,6 +41,8 @@ class Announcing:
         self._randomness = randomness
         self._due: dict[str, asyncio.Event] = {}
         self._registered: dict[str, None] = {}
+        self._failures: dict[str, OrtooError] = {}
+        """By name server: why it did not give a lease when it was asked last."""
 
     async def begin(self) -> None:
         """Announce to one name server, as long as it takes. Errors: those that will not go away by waiting."""
@@ -71,6 +74,7 @@ class Announcing:
                 for address in [one for one in tasks if one not in wanted]:
                     tasks.pop(address).cancel()
                     self._due.pop(address, None)
+                    self._failures.pop(address, None)
                 for address in wanted:
                     if address not in tasks:
                         self._due[address] = asyncio.Event()
@@ -86,6 +90,24 @@ class Announcing:
 
         await asyncio.gather(*map(one, self._registered))
 
+    def findings(self) -> Iterator[Finding]:
+        """Which name servers do not know this process, and why."""
+        for address, error in sorted(self._failures.items()):
+            if isinstance(error, Conflict | Fenced):
+                yield Finding(
+                    "refused double",
+                    f"the name server {address} refuses this process: {error.message}",
+                    "it gets no lease: nobody is sent here, and of two with one name one cannot serve",
+                    "stop one of them, or give this one another name (-p shows the settings)",
+                )
+            else:
+                yield Finding(
+                    "name server away",
+                    f"the name server {address} gives no lease: {error.message}",
+                    "when the last one is away, nobody hears of changes of topics, groups and processes",
+                    "start it, or look at its log and its database; or take it out of namesrv_address",
+                )
+
     async def _keep(self, address: str, due: asyncio.Event) -> None:
         backoff, attempt = Backoff(first_s=0.1, max_s=2.0), 0
         while True:
@@ -96,12 +118,14 @@ class Announcing:
                 if attempt == 0:
                     _log.error("not registered; trying on", name_server=address, reason=str(error))
                 self._registered.pop(address, None)
+                self._failures[address] = error
                 wait_s = backoff.delay_s(attempt, self._randomness)
                 attempt += 1
             else:
                 if address not in self._registered or attempt:
                     _log.info("registered", name_server=address)
                 self._registered[address] = None
+                self._failures.pop(address, None)
                 attempt, wait_s = 0, min(self._interval_s, lease_s / 3)
             await self._pause(wait_s, due)
 

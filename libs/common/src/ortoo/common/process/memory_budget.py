@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ortoo.common.errors import Overloaded
+from ortoo.common.errors.findings import Finding
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.logs import get_logger
 
@@ -30,6 +31,7 @@ FAREWELL_S = 1.0
 SENDERS_PERCENT = 12
 """What of the budget is kept for single requests: those who send must go on beside many who do not read."""
 RESIDENT_PERCENT = 200
+FOUND_PERCENT = 85
 """What counted bytes cost in resident memory, as measured: received messages and freed buffers count nowhere."""
 USUAL_AT_FIRST_BYTES, USUAL_FADES = 512 << 10, 0.99
 """What is expected of the first answers, and how fast larger ones are forgotten, for each answer."""
@@ -265,6 +267,17 @@ class MemoryBudget:
     def forget(self, share: MemoryShare) -> None:
         """A share is closed."""
         self._shares.pop(share, None)
+
+    def findings(self) -> Iterator[Finding]:
+        """Whether nearly all of it is used."""
+        if self.used_bytes * 100 > self.bytes_max * FOUND_PERCENT:
+            most = max(self.by_kind().items(), key=lambda item: item[1], default=((), 0))[0]
+            yield Finding(
+                "memory used up",
+                f"{self.used_bytes} of {self.bytes_max} bytes are held for clients, most for {', '.join(most)}",
+                "requests are refused as Overloaded, and who does not read is ended",
+                "raise memory_budget_bytes or the container's limit, or find who does not read: ortoo clients",
+            )
 
     def by_kind(self) -> dict[tuple[str, ...], int]:
         """How many bytes each kind of owner holds."""

@@ -3,9 +3,11 @@
 import os
 import resource
 import sys
-from importlib import metadata
+from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 
+from ortoo.common.errors.findings import Finding, process_version
 from ortoo.common.errors.status import FAILURES_TOLD
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.containment import CONTAINED_FAILURES
@@ -14,6 +16,9 @@ from ortoo.common.telemetry.histogram import DELAY_S, Histogram
 from ortoo.common.telemetry.metrics import Metrics
 
 LOOP_PROBE_S = 0.5
+PROBES_KEPT = 6
+LATE_S = 0.3
+"""A loop that is so late most of the time has too little processor time."""
 
 
 class ProcessMetrics:
@@ -22,9 +27,10 @@ class ProcessMetrics:
     def __init__(self, role: str, name: str, clock: Clock) -> None:
         """Begin with nothing observed."""
         self.scrape_s = 0.0
-        self._labels = (role, name, _version(), f"{sys.version_info[0]}.{sys.version_info[1]}")
+        self._labels = (role, name, process_version(), f"{sys.version_info[0]}.{sys.version_info[1]}")
         self._clock = clock
         self._loop_delay = Histogram(DELAY_S)
+        self._late_s: deque[float] = deque(maxlen=PROBES_KEPT)
         self._started_s = clock.now_ms() / 1000
 
     def scraped(self, duration_s: float) -> None:
@@ -36,7 +42,20 @@ class ProcessMetrics:
         while True:
             due_s = self._clock.monotonic_s() + LOOP_PROBE_S
             await self._clock.sleep(LOOP_PROBE_S)
-            self._loop_delay.observe(max(0.0, self._clock.monotonic_s() - due_s))
+            late_s = max(0.0, self._clock.monotonic_s() - due_s)
+            self._loop_delay.observe(late_s)
+            self._late_s.append(late_s)
+
+    def findings(self) -> Iterator[Finding]:
+        """Whether the event loop keeps up."""
+        usual_s = sorted(self._late_s)[len(self._late_s) // 2] if len(self._late_s) == PROBES_KEPT else 0.0
+        if usual_s > LATE_S:
+            yield Finding(
+                "busy process",
+                f"its event loop serves timers {usual_s:.1f} s late",
+                "everything that it does is as late, and leases may run out",
+                "give it more processor time, add snodes, or move topics to another enode",
+            )
 
     def register(self, metrics: Metrics) -> None:
         """Name what is read."""
@@ -62,13 +81,6 @@ class ProcessMetrics:
             labels=("where",),
         )
         metrics.gauge("ortoo_scrape_duration_seconds", "How long the last scrape took.", lambda: self.scrape_s)
-
-
-def _version() -> str:
-    try:
-        return metadata.version("ortoo-common")
-    except metadata.PackageNotFoundError:
-        return "unknown"
 
 
 def _cpu_s() -> float:

@@ -26,6 +26,8 @@ class Telemetry:
         self._settings = settings
         self._clock = clock
         self._process = ProcessMetrics(role, settings.name, clock)
+        self.findings = self._process.findings
+        """Whether the event loop keeps up, where metrics are served or sent."""
         self._process.register(self.metrics)
         self.calls.register(self.metrics)
 

@@ -17,6 +17,10 @@ from ortoo.common.telemetry.span import Attributes, Span
 
 EXPORT_TIMEOUT_S: Final = 5
 _SAMPLED: Final = 1
+KINDS: Final = {"ortoo publish": pb.Span.SPAN_KIND_PRODUCER} | dict.fromkeys(
+    ("ortoo push", "ortoo pull", "ortoo pop", "ortoo process"), pb.Span.SPAN_KIND_CONSUMER
+)
+"""On which side of a message a span is; the others are the cluster's own."""
 
 
 class SpanExporter(OTLPSpanExporter):
@@ -46,7 +50,7 @@ def span_to(span: Span) -> pb.Span:
         parent_span_id=span.parent_id.to_bytes(8, "big"),
         flags=_SAMPLED,
         name=span.what,
-        kind=pb.Span.SPAN_KIND_INTERNAL,
+        kind=KINDS.get(span.what, pb.Span.SPAN_KIND_INTERNAL),
         start_time_unix_nano=span.begun_ns,
         end_time_unix_nano=span.ended_ns,
         attributes=_values({"messaging.system": "ortoo", **span.attributes}),

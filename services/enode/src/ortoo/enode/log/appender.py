@@ -79,10 +79,7 @@ class Appender(Flusher):
             raise Unavailable(self.alone)
 
     def check_load(self, length: int) -> None:
-        """Errors: Unavailable when the disk failed; Overloaded when it is full or too much waits for it.
-
-        What another enode may take instead has NOT_TAKEN_FIELD.
-        """
+        """Errors: Unavailable when the disk failed; Overloaded when it is full (NOT_TAKEN_FIELD), or too much waits."""
         if self.failure:
             raise Unavailable(f"{self.failure}: {UNTIL_OPENED}", field=NOT_TAKEN_FIELD)
         if self.alone:

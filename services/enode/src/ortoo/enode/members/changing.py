@@ -45,7 +45,10 @@ def _change(member: Member, configuration: Configuration) -> Outcome:
 
 
 def with_new_voters(member: Member) -> Outcome:
-    """A learner that has what is committed becomes a voter, as soon as members may change."""
+    """A learner that has what is committed becomes a voter, as soon as members may change.
+
+    It has answered a heartbeat by then: a voter that was never heard would count as one that is silent.
+    """
     role, rules, log = member.role, member.rules, member.log
     assert isinstance(role, Leader)
     members = rules.in_force(log)
@@ -53,7 +56,8 @@ def with_new_voters(member: Member) -> Outcome:
         return member, ()
     for learner in members.learners:
         stream = role.stream_of(learner)
-        if stream is not None and stream.is_matched and rules.is_caught_up(log, stream):
+        is_heard = role.heard_of(learner).round > 0
+        if is_heard and stream is not None and stream.is_matched and rules.is_caught_up(log, stream):
             after = Configuration((*members.voters, learner), _without(members.learners, learner))
             return member, (AppendMembers(after),)
     return member, ()

@@ -105,7 +105,11 @@ def on_heartbeat_answer(member: Member, answer: HeartbeatAnswer, now_s: float) -
     who = answer.follower.member
     heard = Heard(who, max(answer.round, role.heard_of(who).round), now_s)
     kept = tuple(one for one in role.heard if one.member != who)
-    return on_ack(replace(member, role=replace(role, heard=(*kept, heard))), answer)
+    after, actions = on_ack(replace(member, role=replace(role, heard=(*kept, heard))), answer)
+    if who in after.rules.in_force(after.log).voters or not isinstance(after.role, Leader):
+        return after, actions
+    after, changed = with_new_voters(after)
+    return after, (*actions, *changed)
 
 
 def _stream_now(member: Member, epoch: int, follower: Process, number: int) -> Stream | None:

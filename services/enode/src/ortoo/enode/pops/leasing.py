@@ -24,6 +24,7 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.enode.changes.lives import Mode
 from ortoo.enode.changes.pops import Delivered, PopFinished, PopLeased
+from ortoo.enode.pops.deliveries import Deliveries, deliveries
 from ortoo.enode.pops.line import SCANNED_MAX
 from ortoo.enode.pops.lines import GroupLine, GroupLines, Lines
 from ortoo.enode.pops.parking import (
@@ -131,6 +132,10 @@ class Leasing:
                     return popped
         return popped
 
+    def describe(self, topic_id: int, group_name: str, queue_id: int, first: int, end: int, limit: int) -> Deliveries:
+        """What became of messages for a group; a `first` of -1 = those that it is not done with. Errors: NotFound."""
+        return deliveries(self._store, self._lines.of(topic_id, group_name), queue_id, (first, end, limit), self._clock)
+
     async def settle(self, topic_id: int, group_name: str, parts: Iterable[LeasePart], verdict: Verdict) -> list[Stale]:
         """Say what becomes of leased messages. Returns, when it is durable, those that their lease has no more.
 
@@ -197,7 +202,7 @@ class Leasing:
                     self._background.contained("call off", self.pop(replace(wish, call_off=True)))
         if group.attempts.is_called_off(request):
             raise _called_off()
-        group.was_blocked = bool(popped.blocked)
+        group.blocked = popped.blocked
         if popped.batches:
             popped.blocked = ""
             self.popped_messages += sum(len(batch.offsets) for batch in popped.batches)
@@ -247,6 +252,7 @@ class Leasing:
             if rows := tuple(_delivered(batches)):
                 until_ms = self._clock.now_ms() + wish.invisible_ms
                 await self._store.engine.note([PopLeased(*line.place, number, until_ms, wish.invisible_ms, rows)])
+                line.group.leased_to(number, wish.consumer)
             given = True
             popped.batches += batches
         finally:

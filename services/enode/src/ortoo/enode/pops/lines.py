@@ -1,7 +1,7 @@
 """The pop lines of all groups: made from the folded state when they are first asked for."""
 
 import asyncio
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Collection, Sequence
 
 from ortoo.common.groups.pop import PopRules
@@ -20,6 +20,8 @@ from ortoo.enode.store.store import Store
 
 WAITERS_MAX = 100_000
 """How many pops may wait at once in one enode."""
+CONSUMERS_REMEMBERED = 1_000
+"""Of so many leases a group remembers who got them, for operators."""
 _log = get_logger("pops")
 
 
@@ -44,8 +46,10 @@ class GroupLines:
         self.name = name
         self.in_order = False
         self.attempts = Attempts()
-        self.was_blocked = False
-        """Whether the last pop found nothing because of a limit."""
+        self.blocked = ""
+        """Why the last pop found nothing: a limit that it met."""
+        self.consumers: OrderedDict[int, str] = OrderedDict()
+        """By number of a lease: who got it."""
         self._store = store
         self._clock = clock
         self._waiters = waiters
@@ -140,6 +144,12 @@ class GroupLines:
         if self._wake_up is not None:
             self._wake_up.cancel()
         self._wake_at_s, self._wake_up = at_s, self._waiters.wheel.set(at_s, self.wake)
+
+    def leased_to(self, number: int, consumer: str) -> None:
+        """Remember who got a lease."""
+        self.consumers[number] = consumer
+        if len(self.consumers) > CONSUMERS_REMEMBERED:
+            self.consumers.popitem(last=False)
 
     def forget(self, queue_ids: Collection[int] | None = None) -> None:
         """Make lines anew when they are next asked for, all or some."""

@@ -57,7 +57,7 @@ class Settling:
             if settled.rows:
                 changes.append(PopFinished(*line.place, reason, tuple(merged(row[:2] for row in settled.rows))))
         await self._write(group, changes)
-        if group.in_order or group.was_blocked:
+        if group.in_order or group.blocked:
             group.wake()
         return stale
 

@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.errors import Conflict, Moved, OrtooError
+from ortoo.common.errors.findings import Finding, Source
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.fields import write
 from ortoo.common.grpc.server import GrpcServer
@@ -26,6 +27,7 @@ from ortoo.enode.log.copies.cut_frames import CutFrames
 from ortoo.enode.members.identity import MemberId
 from ortoo.enode.members.member import Member
 from ortoo.enode.members.roles import Candidate, Follower, Leader
+from ortoo.enode.observe.findings import EnodeFindings, FlushPace
 from ortoo.enode.recovery.member_opening import owed
 from ortoo.enode.reigns.serving import Parts, announced, open_parts
 from ortoo.enode.reigns.watching import Health, measured
@@ -71,6 +73,8 @@ class Lives:
     """What serves clients; None while this member does not lead."""
     cut_messages: int = 0
     """How many messages were cut out of this member's log since the process started."""
+    sources: tuple[Source, ...] = ()
+    """While it leads: who knows what is wrong with the enode."""
 
     def __post_init__(self) -> None:
         """Nothing is open."""
@@ -124,6 +128,11 @@ class Lives:
         if isinstance(role, Follower):
             return role.leader.member
         return driver.member.me.member if isinstance(role, Leader) else None
+
+    def findings(self) -> Iterator[Finding]:
+        """What is wrong with the enode that it leads."""
+        for source in self.sources:
+            yield from source()
 
     def address_of(self, member: MemberId) -> str:
         """Where another member is, as name servers or the settings say."""
@@ -258,15 +267,17 @@ class Lives:
                 clock=clock,
                 randomness=self.randomness,
             )
-            hurry = await stack.enter_async_context(telling)
+            leases = await stack.enter_async_context(telling)
+            own = EnodeFindings(parts.store, parts.pops, FlushPace(parts.store), clock)
+            self.sources = (own.disk, own.messages, leases.findings)
             self.service.service, self.parts = parts.handlers, parts
             await self.server.set_serving(True)
-            health = Health(parts.store, self.server, hurry, may_open_again=True)
+            health = Health(parts.store, self.server, leases.hurry, own.pace, may_open_again=True)
             background.every("health", settings.health_interval_s, health.look, clock=clock)
             try:
                 yield
             finally:
-                self.service.service = self.parts = None
+                self.service.service, self.parts, self.sources = None, None, ()
                 over.set()
                 if not self.server.draining.is_set():
                     await self.server.set_serving(False)

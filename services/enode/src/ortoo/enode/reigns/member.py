@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ortoo.common.cluster.address_server import found_name_servers, listed_again
 from ortoo.common.cluster.addresses import reached_at
+from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_guards, cluster_token
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.grpc.tls import cluster_tls
@@ -15,6 +16,7 @@ from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.service import Running
+from ortoo.common.telemetry.findings_service import findings_servicer
 from ortoo.common.telemetry.process_metrics import register_memory
 from ortoo.common.telemetry.role import Telemetry
 from ortoo.enode.consensus.joining import Founding, Joining
@@ -78,7 +80,9 @@ async def open_member(
             "Messages that were cut out of this member's log, for no majority had them.",
             lambda: lives.cut_messages,
         )
-        lives.server = member_server(lives.service, lives.members, settings, telemetry.calls, token, memory)
+        found = Findings("enode", settings.name, [lives.findings, memory.findings, telemetry.findings])
+        findings = findings_servicer(found, clock)
+        lives.server = member_server(lives.service, lives.members, settings, telemetry.calls, token, memory, [findings])
         await stack.enter_async_context(telemetry.open(ready=lambda: lives.server.serving))
         await stack.enter_async_context(speaking)
         lives.member_address = reached_at(speaking.address or speaking.cluster_address, settings.advertised_address)

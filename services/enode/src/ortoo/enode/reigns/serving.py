@@ -1,9 +1,10 @@
 """What decides over a store and answers for it: opened with an enode of one member, and with each reign of another."""
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+from ortoo.common.cluster.announcing import Announcing
 from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID, HALF_TOPIC_ID
 from ortoo.common.grpc.channels import Channels
@@ -85,8 +86,8 @@ async def announced(
     gives_leases_back: bool = True,
     clock: Clock,
     randomness: Randomness,
-) -> AsyncIterator[Callable[[], None]]:
-    """Tell the name servers of `enode`, follow them, and do what falls due; yields what makes the telling hurry.
+) -> AsyncIterator[Announcing]:
+    """Tell the name servers of `enode`, follow them, and do what falls due; yields the telling.
 
     The leases are given back at the end, unless somebody else may have them by then.
     """
@@ -125,4 +126,4 @@ async def announced(
         background.every("silent groups", LOOK_INTERVAL_S, parts.groups.look, clock=clock)
         background.every("old ids", IDLE_INTERVAL_S, parts.identified.forget_old, clock=clock)
         background.spawn("locks", parts.handlers.attached.follow_locks(clock))
-        yield leases.hurry
+        yield leases

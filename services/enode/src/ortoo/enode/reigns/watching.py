@@ -7,6 +7,7 @@ from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.telemetry.metrics import Metrics
+from ortoo.enode.observe.findings import FlushPace
 from ortoo.enode.observe.metrics import register, register_groups, register_pops
 from ortoo.enode.reigns.serving import Parts
 from ortoo.enode.store.store import Store
@@ -31,12 +32,14 @@ class Health:
     store: Store
     server: GrpcServer
     changed: Callable[[], object]
+    pace: FlushPace
     may_open_again: bool = False
     """Whether this process opens a log anew whose disk failed; else only a new process can do its work."""
     serving: bool = True
 
     async def look(self) -> None:
         """Compare with the store, and tell a change."""
+        self.pace.look()
         description = self.store.describe()
         if description.writable == self.serving or self.server.draining.is_set():
             return

@@ -24,6 +24,7 @@ from ortoo.enode.rpc.messages import check_number, unnumbered
 from ortoo.v1 import enode_pop_pb2 as pb
 
 MESSAGES_MAX = 4_096
+DELIVERIES_MAX = 10_000
 BYTES_DEFAULT = 4 << 20
 WAIT_MS_MAX = 120_000
 INVISIBLE_MS_MAX = 86_400_000
@@ -40,6 +41,19 @@ class PopHandlers(Handlers):
         pop = self.pops.peek if request.peek else self.pops.pop
         popped = await pop(_pop_request(request))
         return write(pb.PopQueuesResponse, popped, batches=map(_batch, popped.batches))
+
+    async def DescribeDeliveries(
+        self, request: pb.DescribeDeliveriesRequest, context: Context
+    ) -> pb.DescribeDeliveriesResponse:
+        """What became of messages of one queue for a group."""
+        await self.topics.arrival(request.topic_id, request.queue_id)
+        check_group_name(request.group)
+        check_number("limit", request.limit, DELIVERIES_MAX)
+        first = request.from_offset if request.HasField("from_offset") else -1
+        found = self.pops.describe(
+            request.topic_id, request.group, request.queue_id, first, request.to_offset, request.limit
+        )
+        return write(pb.DescribeDeliveriesResponse, found)
 
     async def SettlePopped(self, request: pb.SettlePoppedRequest, context: Context) -> pb.SettlePoppedResponse:
         """Say what becomes of leased messages."""

@@ -78,14 +78,18 @@ def enode_server(
     calls: grpc.aio.ServerInterceptor,
     token: ClusterToken | None = None,
     memory: MemoryBudget | None = None,
+    others: Sequence[tuple[str, AddServicer]] = (),
 ) -> GrpcServer:
-    """The server of EnodeService, not yet listening; `calls` counts its calls. Streams end when it stops."""
+    """The server of EnodeService and `others`, not yet listening; `calls` counts its calls.
+
+    Streams end when it stops.
+    """
 
     def add(server: Any) -> None:
         add_EnodeServiceServicer_to_server(handlers, server)
         bulk_calls.serve(server, {"Append": handlers.Append, "FetchBatches": handlers.FetchBatches})
 
-    server = public_server(settings, calls, token, [(NAME, add)], memory)
+    server = public_server(settings, calls, token, [(NAME, add), *others], memory)
     handlers.streams = Streams(background, server.draining)
     return server
 
@@ -97,8 +101,12 @@ def member_server(
     calls: grpc.aio.ServerInterceptor,
     token: ClusterToken | None,
     memory: MemoryBudget,
+    others: Sequence[tuple[str, AddServicer]] = (),
 ) -> GrpcServer:
-    """The server of a member that may lead now and then, not yet listening; about `members` it always answers."""
+    """The server of a member that may lead now and then, not yet listening.
+
+    About `members` it always answers, and so do `others`.
+    """
 
     def add(server: Any) -> None:
         add_EnodeServiceServicer_to_server(handlers, server)  # type: ignore[arg-type]  # it stands for one
@@ -107,7 +115,7 @@ def member_server(
     def add_members(server: Any) -> None:
         add_EnodeMembersServiceServicer_to_server(members, server)
 
-    return public_server(settings, calls, token, [(NAME, add), (MEMBERS_NAME, add_members)], memory)
+    return public_server(settings, calls, token, [(NAME, add), (MEMBERS_NAME, add_members), *others], memory)
 
 
 def reachable_address(settings: Settings, server: GrpcServer) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 
 import sqlalchemy as sa
 
-from ortoo.common.errors import Invalid, Unsupported
+from ortoo.common.errors import DataLoss, Invalid, Unavailable, Unsupported
 from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.database_errors import Transactions
 from ortoo.namesrv.catalog.encryption import Encryption, renewed
@@ -39,6 +39,8 @@ class Catalog:
         """Who was proposed to lead, reached apart from everything else."""
         self.shared = engine.dialect.name != "sqlite"
         """Whether other name servers may change the same directory."""
+        self.failure = ""
+        """Why the database did not answer when it was asked last; empty when it did."""
         self._encryption = Encryption()
         self._engine = engine
         self._transactions = Transactions(engine)
@@ -158,7 +160,14 @@ class Catalog:
         return self._submit(work)
 
     def _submit(self, work: Callable[[], T]) -> "asyncio.Future[T]":
-        return asyncio.get_running_loop().run_in_executor(self._thread, self._transactions.run, work)
+        future = asyncio.get_running_loop().run_in_executor(self._thread, self._transactions.run, work)
+        future.add_done_callback(self._note)
+        return future
+
+    def _note(self, done: "asyncio.Future[Any]") -> None:
+        error = None if done.cancelled() else done.exception()
+        if error is None or isinstance(error, Unavailable | DataLoss):
+            self.failure = "" if error is None else str(error)
 
 
 def _renew(connection: sa.Connection, table: sa.Table, encryption: Encryption) -> bool:

@@ -100,9 +100,9 @@ def _missed(
     if len(voters) == 2 and proposal is not None and proposal.leader in voters:
         # Of two, nobody can tell whether the other one is dead: only who led leads again by itself.
         able = [one for one in able if one.member == proposal.leader]
-    # Whom nobody else could hear, though it reports here, was proposed in vain and has its next turn after another.
+    # Of those with the same log, whom nobody could hear though it reports here has its next turn after another.
     failed = proposal.leader if proposal is not None and proposal.epoch > members.led_epoch else None
-    return max(able, key=lambda one: (one.member != failed, one.tail, -one.member.number)).member if able else None
+    return max(able, key=lambda one: (one.tail, one.member != failed, -one.member.number)).member if able else None
 
 
 def elected(members: MemberSet, standing: Standing, number: int, disk: str = "") -> Proposal:

@@ -1,9 +1,10 @@
 """NameService: decode, call the directory or the catalog of users and rights, encode."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
-from ortoo.common.errors import Invalid
+from ortoo.common.errors import Conflict, Fenced, Invalid
+from ortoo.common.errors.findings import Finding
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN, check_admin_token
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import read, write
@@ -13,9 +14,11 @@ from ortoo.namesrv.catalog.users import Users
 from ortoo.namesrv.decisions.leases import Snode
 from ortoo.namesrv.decisions.members import MemberReport
 from ortoo.namesrv.decisions.offers import HeldTopic
+from ortoo.namesrv.decisions.refusals import Refusals
 from ortoo.namesrv.decisions.topics import NewTopic
 from ortoo.namesrv.directory.directory import Directory
 from ortoo.namesrv.directory.elections import Elections
+from ortoo.namesrv.directory.findings import findings
 from ortoo.namesrv.rpc import member_wire, wire
 from ortoo.v1 import group_deletion_pb2 as deletion_pb
 from ortoo.v1 import member_admin_pb2 as admin_pb
@@ -47,18 +50,35 @@ class NameService(NameServiceServicer):
         self._clock = clock
         self._admin_token = admin_token
         self._guarded = guarded
+        self._refusals = Refusals()
+
+    def findings(self) -> Iterator[Finding]:
+        """What is wrong now."""
+        return findings(self._catalog, self._refusals.all(self._clock.monotonic_s()))
+
+    @contextlib.contextmanager
+    def _noting(self, who: str) -> Iterator[None]:
+        """Remember whether a process got its lease."""
+        try:
+            yield
+        except (Conflict, Fenced) as error:
+            self._refusals.refused(who, error.message, self._clock.monotonic_s())
+            raise
+        self._refusals.accepted(who)
 
     async def RegisterEnode(self, request: pb.RegisterEnodeRequest, context: Context) -> pb.RegisterEnodeResponse:
         """Announce an enode or renew its lease."""
         unknown = [read(HeldTopic, one) for one in request.unknown_topics]
         enode = wire.enode_of(request.enode)
-        self._directory.register_enode(enode, request.directory_id, unknown, request.unknown_topics_more)
+        with self._noting(f"enode {enode.name} at {enode.address}"):
+            self._directory.register_enode(enode, request.directory_id, unknown, request.unknown_topics_more)
         return write(pb.RegisterEnodeResponse, self._directory, lease_ms=self._directory.lease_ms)
 
     async def RegisterSnode(self, request: pb.RegisterSnodeRequest, context: Context) -> pb.RegisterSnodeResponse:
         """Announce a snode or renew its lease."""
         snode, shares = read(Snode, request.snode, alive=True), request.shares_membership
-        self._directory.register_snode(snode, request.incarnation, shares_membership=shares)
+        with self._noting(f"snode {snode.name} at {snode.address}"):
+            self._directory.register_snode(snode, request.incarnation, shares_membership=shares)
         return write(pb.RegisterSnodeResponse, self._directory, lease_ms=self._directory.lease_ms)
 
     async def Unregister(self, request: pb.UnregisterRequest, context: Context) -> pb.UnregisterResponse:

@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+from ortoo.common.errors.findings import Findings
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
@@ -17,11 +18,11 @@ from ortoo.snode.membership.store import MembershipStore
 
 @contextlib.asynccontextmanager
 async def open_membership(
-    runtime: Runtime, cluster: Cluster, connect_redis: Callable[[str], Any]
+    runtime: Runtime, cluster: Cluster, connect_redis: Callable[[str], Any], found: Findings
 ) -> AsyncIterator[ConsumerGroups]:
     """The groups; with a `redis_url` their members are shared with other snodes until the block is left.
 
-    Errors: Invalid for the URL.
+    `found` hears when the store does not answer. Errors: Invalid for the URL.
     """
     settings, clock = runtime.settings, runtime.clock
     async with contextlib.AsyncExitStack() as stack:
@@ -43,6 +44,7 @@ async def open_membership(
                 "1 while the shared membership store answers.",
                 lambda: int(store.connected.is_set()),
             )
+            found.sources.append(store.findings)
         groups = ConsumerGroups(cluster.directory, membership, clock)
         cluster.watch.on_topics(groups.topics_changed)
         yield groups

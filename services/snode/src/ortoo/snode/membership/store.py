@@ -8,10 +8,11 @@ needed to survive: each snode says its own members again whenever it connects.
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from typing import Any
 
 from ortoo.common.errors import Invalid, OrtooError
+from ortoo.common.errors.findings import Finding
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.containment import contain
@@ -111,6 +112,16 @@ class MembershipStore:
         self._wake = asyncio.Event()
         self._patient_until_s = 0.0
         membership.on_unsaid = self._wake.set
+
+    def findings(self) -> Iterator[Finding]:
+        """Whether the store is away."""
+        if not self.connected.is_set():
+            yield Finding(
+                "membership store away",
+                "Redis, the store of groups' members (redis_url), does not answer this snode",
+                "snodes go on with the members they knew last: who joins or leaves at another one is not heard of",
+                "start it, or look at its log and the network; it heals by itself, and nothing in it needs a backup",
+            )
 
     @contextlib.asynccontextmanager
     async def open(self, background: Background) -> AsyncIterator[None]:

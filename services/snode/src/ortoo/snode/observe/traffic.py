@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ortoo.common.groups.pop import Popped, PopWish
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.common.telemetry.span import Span
@@ -19,7 +20,7 @@ WAITING_MAX = 10_000
 
 
 class TracedLinks:
-    """Links whose appends are spans."""
+    """Links whose appends and pops are spans."""
 
     def __init__(self, links: Links, tracing: Tracing) -> None:
         self._links = links
@@ -60,6 +61,21 @@ class TracedLink:
         answer.add_done_callback(lambda done: self._tracing.end(spans, None if done.cancelled() else done.exception()))
         return answer
 
+    async def pop(self, wish: PopWish) -> Popped:
+        """Lease messages, each a span."""
+        popped = await self._link.pop(wish)
+        for one in popped.batches:
+            if contexts := sampled_contexts(one.batch.records):
+                attributes: dict[str, str | int] = {
+                    "messaging.consumer.group.name": wish.group,
+                    "ortoo.enode": self._enode,
+                    "ortoo.topic_id": str(wish.topic_id),
+                    "ortoo.queue_id": one.queue_id,
+                    "ortoo.offset": one.offsets[0],
+                }
+                self._tracing.end(self._tracing.begin("ortoo pop", contexts, attributes))
+        return popped
+
 
 @dataclass(slots=True)
 class _Waiting:
@@ -89,16 +105,16 @@ class PushTraces:
         contexts = sampled_contexts(batch.records)
         if not contexts:
             return
-        attributes: dict[str, str | int] = {
-            "messaging.destination.name": queue.topic,
-            "messaging.consumer.group.name": group,
-            "ortoo.queue_id": queue.queue_id,
-            "ortoo.offset": first_offset,
-        }
+        attributes = _delivered(group, queue, first_offset)
         self._tracing.end(self._tracing.begin("ortoo push", contexts, attributes, earlier))
         spans = self._tracing.begin("ortoo process", contexts, attributes, earlier)
         self._count += 1
         self._waiting.setdefault((group, queue), deque()).append(_Waiting(next_offset, spans))
+
+    def pulled(self, group: str, queue: Queue, first_offset: int, batch: SealedBatch) -> None:
+        """A batch was handed to somebody who asked for it, in a group or in none (empty)."""
+        if contexts := sampled_contexts(batch.records):
+            self._tracing.end(self._tracing.begin("ortoo pull", contexts, _delivered(group, queue, first_offset)))
 
     def acknowledged(self, group: str, queue: Queue, offset: int) -> None:
         """A group has processed a queue up to `offset`."""
@@ -108,6 +124,15 @@ class PushTraces:
             self._count -= 1
         if waiting is not None and not waiting:
             del self._waiting[group, queue]
+
+
+def _delivered(group: str, queue: Queue, first_offset: int) -> dict[str, str | int]:
+    return {
+        "messaging.destination.name": queue.topic,
+        "messaging.consumer.group.name": group,
+        "ortoo.queue_id": queue.queue_id,
+        "ortoo.offset": first_offset,
+    }
 
 
 PAIR = ("topic", "consumer_group")

@@ -88,7 +88,7 @@ def _route(request: Any, _: NameOf) -> list[Need]:
 def _places(topic: str, request: Any, grant: Grant) -> list[Need]:
     """The topic that a request names and that of the queue it names, which may be another one."""
     queued = request.queue.topic if request.HasField("queue") else ""
-    return [_topic(name, grant) for name in dict.fromkeys((topic, queued)) if name or not queued]
+    return [_topic(name, grant) for name in dict.fromkeys(filter(None, (topic, queued))) or [""]]
 
 
 def _recall(request: Any, name_of: NameOf) -> list[Need]:
@@ -172,6 +172,8 @@ NEEDS: Mapping[str, Needs] = {
     "AdminService/DescribeLag": lambda request, _: [_group(request.group), _topic(request.topic, ANY)],
     "AdminService/DescribeGroup": lambda request, _: [_group(request.name)],
     "Admin/ChangeLogLevel": _admins,
+    "FindingsService/ListFindings": _admins,
+    **{f"DeliveryService/{name}": _consumes for name in ("ListDeliveries", "ExplainConsumption")},
     **{
         f"AdminService/{name}": _admins
         for name in (

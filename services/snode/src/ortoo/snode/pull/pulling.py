@@ -154,6 +154,10 @@ class Pulling:
             if expired:
                 self.traffic.expired(request.queue.topic, request.group, expired)
             if parts:
+                if (traces := self.traffic.traces) is not None:
+                    for part in parts:
+                        assert part.batch is not None
+                        traces.pulled(request.group, request.queue, part.first_offset, part.batch)
                 return Pulled(topic.topic_id, at, fetched.end_offset, parts=tuple(parts))
             passed_over = at - request.offset
             if not fetched.batches or passed_over >= PASSED_OVER_MAX or wait_ms == 0:

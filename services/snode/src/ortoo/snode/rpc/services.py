@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from apache.rocketmq.v2.admin_pb2_grpc import add_AdminServicer_to_server
 from apache.rocketmq.v2.service_pb2_grpc import add_MessagingServiceServicer_to_server
+from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc.server import AddServicer
 from ortoo.keda.externalscaler_pb2_grpc import add_ExternalScalerServicer_to_server
 from ortoo.snode.clients import Clients
@@ -19,12 +20,14 @@ from ortoo.snode.push.sessions import Sessions
 from ortoo.snode.rocketmq.rpc import service as rocketmq
 from ortoo.snode.rocketmq.rpc.gateway import Gateway
 from ortoo.snode.rpc import consumer, producer, session
-from ortoo.snode.rpc.operators import admin, dead_letter, scaler
+from ortoo.snode.rpc.operators import admin, dead_letter, deliveries, findings, scaler
 from ortoo.snode.rpc.streams import LongCalls
 from ortoo.snode.send import Sending
 from ortoo.snode.topics import Topics
 from ortoo.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
 from ortoo.v1.dead_letter_pb2_grpc import add_DeadLetterServiceServicer_to_server
+from ortoo.v1.delivery_pb2_grpc import add_DeliveryServiceServicer_to_server
+from ortoo.v1.findings_pb2_grpc import add_FindingsServiceServicer_to_server
 from ortoo.v1.session_pb2_grpc import add_SessionServiceServicer_to_server
 
 
@@ -62,6 +65,7 @@ def make_services(
     clients: Clients,
     policy: Policy,
     gateway: Gateway,
+    found: Findings,
 ) -> Services:
     """Put a service before each of the snode's rooms."""
     long_calls, background, clock = LongCalls(runtime.memory), runtime.background, runtime.clock
@@ -115,6 +119,11 @@ def make_services(
     )
     connecting = session.SessionService(clients.sessions, background)
     looking_after = dead_letter.DeadLetterService(pop.dead_letters, long_calls, operating.known_group)
+    authentication = policy.access.authentication if policy.access is not None else None
+    finding = findings.ClusterFindings(found, cluster, runtime.channels, authentication, clock)
+    delivering = deliveries.DeliveryService(
+        cluster, runtime.channels, clients.directory, pull.search, pop.dead_letters, clock
+    )
     scaling = scaler.ExternalScaler(pull.scaling, long_calls, clock)
     messaging = rocketmq.MessagingService(gateway)
     added: list[tuple[str, AddServicer]] = [
@@ -123,6 +132,8 @@ def make_services(
         (session.NAME, lambda server: add_SessionServiceServicer_to_server(connecting, server)),
         (dead_letter.NAME, lambda server: add_DeadLetterServiceServicer_to_server(looking_after, server)),
         (admin.NAME, lambda server: add_AdminServiceServicer_to_server(operating, server)),
+        (deliveries.NAME, lambda server: add_DeliveryServiceServicer_to_server(delivering, server)),
+        (findings.NAME, lambda server: add_FindingsServiceServicer_to_server(finding, server)),
         (scaler.NAME, lambda server: add_ExternalScalerServicer_to_server(scaling, server)),
         (rocketmq.ADMIN_NAME, lambda server: add_AdminServicer_to_server(rocketmq.RocketmqAdmin(), server)),
         (rocketmq.NAME, lambda server: add_MessagingServiceServicer_to_server(messaging, server)),

@@ -246,6 +246,12 @@ class Flusher:
         return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
     @property
+    def flushing_s(self) -> float:
+        """How long the flush has taken that is under way; 0 when there is none."""
+        under_way = self._flushing is not None and bool(self._flushing.parts)
+        return self.clock.monotonic_s() - self._handed_over_s if under_way else 0.0
+
+    @property
     def is_stuck(self) -> bool:
         """Whether a group waits for space on the disk."""
         return self._retry is not None

@@ -64,6 +64,12 @@ class Pops(PlaceTable[PopQueue]):
         """A queue of a group, if it ever popped there."""
         return self._topics.get(key[0], {}).get(key[1:])
 
+    def all(self) -> Iterator[tuple[PopKey, PopQueue]]:
+        """Every queue of every group, while nothing changes."""
+        for topic_id, queues in self._topics.items():
+            for (group, queue_id), queue in queues.items():
+                yield (topic_id, group, queue_id), queue
+
     def checkpoint(self) -> Iterator[bytes]:
         """The whole as encoded changes."""
         for topic_id, queues in live(self._topics):

@@ -1,0 +1,178 @@
+"""`ortoo apply` and `ortoo export`: topics and groups as a file says, and the file that says what there is."""
+
+import json
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from ortoo.cli.terminal.output import Answer
+from ortoo.common.errors import Invalid
+
+if TYPE_CHECKING:
+    from ortoo.client import Client, GroupInfo, TopicInfo
+
+OWN = "%"
+"""What the names of groups' own topics begin with: nobody declares those."""
+TOPIC_KEYS: Mapping[str, type] = {"name": str, "queues": int, "permission": str, "type": str}
+GROUP_KEYS: Mapping[str, type] = {
+    "name": str,
+    "consume": bool,
+    "attempts": int,
+    "retry": str,
+    "in_flight": int,
+    "park_expired": bool,
+    "slow_messages": int,
+    "slow_grace_ms": int,
+}
+GROUP_FIELDS = {
+    "consume": "consume_enabled",
+    "attempts": "attempts_max",
+    "retry": "retry",
+    "in_flight": "in_flight_max",
+    "park_expired": "park_expired",
+    "slow_messages": "slow_consumer_threshold_messages",
+    "slow_grace_ms": "slow_consumer_grace_ms",
+}
+"""Key of the file to what GroupAdmin.update calls it."""
+Entry = dict[str, Any]
+
+
+class Change(NamedTuple):
+    """One topic or group that is to be made or changed."""
+
+    kind: str
+    name: str
+    is_new: bool
+    wanted: Entry
+    """What it is to be; of an existing one only what differs."""
+    was: Entry
+
+    def __str__(self) -> str:
+        values = (
+            f"{key} {self.was[key]!r} → {value!r}" if key in self.was else f"{key} {value!r}"
+            for key, value in self.wanted.items()
+        )
+        return f"{'+' if self.is_new else '~'} {self.kind} {self.name}: {', '.join(values) or 'with defaults'}"
+
+
+async def apply(
+    mq: "Client",
+    file: Annotated[Path, typer.Option("-f", "--file", help="TOML as `ortoo export` prints it.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
+) -> Answer:
+    """Make topics and groups as a file says. What the file does not name stays as it is, and nothing is deleted."""
+    changes = differences(read_declared(file), await _present(mq))
+    for change in changes if not dry_run else ():
+        await (_make_topic if change.kind == "topic" else _make_group)(mq, change)
+    said = "would change" if dry_run else "changed"
+    lines = [*map(str, changes), f"{said} {len(changes)} of them" if changes else "everything is as the file says"]
+    return Answer([{"change": str(one), **one._asdict()} for one in changes], tuple(lines))
+
+
+async def export(mq: "Client") -> Answer:
+    """Print all topics and groups as TOML that `ortoo apply` takes."""
+    present = await _present(mq)
+    return Answer(present, written(present))
+
+
+def read_declared(file: Path) -> dict[str, list[Entry]]:
+    """What a file says. Errors: Invalid, naming the entry and the key; then nothing is to be done."""
+    try:
+        said = tomllib.loads(file.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Invalid(f"{file} is no TOML: {error}", field="file") from error
+    for kind in said.keys() - {"topic", "group"}:
+        raise Invalid(f"{file} has {kind!r}; expected [[topic]] and [[group]]", field=kind)
+    declared = {"topic": said.get("topic", []), "group": said.get("group", [])}
+    for kind, keys in (("topic", TOPIC_KEYS), ("group", GROUP_KEYS)):
+        names = set[str]()
+        for number, entry in enumerate(declared[kind]):
+            _check(entry, keys, f"{kind}[{number}]")
+            if entry["name"] in names:
+                raise Invalid(f"{kind} {entry['name']} is there twice", field=f"{kind}[{number}].name")
+            names.add(entry["name"])
+    return declared
+
+
+def differences(declared: Mapping[str, list[Entry]], present: Mapping[str, list[Entry]]) -> list[Change]:
+    """What has to change, topics first. Errors: Invalid for what cannot be changed; then nothing is to be done."""
+    changes = []
+    for kind in ("topic", "group"):
+        known = {entry["name"]: entry for entry in present[kind]}
+        for entry in declared[kind]:
+            was = known.get(entry["name"])
+            wanted = {key: value for key, value in entry.items() if key != "name" and (was or {}).get(key) != value}
+            if was is None:
+                changes.append(Change(kind, entry["name"], True, wanted, {}))
+                continue
+            if kind == "topic":
+                _check_changeable(entry, was)
+            if wanted:
+                changes.append(Change(kind, entry["name"], False, wanted, {key: was[key] for key in wanted}))
+    return changes
+
+
+def written(present: Mapping[str, list[Entry]]) -> str:
+    """TOML of topics and groups."""
+    return "\n".join(_lines(present)).rstrip()
+
+
+def _lines(present: Mapping[str, list[Entry]]) -> Iterator[str]:
+    for kind in ("topic", "group"):
+        for entry in present[kind]:
+            yield f"[[{kind}]]"
+            for key, value in entry.items():
+                yield f"{key} = {json.dumps(value, ensure_ascii=False)}"
+            yield ""
+
+
+def _check(entry: object, keys: Mapping[str, type], where: str) -> None:
+    if not isinstance(entry, dict) or not entry.get("name"):
+        raise Invalid("give a name", field=f"{where}.name")
+    for key, value in entry.items():
+        if key not in keys:
+            raise Invalid(f"is not known; known are {', '.join(keys)}", field=f"{where}.{key}")
+        if type(value) is not keys[key]:
+            raise Invalid(f"{value!r}; expected {keys[key].__name__}", field=f"{where}.{key}")
+
+
+def _check_changeable(entry: Entry, was: Entry) -> None:
+    if entry.get("type", was["type"]) != was["type"]:
+        raise Invalid(f"topic {was['name']} is of type {was['type']} for good", field="type")
+    if entry.get("queues", was["queues"]) < was["queues"]:
+        raise Invalid(f"topic {was['name']} has {was['queues']} queues an enode, never fewer", field="queues")
+
+
+async def _present(mq: "Client") -> dict[str, list[Entry]]:
+    topics = [_topic(one) for one in await mq.admin.list_topics() if not one.name.startswith(OWN)]
+    groups = [_group(one) for one in await mq.admin.list_groups() if not one.by_use]
+    return {"topic": topics, "group": groups}
+
+
+def _topic(topic: "TopicInfo") -> Entry:
+    queues = max((one.read_queue_count for one in topic.placements), default=0)
+    return {"name": topic.name, "queues": queues, "permission": topic.permission, "type": topic.message_type}
+
+
+def _group(group: "GroupInfo") -> Entry:
+    return {"name": group.name, **{key: getattr(group, field) for key, field in GROUP_FIELDS.items()}}
+
+
+async def _make_topic(mq: "Client", change: Change) -> None:
+    queues, permission = change.wanted.get("queues", 0), change.wanted.get("permission", "")
+    if change.is_new:
+        kind = change.wanted.get("type", "any")
+        await mq.admin.create_topic(
+            change.name, queue_count=queues, permission=permission or "read_write", message_type=kind
+        )
+    else:
+        await mq.admin.update_topic(
+            change.name, read_queue_count=queues, write_queue_count=queues, permission=permission
+        )
+
+
+async def _make_group(mq: "Client", change: Change) -> None:
+    await mq.admin.groups.update(change.name, **{GROUP_FIELDS[key]: value for key, value in change.wanted.items()})

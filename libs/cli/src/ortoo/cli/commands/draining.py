@@ -1,0 +1,107 @@
+"""`ortoo enode drain` and `ortoo enode fill`: an enode that is to be emptied, and taken back into use."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from ortoo.cli.terminal.output import Answer, Table
+from ortoo.common.errors import Conflict, NotFound
+
+if TYPE_CHECKING:
+    from ortoo.client import Client, TopicInfo
+
+EnodeName = Annotated[str, typer.Argument(help="The enode's name.")]
+LOOK_INTERVAL_S = 1.0
+OWN = "%"
+"""What the names of groups' own topics begin with: enodes fill those themselves."""
+
+
+class Left(NamedTuple):
+    """What somebody still has to read on an enode."""
+
+    topic: str
+    group: str
+    messages: int
+
+
+async def drain(
+    mq: "Client",
+    enode: EnodeName,
+    wait: Annotated[bool, typer.Option("--wait", help="Come back when nothing is left to be read there.")] = False,
+) -> Answer:
+    """Send nothing to an enode any more, and show what is still to be read there. Message groups move elsewhere."""
+    from ortoo.common.process.clock import SystemClock
+
+    topics = await _placed(mq, enode)
+    lonely = [one.name for one in topics if not _without(one, enode) and not one.name.startswith(OWN)]
+    if lonely:
+        raise Conflict(
+            f"of topics {', '.join(lonely)} producers have queues on {enode} alone: give them others first, with "
+            f"`ortoo topic update {lonely[0]} --enode OTHER`; nothing was changed",
+            field="enode",
+        )
+    changed = []
+    for topic in topics:
+        order = _without(topic, enode)
+        if order and order != list(topic.publish_order):
+            await mq.admin.update_topic(topic.name, publish_order=order)
+            changed.append(topic.name)
+    left = await _left(mq, enode, topics)
+    while wait and left:
+        await SystemClock().sleep(LOOK_INTERVAL_S)
+        left = await _left(mq, enode, topics)
+    said = f"nothing is sent to {enode}: changed {len(changed)} of its {len(topics)} topics"
+    value = {"enode": enode, "changed": changed, "left": [one._asdict() for one in left]}
+    if not left:
+        return Answer(value, f"{said}; every group has read what is there")
+    return Answer(value, (f"{said}; still to be read:", _table(left)))
+
+
+async def fill(mq: "Client", enode: EnodeName) -> Answer:
+    """Send to an enode again that was drained."""
+    changed = []
+    for topic in await _placed(mq, enode):
+        if topic.publish_order and all(name != enode for name, _ in topic.publish_order):
+            count = next(one.write_queue_count for one in topic.placements if one.enode == enode)
+            order = [*topic.publish_order, (enode, count)]
+            everything = sorted(order) == sorted((one.enode, one.write_queue_count) for one in topic.placements)
+            await mq.admin.update_topic(topic.name, publish_order=[] if everything else order)
+            changed.append(topic.name)
+    return Answer({"enode": enode, "changed": changed}, f"{len(changed)} topics are sent to {enode} again")
+
+
+async def _placed(mq: "Client", enode: str) -> "list[TopicInfo]":
+    """The topics that have queues on an enode. Errors: NotFound."""
+    known = [one.name for one in (await mq.admin.describe_cluster()).enodes]
+    if enode not in known:
+        raise NotFound(f"there is no enode {enode!r}; there are {', '.join(known)}", field="enode")
+    return [one for one in await mq.admin.list_topics() if any(place.enode == enode for place in one.placements)]
+
+
+def _without(topic: "TopicInfo", enode: str) -> list[tuple[str, int]]:
+    """What producers are given when an enode is left out."""
+    order = topic.publish_order or tuple((one.enode, one.write_queue_count) for one in topic.placements)
+    return [(name, count) for name, count in order if name != enode and count]
+
+
+async def _left(mq: "Client", enode: str, topics: "Sequence[TopicInfo]") -> list[Left]:
+    """What groups have not read there, and what waits there for its time."""
+    left = []
+    for topic in topics:
+        for group in await mq.admin.groups.of_topic(topic.name):
+            lag = await mq.admin.lag(group, topic.name)
+            messages = sum(one.lag_messages for one in lag.queues if one.queue.enode == enode)
+            if messages:
+                left.append(Left(topic.name, group, messages))
+        delayed = await mq.admin.list_delayed(topic.name, limit=10_000)
+        if here := sum(one.queue.enode == enode for one in delayed):
+            left.append(Left(topic.name, "(delayed)", here))
+    open_ones = await mq.admin.list_transactions(limit=10_000)
+    if here := sum(one.queue.enode == enode for one in open_ones):
+        left.append(Left("(any)", "(transactions)", here))
+    return left
+
+
+def _table(left: Sequence[Left]) -> Table:
+    return Table({"TOPIC": "topic", "GROUP": "group", "MESSAGES": "messages"}, left)

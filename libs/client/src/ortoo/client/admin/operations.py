@@ -1,0 +1,57 @@
+"""What operators ask when something is wrong: of processes, of a group that does not consume, of single messages."""
+
+from ortoo.client.admin.answers import ClusterFinding, Deliveries, Explanation, MessageDelivery, Reason
+from ortoo.client.core.connection import Connection
+from ortoo.client.core.wire import EnumNames, queue_of
+from ortoo.common.grpc.fields import read
+from ortoo.v1 import delivery_pb2, findings_pb2
+from ortoo.v1.delivery_pb2_grpc import DeliveryServiceStub
+from ortoo.v1.findings_pb2_grpc import FindingsServiceStub
+
+_STATES = EnumNames("state", delivery_pb2.DeliveryState)
+MARGIN_S = 1.0
+"""What the snode may take beside the processes that it asks."""
+
+
+class Operations:
+    """Questions to a cluster that does not do what it should. Reached as `Client.admin.operations`."""
+
+    def __init__(self, connection: Connection) -> None:
+        """`Client.admin` is the way in."""
+        self._connection = connection
+
+    async def findings(self, *, timeout_s: float = 2.0) -> list[ClusterFinding]:
+        """What is wrong in the cluster, as its processes know it themselves; the serious ones first.
+
+        Each of them may take `timeout_s` to answer. Errors: Forbidden; Unsupported when the snode is older.
+        """
+        request = findings_pb2.ListFindingsRequest(timeout_ms=int(timeout_s * 1000))
+        answer = await self._connection.call(
+            FindingsServiceStub, "ListFindings", request, timeout_s=timeout_s + MARGIN_S
+        )
+        return [read(ClusterFinding, one) for one in answer.findings]
+
+    async def deliveries(
+        self, group: str, topic: str, *, from_offset: int | None = None, to_offset: int = 0, limit: int = 100
+    ) -> Deliveries:
+        """What became of messages of a topic for a group, by queue and offset.
+
+        Without `from_offset` of those that it is not done with; `to_offset` is exclusive, 0 = the end; at most `limit`
+        of each queue. Errors: NotFound (topic), Invalid.
+        """
+        request = delivery_pb2.ListDeliveriesRequest(
+            group=group, topic=topic, from_offset=from_offset, to_offset=to_offset, limit=limit
+        )
+        answer = await self._connection.call(DeliveryServiceStub, "ListDeliveries", request)
+        return Deliveries(tuple(map(_delivery, answer.deliveries)), tuple(answer.enodes_away))
+
+    async def explain(self, group: str, topic: str, message_id: str = "") -> Explanation:
+        """Why a group does not consume a topic, or one message of it. Errors: NotFound (topic or message), Invalid."""
+        request = delivery_pb2.ExplainConsumptionRequest(group=group, topic=topic, message_id=message_id)
+        answer = await self._connection.call(DeliveryServiceStub, "ExplainConsumption", request)
+        row = _delivery(answer.delivery) if answer.HasField("delivery") else None
+        return Explanation(tuple(read(Reason, one) for one in answer.reasons), row)
+
+
+def _delivery(row: delivery_pb2.MessageDelivery) -> MessageDelivery:
+    return read(MessageDelivery, row, queue=queue_of(row.queue), state=_STATES.name(row.state))

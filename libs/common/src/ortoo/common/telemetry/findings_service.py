@@ -1,0 +1,56 @@
+"""FindingsService of a process that speaks for itself alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ortoo.common.errors.findings import Finding, Findings, process_version
+from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.fields import read, write
+from ortoo.common.grpc.server import AddServicer
+from ortoo.common.process.clock import Clock
+from ortoo.v1 import findings_pb2 as pb
+from ortoo.v1.findings_pb2_grpc import FindingsServiceServicer, add_FindingsServiceServicer_to_server
+
+NAME = pb.DESCRIPTOR.services_by_name["FindingsService"].full_name
+
+
+@dataclass(eq=False)
+class OwnFindings(FindingsServiceServicer):
+    """Answers with what this process knows of itself."""
+
+    own: Findings
+    clock: Clock
+
+    async def ListFindings(  # noqa: N802  # gRPC's name
+        self, request: pb.ListFindingsRequest, context: Context
+    ) -> pb.ListFindingsResponse:
+        """What is wrong now."""
+        return self.answer()
+
+    def answer(self) -> pb.ListFindingsResponse:
+        """What is wrong with this process, and who it is."""
+        mine = pb.ExaminedProcess(
+            role=self.own.role, name=self.own.name, version=process_version(), now_ms=self.clock.now_ms()
+        )
+        found = [replace(one, process=self.own.process) for one in self.own.all()]
+        return pb.ListFindingsResponse(findings=findings_to(found), processes=[mine])
+
+
+def findings_to(found: Sequence[Finding]) -> list[pb.Finding]:
+    """Findings, written: the serious ones first."""
+    return [write(pb.Finding, one) for one in sorted(found, key=lambda one: not one.serious)]
+
+
+def findings_of(answer: pb.ListFindingsResponse) -> list[Finding]:
+    """Findings, read."""
+    return [read(Finding, one) for one in answer.findings]
+
+
+def findings_servicer(own: Findings, clock: Clock) -> tuple[str, AddServicer]:
+    """The service's name, and how it is added to a server."""
+
+    def add(server: Any) -> None:
+        add_FindingsServiceServicer_to_server(OwnFindings(own, clock), server)
+
+    return NAME, add

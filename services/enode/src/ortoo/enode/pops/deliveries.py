@@ -1,0 +1,109 @@
+"""What became of messages of one queue for a group, for operators; nothing changes by looking."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from ortoo.common.process.clock import Clock
+from ortoo.enode.changes.lives import Mode
+from ortoo.enode.pops.lines import GroupLine, GroupLines
+from ortoo.enode.state.interval_map import Phase, Piece
+from ortoo.enode.store.store import Store
+
+UNTOUCHED, DONE = 0, 4
+"""Beside those of `Phase`: nobody has had it; the group is done with it."""
+RANGES_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryRange:
+    """Messages in one state."""
+
+    first_offset: int
+    count: int
+    phase: int
+    """UNTOUCHED, DONE, or one of `Phase`."""
+    attempt: int = 0
+    until_ms: int = 0
+    """When the lease ends, or from when on they come again, by the wall clock."""
+    consumer: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Deliveries:
+    """One queue, as a group sees it."""
+
+    ranges: tuple[DeliveryRange, ...]
+    committed_offset: int
+    """-1 = it has none."""
+    begin_offset: int
+    end_offset: int
+    pops: bool
+    leased_messages: int
+    blocked: str
+
+
+def deliveries(store: Store, group: GroupLines, queue_id: int, asked: tuple[int, int, int], clock: Clock) -> Deliveries:
+    """Look at offsets `asked`: from (-1 = what is not done), up to (exclusive, 0 = the end), how many at most.
+
+    Errors: NotFound.
+    """
+    stored = store.queue_range(group.topic_id, queue_id)
+    pops = store.modes.of(group.topic_id, group.name) in (Mode.POP, Mode.POP_IN_ORDER)
+    committed = store.engine.state.offsets.of(group.topic_id, group.name, (queue_id,)).get(queue_id, -1)
+    first, end, limit = asked
+    first = max(committed if first < 0 else first, stored.begin_offset)
+    end = min(end or stored.end_offset, stored.end_offset, first + limit)
+    if pops and first < end:
+        found = islice(_popped(group, group.line(queue_id), first, end, clock), RANGES_MAX)
+    else:
+        found = islice(_committed(first, end, committed), RANGES_MAX)
+    return Deliveries(
+        tuple(found),
+        committed,
+        stored.begin_offset,
+        stored.end_offset,
+        pops,
+        group.leased_count(),
+        group.blocked,
+    )
+
+
+def _committed(first: int, end: int, committed: int) -> Iterator[DeliveryRange]:
+    """By offsets: what lies below the committed one is done."""
+    middle = min(max(first, committed), end)
+    if first < middle:
+        yield DeliveryRange(first, middle - first, DONE)
+    if middle < end:
+        yield DeliveryRange(middle, end - middle, UNTOUCHED)
+
+
+def _popped(group: GroupLines, line: GroupLine, first: int, end: int, clock: Clock) -> Iterator[DeliveryRange]:
+    """What the line holds; between its pieces everything is done."""
+    at = first
+    for piece in list(line.intervals.unfinished(first, end)):
+        if at < piece.first:
+            yield DeliveryRange(at, piece.first - at, DONE)
+        yield from _held(group, line, piece, clock)
+        at = piece.end
+    if at < end:
+        yield DeliveryRange(at, end - at, DONE)
+
+
+def _held(group: GroupLines, line: GroupLine, piece: Piece, clock: Clock) -> Iterator[DeliveryRange]:
+    hold = piece.hold
+    if hold is None:
+        yield DeliveryRange(piece.first, piece.end - piece.first, UNTOUCHED)
+        return
+    until_ms = clock.now_ms() + hold.until_ms - group.now_ms()
+    has_it = group.consumers.get(hold.number, "") if hold.phase is Phase.LEASED else ""
+    at = piece.first
+    for offset in sorted(offset for offset in line.notes if piece.first <= offset < piece.end):
+        if at < offset:
+            yield DeliveryRange(at, offset - at, hold.phase, hold.attempt, until_ms, has_it)
+        consumer, error = line.notes[offset]
+        yield DeliveryRange(offset, 1, hold.phase, hold.attempt, until_ms, has_it or consumer, error)
+        at = offset + 1
+    if at < piece.end:
+        yield DeliveryRange(at, piece.end - at, hold.phase, hold.attempt, until_ms, has_it)

@@ -1,0 +1,208 @@
+"""DeliveryService: what became of each message for a group, and why a group does not consume."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ortoo.common.cluster.names import check_group_name
+from ortoo.common.errors import Invalid, NotFound, OrtooError
+from ortoo.common.errors.status import rpc_errors
+from ortoo.common.grpc.channels import Channels
+from ortoo.common.grpc.errors import Context
+from ortoo.common.process.clock import Clock
+from ortoo.snode.clients.directory import ClientDirectory
+from ortoo.snode.cluster import Cluster
+from ortoo.snode.cluster.routes import Queue, Topic
+from ortoo.snode.cluster.wire import queue_of, queue_to
+from ortoo.snode.pop.dead_letters import DeadLetters
+from ortoo.snode.pull.reading import MessageSearch, PlacedMessage, SearchRequest
+from ortoo.snode.rpc.operators.reasons import Held, Seen, reasons
+from ortoo.v1 import delivery_pb2 as pb
+from ortoo.v1 import enode_pop_pb2
+from ortoo.v1.delivery_pb2_grpc import DeliveryServiceServicer
+from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
+
+NAME = pb.DESCRIPTOR.services_by_name["DeliveryService"].full_name
+LIMIT, LIMIT_MAX = 100, 10_000
+TIMEOUT_S = 3.0
+LETTERS_MAX = 1_000
+"""Among so many dead letters a message is looked for."""
+DONE = 4
+LEASED, RETURNED = 1, 2
+Asked = tuple[int | None, int, int]
+"""From which offset (None = what the group is not done with), up to which (0 = the end), how many at most."""
+
+
+@dataclass(eq=False)
+class DeliveryService(DeliveryServiceServicer):
+    """Asks the enodes, and looks among the dead letters."""
+
+    cluster: Cluster
+    channels: Channels
+    clients: ClientDirectory
+    search: MessageSearch
+    letters: DeadLetters
+    clock: Clock
+
+    async def ListDeliveries(self, request: pb.ListDeliveriesRequest, context: Context) -> pb.ListDeliveriesResponse:
+        """What became of the messages of a topic for a group."""
+        check_group_name(request.group, "group")
+        if not 0 <= request.limit <= LIMIT_MAX:
+            raise Invalid(f"{request.limit}; expected 1 to {LIMIT_MAX}, or 0 for {LIMIT}", field="limit")
+        topic = await self.cluster.watch.topic(request.topic)
+        queues = [queue_of(request.queue)._replace(topic=topic.name)] if request.HasField("queue") else None
+        first = request.from_offset if request.HasField("from_offset") else None
+        asked: Asked = (first, request.to_offset, request.limit or LIMIT)
+        described, away = await self._described(topic, request.group, queues or topic.read_queues(), asked)
+        rows = [row for queue, found in described for row in self._rows(queue, found)]
+        await self._mark_parked(request.group, rows)
+        return pb.ListDeliveriesResponse(deliveries=rows, enodes_away=sorted(away))
+
+    async def ExplainConsumption(
+        self, request: pb.ExplainConsumptionRequest, context: Context
+    ) -> pb.ExplainConsumptionResponse:
+        """Why a group does not consume a topic, or one message of it."""
+        check_group_name(request.group, "group")
+        topic = await self.cluster.watch.topic(request.topic)
+        message: PlacedMessage | None = None
+        queues: Sequence[Queue] = topic.read_queues()
+        asked: Asked = (None, 0, LIMIT)
+        if request.message_id:
+            message = await self._message(topic.name, request.message_id)
+            queues, asked = [message.queue], (message.offset, message.offset + 1, 1)
+        described, away = await self._described(topic, request.group, queues, asked)
+        rows = [row for queue, found in described for row in self._rows(queue, found)]
+        if message is not None:
+            await self._mark_parked(request.group, rows)
+        group = self.cluster.directory.group(request.group)
+        wanted = {
+            one.tag_expression or one.sql_expression or "*"
+            for member in self.clients.consumers(request.group)
+            for one in member.subscriptions
+            if one.topic == topic.name
+        }
+        seen = Seen(
+            group=request.group,
+            topic=topic,
+            is_known=group is not None or any(found.committed_offset >= 0 for _, found in described),
+            is_enabled=group is None or group.consume_enabled,
+            consumers=len(self.clients.consumers(request.group)),
+            filters=sorted(wanted),
+            queues=[_held(queue, found) for queue, found in described],
+            away=sorted(away),
+            message=message,
+            delivery=rows[0] if message is not None and rows else None,
+            now_ms=self.clock.now_ms(),
+        )
+        found = [pb.Reason(name=one.name, seen=one.seen, cure=one.cure) for one in reasons(seen)]
+        return pb.ExplainConsumptionResponse(reasons=found, delivery=seen.delivery)
+
+    async def _message(self, topic: str, message_id: str) -> PlacedMessage:
+        found = await self.search.find(topic, SearchRequest("", message_id, 0, 0, 1))
+        if not found.messages:
+            raise NotFound(
+                f"no message of topic {topic} has the id {message_id}: it was never stored here, retention took it, or "
+                "its enode is away",
+                field="message_id",
+            )
+        return found.messages[0]
+
+    async def _described(
+        self, topic: Topic, group: str, queues: Sequence[Queue], asked: Asked
+    ) -> tuple[list[tuple[Queue, enode_pop_pb2.DescribeDeliveriesResponse]], set[str]]:
+        """What each queue's enode says, and which enodes did not answer. Errors: as they say otherwise."""
+        answers = await asyncio.gather(
+            *(self._describe(topic, group, queue, asked) for queue in queues), return_exceptions=True
+        )
+        found, away = [], set()
+        for queue, answer in zip(queues, answers, strict=True):
+            if isinstance(answer, OrtooError) and answer.retriable:
+                away.add(queue.enode)
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                found.append((queue, answer))
+        return found, away
+
+    async def _describe(
+        self, topic: Topic, group: str, queue: Queue, asked: Asked
+    ) -> enode_pop_pb2.DescribeDeliveriesResponse:
+        entry = self.cluster.directory.enode(queue.enode)
+        if entry is None:
+            raise NotFound(f"there is no enode {queue.enode}", field="queue.enode")
+        first, end, limit = asked
+        request = enode_pop_pb2.DescribeDeliveriesRequest(
+            topic_id=topic.topic_id,
+            group=group,
+            queue_id=queue.queue_id,
+            from_offset=first,
+            to_offset=end,
+            limit=limit,
+        )
+        with rpc_errors(f"enode {queue.enode}", within=True):
+            stub = EnodeServiceStub(self.channels.to(entry.address))
+            return await stub.DescribeDeliveries(request, timeout=TIMEOUT_S)
+
+    def _rows(self, queue: Queue, found: enode_pop_pb2.DescribeDeliveriesResponse) -> Iterator[pb.MessageDelivery]:
+        place, now_ms = queue_to(queue), self.clock.now_ms()
+        for one in found.ranges:
+            state = _state(one.phase, one.until_ms > now_ms, found.pops)
+            until_ms = one.until_ms if state in (_LEASED, _DELAYED) else 0
+            for offset in range(one.first_offset, one.first_offset + one.count):
+                yield pb.MessageDelivery(
+                    queue=place,
+                    offset=offset,
+                    state=state,
+                    attempt=one.attempt,
+                    until_ms=until_ms,
+                    consumer=one.consumer,
+                    error=one.error,
+                )
+
+    async def _mark_parked(self, group: str, rows: Sequence[pb.MessageDelivery]) -> None:
+        """Of what the group is done with: which messages are dead letters, and why."""
+        done = {(row.queue.topic, row.queue.enode, str(row.queue.queue_id), str(row.offset)): row
+                for row in rows if row.state == pb.DELIVERY_STATE_ACKNOWLEDGED}  # fmt: skip
+        if not done:
+            return
+        looked = 0
+        async for letter in self.letters.letters(group, None, with_replayed=True):
+            said = letter.message.properties
+            place = tuple(said.get(f"DLQ_ORIGIN_{name}", "") for name in ("TOPIC", "ENODE", "QUEUE_ID", "OFFSET"))
+            if (row := done.get(place)) is not None:  # type: ignore[arg-type]  # four texts
+                row.state, row.attempt = pb.DELIVERY_STATE_PARKED, int(said.get("DLQ_ATTEMPTS", "0"))
+                row.consumer, reason = said.get("DLQ_CONSUMER", ""), said.get("DLQ_REASON", "")
+                row.error = f"{reason}: {said['DLQ_ERROR']}" if said.get("DLQ_ERROR") else reason
+            looked += 1
+            if looked >= LETTERS_MAX:
+                return
+
+
+_LEASED, _DELAYED = pb.DELIVERY_STATE_LEASED, pb.DELIVERY_STATE_DELAYED
+
+
+def _state(phase: int, is_later: bool, pops: bool) -> pb.DeliveryState.ValueType:
+    if phase == DONE:
+        return pb.DELIVERY_STATE_ACKNOWLEDGED
+    if is_later and phase in (LEASED, RETURNED):
+        return _LEASED if phase == LEASED else _DELAYED
+    return pb.DELIVERY_STATE_WAITING if pops else pb.DELIVERY_STATE_OUTSTANDING
+
+
+def _held(queue: Queue, found: enode_pop_pb2.DescribeDeliveriesResponse) -> Held:
+    def count(*phases: int) -> int:
+        return sum(one.count for one in found.ranges if one.phase in phases)
+
+    tried = [one for one in found.ranges if one.phase in (LEASED, RETURNED, 3) and one.error]
+    return Held(
+        queue,
+        behind=found.end_offset - max(found.committed_offset, found.begin_offset),
+        has_offset=found.committed_offset >= 0,
+        pops=found.pops,
+        leased=count(LEASED),
+        delayed=count(RETURNED),
+        next_ms=min((one.until_ms for one in found.ranges if one.phase in (LEASED, RETURNED)), default=0),
+        blocked=found.blocked,
+        error=tried[-1].error if tried else "",
+        attempt=max((one.attempt for one in found.ranges), default=0),
+    )

@@ -1,0 +1,143 @@
+"""FindingsService of a snode: it asks every process of the cluster, and compares what they say."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from ortoo.common.errors import OrtooError, Unsupported
+from ortoo.common.errors.findings import Finding, Findings
+from ortoo.common.errors.status import rpc_errors
+from ortoo.common.grpc.channels import Channels
+from ortoo.common.grpc.errors import Context
+from ortoo.common.process.clock import Clock
+from ortoo.common.telemetry.findings_service import NAME as NAME
+from ortoo.common.telemetry.findings_service import OwnFindings, findings_of, findings_to
+from ortoo.snode.cluster import Cluster
+from ortoo.snode.policy.access import Authentication
+from ortoo.snode.policy.principal import PRINCIPAL
+from ortoo.v1 import findings_pb2 as pb
+from ortoo.v1.findings_pb2_grpc import FindingsServiceServicer, FindingsServiceStub
+
+TIMEOUT_MS = 2_000
+SKEW_MS_MAX = 2_000
+"""A clock that is further off makes delayed messages late and ages wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A process that is to be asked."""
+
+    role: str
+    name: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What a process answered, or why it did not."""
+
+    asked: Asked
+    answer: pb.ListFindingsResponse | None = None
+    error: OrtooError | None = None
+    ahead_ms: int = 0
+    """How far its clock is ahead of this snode's."""
+
+
+@dataclass(eq=False)
+class ClusterFindings(FindingsServiceServicer):
+    """Asks all at once, each for a bounded time."""
+
+    own: Findings
+    cluster: Cluster
+    channels: Channels
+    authentication: Authentication | None
+    """What signs calls that go on to other snodes, where users are known."""
+    clock: Clock
+
+    async def ListFindings(self, request: pb.ListFindingsRequest, context: Context) -> pb.ListFindingsResponse:
+        """What is wrong now, here or anywhere."""
+        mine = OwnFindings(self.own, self.clock).answer()
+        if request.own_only:
+            return mine
+        timeout_s = (request.timeout_ms or TIMEOUT_MS) / 1000
+        heard = await asyncio.gather(*(self._hear(one, timeout_s) for one in self._others()))
+        answers = [one.answer for one in heard if one.answer is not None]
+        found = [finding for answer in (mine, *answers) for finding in findings_of(answer)]
+        found += chain(_unheard(heard), _clocks(heard), _versions((mine, *answers)))
+        processes = [process for answer in (mine, *answers) for process in answer.processes]
+        return pb.ListFindingsResponse(findings=findings_to(found), processes=processes)
+
+    def _others(self) -> Iterator[Asked]:
+        for address in self.cluster.name_server.servers.addresses:
+            yield Asked("name server", address, address)
+        for enode in self.cluster.directory.enodes():
+            if enode.alive:
+                yield Asked("enode", enode.name, enode.address)
+        for snode in self.cluster.directory.snodes():
+            if snode.alive and snode.name != self.own.name:
+                yield Asked("snode", snode.name, snode.cluster_address or snode.address)
+
+    async def _hear(self, asked: Asked, timeout_s: float) -> Heard:
+        request = pb.ListFindingsRequest(own_only=True)
+        channel = self.channels.to(asked.address)
+        begun_ms = self.clock.now_ms()
+        try:
+            if asked.role == "snode" and self.authentication is not None:  # the call goes on as the caller's
+                channel = await self.authentication.forwarding(PRINCIPAL.get(), channel)
+            with rpc_errors(f"{asked.role} {asked.name}", within=True):
+                answer = await FindingsServiceStub(channel).ListFindings(request, timeout=timeout_s)
+        except OrtooError as error:
+            return Heard(asked, error=error)
+        middle_ms = (begun_ms + self.clock.now_ms()) // 2
+        return Heard(asked, answer, ahead_ms=answer.processes[0].now_ms - middle_ms if answer.processes else 0)
+
+
+def _unheard(heard: Sequence[Heard]) -> Iterator[Finding]:
+    """Those who have a lease, or an address in the settings, and do not answer."""
+    for one in heard:
+        if one.error is None or isinstance(one.error, Unsupported):
+            continue
+        asked, reason = one.asked, one.error.message
+        if asked.role == "name server":
+            yield Finding(
+                "name server away",
+                f"the name server {asked.address} does not answer: {reason}",
+                "when the last one is away, nobody hears of changes of topics, groups and processes",
+                "start it, or look at its log and its database; or take it out of namesrv_address",
+            )
+        else:
+            yield Finding(
+                f"{asked.role} silent",
+                f"{asked.role} {asked.name} ({asked.address}) has a lease, and does not answer a snode: {reason}",
+                "requests that need it wait and fail" if asked.role == "enode" else "its clients wait and fail",
+                "look at its processor time, its log and the network between; restart it if it is frozen",
+            )
+
+
+def _clocks(heard: Sequence[Heard]) -> Iterator[Finding]:
+    for one in heard:
+        if abs(one.ahead_ms) > SKEW_MS_MAX:
+            ahead = "ahead of" if one.ahead_ms > 0 else "behind"
+            yield Finding(
+                "clock differs",
+                f"the clock of {one.asked.role} {one.asked.name} is {abs(one.ahead_ms) / 1000:.1f} s {ahead} a snode's",
+                "delayed messages are early or late, ages and expiry are wrong",
+                "synchronise the clocks (chronyc tracking, timedatectl)",
+            )
+
+
+def _versions(answers: Sequence[pb.ListFindingsResponse]) -> Iterator[Finding]:
+    by_version: dict[str, list[str]] = {}
+    for answer in answers:
+        for process in answer.processes:
+            by_version.setdefault(process.version, []).append(f"{process.role} {process.name}")
+    if len(by_version) > 1:
+        who = "; ".join(f"{version}: {', '.join(names[:5])}" for version, names in sorted(by_version.items()))
+        yield Finding(
+            "versions differ",
+            f"processes run different versions ({who})",
+            "what only the newer ones know does not work everywhere",
+            "finish the upgrade: name servers first, then enodes, then snodes",
+            serious=False,
+        )

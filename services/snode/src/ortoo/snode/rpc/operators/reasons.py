@@ -1,0 +1,158 @@
+"""Why a group does not consume: from what was seen to reasons, what counts most first."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ortoo.snode.cluster.routes import Queue, Topic
+from ortoo.snode.pull.reading import PlacedMessage
+from ortoo.v1 import delivery_pb2 as pb
+
+TRIES_MANY = 3
+
+
+class Reason(NamedTuple):
+    """One reason; its name never changes."""
+
+    name: str
+    seen: str
+    cure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One queue, as the group sees it; counts are of the first messages that it is not done with."""
+
+    queue: Queue
+    behind: int
+    """How many messages it is not done with."""
+    has_offset: bool
+    pops: bool
+    leased: int
+    delayed: int
+    next_ms: int
+    """When the first lease ends or the first message comes again; 0 = there is none."""
+    blocked: str
+    error: str
+    """What a consumer said of a message that it gave back."""
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """All that was asked."""
+
+    group: str
+    topic: Topic
+    is_known: bool
+    is_enabled: bool
+    consumers: int
+    """How many members it has; those that pop are none."""
+    filters: Sequence[str]
+    """What its members want of the topic."""
+    queues: Sequence[Held]
+    away: Sequence[str]
+    message: PlacedMessage | None
+    delivery: pb.MessageDelivery | None
+    """Of the message."""
+    now_ms: int
+
+
+def reasons(seen: Seen) -> list[Reason]:
+    """Why the group does not consume; at least one."""
+    if seen.delivery is not None and (final := _of_done(seen, seen.delivery)) is not None:
+        return [final]
+    found = [*_of_rights(seen), *_of_message(seen), *_of_consumers(seen), *_of_queues(seen)]
+    return found or [Reason("nothing", f"group {seen.group} has consumed all of {seen.topic.name}")]
+
+
+def _of_done(seen: Seen, row: pb.MessageDelivery) -> Reason | None:
+    if row.state == pb.DELIVERY_STATE_ACKNOWLEDGED:
+        return Reason(
+            "acknowledged",
+            f"group {seen.group} is done with the message: a consumer acknowledged it, or its filter left it out",
+        )
+    if row.state == pb.DELIVERY_STATE_PARKED:
+        cure = f"ortoo dlq list {seen.group} shows it; ortoo dlq replay {seen.group} sends it again"
+        return Reason("parked", f"it is a dead letter after {row.attempt} tries: {row.error}", cure)
+    return None
+
+
+def _of_rights(seen: Seen) -> Iterator[Reason]:
+    if not seen.topic.readable:
+        seen_as = f"topic {seen.topic.name} is {seen.topic.permission.name.lower()}"
+        yield Reason("permission", seen_as, f"ortoo topic update {seen.topic.name} --permission read_write")
+    if not seen.is_known:
+        cure = "check its name (ortoo group list); a group is there when its first consumer has connected"
+        yield Reason("unknown group", f"there is no group {seen.group}, and it has never consumed the topic", cure)
+    elif not seen.is_enabled:
+        yield Reason(
+            "group switched off", f"group {seen.group} may not consume", f"ortoo group update {seen.group} --consume"
+        )
+    for enode in seen.away:
+        yield Reason("enode away", f"enode {enode} does not answer: its queues stand still", "ortoo doctor says why")
+
+
+def _of_message(seen: Seen) -> Iterator[Reason]:
+    row, message = seen.delivery, seen.message
+    if row is None or message is None:
+        return
+    expires_ms = message.message.expire_at_ms or 0
+    if 0 < expires_ms <= seen.now_ms:
+        yield Reason("expired", f"its time was over {_s(seen.now_ms - expires_ms)} ago: no consumer gets it any more")
+    if row.state == pb.DELIVERY_STATE_LEASED:
+        who = row.consumer or "a consumer"
+        left = f"{who} has it for another {_s(row.until_ms - seen.now_ms)} (try {row.attempt})"
+        yield Reason("leased", left, "wait, or look at that consumer's log; then it comes again by itself")
+    if row.state == pb.DELIVERY_STATE_DELAYED:
+        said = f"; {row.consumer or 'a consumer'} said: {row.error}" if row.error else ""
+        left = f"it was given back at try {row.attempt} and comes again in {_s(row.until_ms - seen.now_ms)}{said}"
+        yield Reason("delayed", left, f"ortoo group describe {seen.group} shows the group's back-off")
+    tag = message.message.tag or ""
+    if seen.filters and "*" not in seen.filters and not any(tag in one.split("||") for one in seen.filters):
+        wanted = ", ".join(seen.filters)
+        yield Reason("filter", f"its tag is {tag or 'empty'}, and the group's consumers want {wanted}")
+
+
+def _of_consumers(seen: Seen) -> Iterator[Reason]:
+    behind = sum(one.behind for one in seen.queues)
+    pops = any(one.pops for one in seen.queues)
+    if behind and not seen.consumers and not pops:
+        there = f"group {seen.group} has no consumer, and {behind} messages wait"
+        yield Reason("nobody consumes", there, "start a consumer of this group, and look at its log")
+    elif behind and seen.consumers and not seen.filters:
+        there = f"the consumers of {seen.group} want other topics (ortoo group describe {seen.group})"
+        yield Reason("not subscribed", there, f"let one subscribe to {seen.topic.name}")
+    elif behind and pops and not any(one.leased or one.delayed for one in seen.queues):
+        there = f"{behind} messages wait, and no consumer of {seen.group} has any: none asks"
+        yield Reason("nobody pops", there, "start a consumer of this group, and look at its log (ortoo clients)")
+
+
+def _of_queues(seen: Seen) -> Iterator[Reason]:
+    if blocked := next((one.blocked for one in seen.queues if one.blocked), ""):
+        yield Reason(
+            "in flight", blocked, f"let consumers acknowledge, or ortoo group update {seen.group} --in-flight N"
+        )
+    failing = max((one for one in seen.queues), key=lambda one: one.attempt, default=None)
+    if failing is not None and failing.attempt >= TRIES_MANY:
+        said = f"; a consumer said: {failing.error}" if failing.error else ""
+        there = f"messages of {failing.queue} come back again and again (try {failing.attempt}){said}"
+        yield Reason("failing handler", there, f"ortoo delivery {seen.group} {seen.topic.name} shows which")
+    if seen.message is None:
+        leased, delayed = sum(one.leased for one in seen.queues), sum(one.delayed for one in seen.queues)
+        if leased:
+            yield Reason("leased", f"consumers have {leased} of the next messages and have not acknowledged them")
+        if delayed:
+            yield Reason("delayed", f"{delayed} of the next messages were given back and come again later")
+        if not leased and not delayed and (behind := sum(one.behind for one in seen.queues)) and seen.consumers:
+            there = f"{behind} messages wait for {seen.consumers} consumers"
+            yield Reason("behind", there, f"ortoo lag {seen.group} {seen.topic.name}; more or faster consumers")
+    elif seen.delivery is not None and seen.delivery.state == pb.DELIVERY_STATE_OUTSTANDING:
+        held = seen.queues[0]
+        yield Reason("in line", f"the group is {held.behind} messages behind in {held.queue}, which is one by one")
+    elif seen.delivery is not None and seen.delivery.state == pb.DELIVERY_STATE_WAITING:
+        yield Reason("in line", "it waits for a consumer to ask for it")
+
+
+def _s(time_ms: int) -> str:
+    return f"{max(0, time_ms) / 1000:.0f} s"

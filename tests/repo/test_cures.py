@@ -1,0 +1,44 @@
+"""What findings and reasons tell operators to do names only commands and options that exist."""
+
+import inspect
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import get_args
+
+from ortoo.cli.app import COMMANDS, FAMILIES
+
+ROOT = Path(__file__).parents[2]
+SOURCES = (
+    *("services/enode/src/ortoo/enode/observe/findings.py", "services/namesrv/src/ortoo/namesrv/directory/findings.py"),
+    *("services/snode/src/ortoo/snode/rpc/operators/reasons.py", "libs/cli/src/ortoo/cli/doctor/findings.py"),
+    "libs/common/src/ortoo/common/process/memory_budget.py",
+)
+COMMAND = re.compile(r"ortoo ([a-z-]+)(?: ([a-z-]+))?((?: (?:\{[^}]*\}|[A-Z]+|--[a-z-]+))*)")
+
+
+def options_of(work: Callable[..., object]) -> set[str]:
+    """The options of a command, as Typer names them."""
+    named: set[str] = set()
+    for name, parameter in inspect.signature(work).parameters.items():
+        named.add(f"--{name.replace('_', '-')}")
+        for about in get_args(parameter.annotation):
+            named.update(getattr(about, "param_decls", None) or ())
+            default = getattr(about, "default", None)
+            named.update(one for one in (default,) if isinstance(one, str))
+    return named
+
+
+def test_every_command_of_a_cure_exists() -> None:
+    """B-140: at three in the morning nobody is told a command or an option that is not there."""
+    found = 0
+    for source in SOURCES:
+        for word, second, rest in COMMAND.findall((ROOT / source).read_text()):
+            if word not in COMMANDS and word not in FAMILIES:
+                continue
+            work = FAMILIES[word][1][second] if word in FAMILIES else COMMANDS[word]
+            declared = options_of(work)
+            for option in re.findall(r"--[a-z-]+", rest):
+                assert option in declared, (source, word, second, option)
+            found += 1
+    assert found > 15

@@ -1,0 +1,350 @@
+"""B-140: what `ortoo doctor` finds in a simulated cluster with one invented fault, and in a healthy one under load."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+
+import pytest
+
+from ortoo.cli.doctor import run as doctor
+from ortoo.cli.doctor.findings import Finding, of_cluster
+from ortoo.client import Client, Message, OrtooError, PopSettings, ProducerSettings, Verdict
+from ortoo.client.admin.examination import Examination, Speaks
+from ortoo.enode.log.settings import StoreSettings
+from ortoo.testing.simulation.cluster.cluster import Shape
+from ortoo.testing.simulation.cluster.roles import SEGMENT_BYTES
+from ortoo.v1 import namesrv_pb2, topic_pb2
+from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
+from tests.simulation.stage import Stage, play
+
+WITHIN_S = 5.0
+BODY = b"m" * 2_000
+
+
+@dataclass
+class Patient:
+    """A cluster with topic `t` of one queue an enode and group `g`, and a client that looks at it."""
+
+    stage: Stage
+    client: Client
+    topic: str = "t"
+    group: str = ""
+
+    async def findings(self) -> list[Finding]:
+        """What the doctor finds behind the snode, by virtual time."""
+        deadline_s = asyncio.get_running_loop().time() + doctor.LIMIT_S
+        facts = doctor._facts(self.client.admin, self.topic, self.group, deadline_s, doctor.DETAILS_TIMEOUT_S)
+        return of_cluster(await facts)
+
+    async def sends(self, count: int, body: bytes = BODY) -> None:
+        """Send some messages, refused or not."""
+        with contextlib.suppress(OrtooError):
+            async with self.client.producer("t", ProducerSettings(delivery_timeout_ms=2_000)) as producer:
+                for _ in range(count):
+                    producer.send_soon(body)
+                    await self.stage.clock.sleep(0.01)
+
+    async def pop(self, *, error: str = "", attempts_max: int = 16) -> None:
+        """Take messages and fail at them."""
+        settings = PopSettings(invisible_ms=60_000, attempts_max=attempts_max)
+        async with self.client.pop_consumer("g", "t", "*", settings) as consumer:
+            for one in await consumer.pop(wait_ms=1_000):
+                await one.give_back(0, error=error)
+
+
+Fault = Callable[[Patient], Awaitable[None]]
+
+
+async def full_disk(it: Patient) -> None:
+    platter = it.stage.cluster.enodes[0].disk.current.platter
+    platter.capacity_bytes = platter.image.used_bytes()
+    await it.sends(200)
+
+
+async def failed_disk(it: Patient) -> None:
+    it.stage.cluster.enodes[0].disk.current.fail_sync()
+    await it.sends(4)
+
+
+async def damaged_log(it: Patient) -> None:
+    enode = it.stage.cluster.enodes[0]
+    await it.sends(200)
+    await enode.stop()
+    first = next(path for path in enode.disk.files() if path.suffix == ".seg")
+    number = enode.disk._image.folders[first.parent].live[first.name]
+    content = enode.disk._image.contents[number]
+    for data in (content.durable, content.live):
+        data[30_000:30_008] = b"\xff" * 8
+    enode.start()
+    await enode.ready.wait()
+    for _ in range(5):
+        with contextlib.suppress(OrtooError):
+            async for _ in it.client.admin.tail("t", from_first=True, follow=False):
+                pass
+        await it.stage.clock.sleep(1)
+
+
+async def hanging_disk(it: Patient) -> None:
+    latency = it.stage.cluster.enodes[0].disk.latency
+    latency.least_s, latency.usual_s, latency.seldom_s = 20.0, 20.0, 20.0
+    await it.sends(4)
+    await it.stage.clock.sleep(2)
+
+
+async def slow_disk(it: Patient) -> None:
+    it.stage.cluster.enodes[0].disk.latency.least_s = 0.2
+    it.stage.cluster.enodes[0].disk.latency.usual_s = 0.3
+    await it.sends(20)
+
+
+async def clock_set_back(it: Patient) -> None:
+    it.stage.cluster.enodes[0].clock.jump(-60_000)
+
+
+async def clock_ahead(it: Patient) -> None:
+    it.stage.cluster.enodes[1].clock.jump(60_000)
+
+
+async def name_server_gone(it: Patient) -> None:
+    it.stage.cluster.name_servers[1].kill()
+
+
+async def no_name_server(it: Patient) -> None:
+    for one in it.stage.cluster.name_servers:
+        one.kill()
+
+
+async def no_database(it: Patient) -> None:
+    it.stage.world.database.away = True
+    await it.stage.clock.sleep(2)
+
+
+async def second_enode(it: Patient) -> None:
+    known = it.stage.cluster.enodes[0]
+    double = topic_pb2.Enode(name=known.name, address="10.0.9.9:1", store_id="another")
+    with pytest.raises(Exception, match="is alive at"):
+        await stub(it).RegisterEnode(namesrv_pb2.RegisterEnodeRequest(enode=double))
+
+
+async def lonely_snode(it: Patient) -> None:
+    snode = topic_pb2.Snode(name="lonely", address="10.0.9.9:1")
+    with pytest.raises(Exception, match="groups would be split"):
+        await stub(it).RegisterSnode(namesrv_pb2.RegisterSnodeRequest(snode=snode, incarnation="i"))
+
+
+def stub(it: Patient) -> NameServiceStub:
+    """The first name server."""
+    return NameServiceStub(it.client.admin._connection._channels.to(it.stage.cluster.name_servers[0].address))
+
+
+async def silent_redis(it: Patient) -> None:
+    it.stage.world.redis.fall_silent()
+    await it.stage.clock.sleep(8)
+
+
+async def enode_gone(it: Patient) -> None:
+    it.stage.cluster.enodes[1].kill()
+    await it.stage.clock.sleep(20)
+
+
+async def no_enode_of_topic(it: Patient) -> None:
+    await it.client.admin.create_topic("lonely", queue_count=1)
+    it.topic = "lonely"
+    for enode in it.stage.cluster.enodes:
+        enode.kill()
+    await it.stage.clock.sleep(20)
+
+
+async def frozen_enode(it: Patient) -> None:
+    it.stage.cluster.enodes[1].pause()
+
+
+async def frozen_snode(it: Patient) -> None:
+    it.stage.cluster.snodes[1].pause()
+
+
+async def dead_letters(it: Patient) -> None:
+    await it.sends(3)
+    for _ in range(8):
+        await it.pop(error="it fails", attempts_max=1)
+
+
+async def poison_handler(it: Patient) -> None:
+    await it.sends(2)
+    for _ in range(4):
+        await it.pop(error="no such customer")
+
+
+async def stalled_transaction(it: Patient) -> None:
+    async def never(message: object) -> Verdict:
+        raise AssertionError("nobody asks it: the producer is gone")
+
+    async with it.client.transactional_producer("t", "banks", never) as producer:
+        await producer.begin(Message(b"half"), check_after_ms=100)
+    await it.stage.clock.sleep(60)
+
+
+async def deleted_topic(it: Patient) -> None:
+    await it.client.admin.ensure_topic("old")
+    await it.client.admin.delete_topic("old")
+
+
+async def misspelt_topic(it: Patient) -> None:
+    await it.client.admin.ensure_topic("orders")
+    it.topic = "order"
+
+
+async def read_only_topic(it: Patient) -> None:
+    await it.client.admin.update_topic("t", permission="read_only")
+
+
+async def misspelt_group(it: Patient) -> None:
+    await it.client.admin.put_group("billing")
+    it.group = "biling"
+
+
+async def switched_off(it: Patient) -> None:
+    await it.client.admin.put_group("g", consume_enabled=False)
+    it.group = "g"
+
+
+async def nobody_consumes(it: Patient) -> None:
+    await it.client.admin.put_group("g")
+    await it.sends(3)
+    it.group = "g"
+
+
+async def lost_directory(it: Patient) -> None:
+    backup = it.stage.world.database.backup()
+    await it.client.admin.create_topic("younger")
+    await it.stage.clock.sleep(1)
+    for one in it.stage.cluster.name_servers:
+        await one.stop()
+    it.stage.world.database.restore(backup)
+    for one in it.stage.cluster.name_servers:
+        one.start()
+        await one.ready.wait()
+    await it.stage.clock.sleep(12)
+
+
+async def narrow_index(it: Patient) -> None:
+    for _ in range(8):
+        await it.sends(40)
+
+
+FAULTS: dict[str, tuple[Fault, str, str]] = {
+    "disk full": (full_disk, "disk full", "store.retention_bytes"),
+    "fdatasync failed": (failed_disk, "disk failed", "dmesg"),
+    "damaged log": (damaged_log, "damaged log", "ortoo-enode inspect DIR --verify"),
+    "disk hangs": (hanging_disk, "disk hangs", "iostat"),
+    "slow disk": (slow_disk, "slow disk", "iostat"),
+    "clock set back": (clock_set_back, "clock set back", "chronyc"),
+    "clock ahead": (clock_ahead, "clock differs", "chronyc"),
+    "one name server away": (name_server_gone, "name server away", "namesrv_address"),
+    "no name server": (no_name_server, "name server away", "start it"),
+    "database away": (no_database, "database away", "PostgreSQL"),
+    "second enode of a name": (second_enode, "refused double", "another name"),
+    "snode that shares nothing": (lonely_snode, "refused double", "stop one"),
+    "Redis silent": (silent_redis, "membership store away", "start it"),
+    "enode away": (enode_gone, "enode away", "with its volume"),
+    "no enode of the topic": (no_enode_of_topic, "topic unreachable", "start one of these enodes"),
+    "enode frozen": (frozen_enode, "enode silent", "restart it"),
+    "snode frozen": (frozen_snode, "snode silent", "restart it"),
+    "dead letters": (dead_letters, "dead letters", "ortoo dlq list g"),
+    "poison handler": (poison_handler, "failing handler", "ortoo explain g t"),
+    "stalled transaction": (stalled_transaction, "stalled transactions", "ortoo tx list --parked"),
+    "deleted topic": (deleted_topic, "deleted topics", "ortoo topic undelete old"),
+    "misspelt topic": (misspelt_topic, "unknown topic", "did you mean orders"),
+    "read-only topic": (read_only_topic, "permission", "ortoo topic update t"),
+    "misspelt group": (misspelt_group, "unknown group", "did you mean billing"),
+    "group switched off": (switched_off, "group switched off", "UpdateGroup"),
+    "nobody consumes": (nobody_consumes, "nobody consumes", "start a consumer"),
+    "directory lost": (lost_directory, "unknown topics", "ortoo topic adopt younger"),
+    "narrow index": (narrow_index, "index nearly full", "store.index_bytes_max"),
+}
+
+
+@contextlib.asynccontextmanager
+async def patient(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Patient]:
+    """A cluster to look at; the doctor goes by its time, and need not reach addresses by sockets."""
+    monkeypatch.setattr(doctor, "SystemClock", lambda: stage.clock)
+
+    async def reached(address: str, timeout_s: float) -> Examination:
+        return Examination(address, True, True, connects=True, speaks=Speaks.NOT_ASKED, role="snode", serving=True)
+
+    monkeypatch.setattr(doctor, "_reached", reached)
+    async with stage.connect("operator") as client:
+        await client.admin.ensure_topic("t", queue_count=1)
+        yield Patient(stage, client)
+
+
+def shaken(stage: Stage, fault: str) -> None:
+    """Settings that let a fault show itself soon."""
+    for enode in stage.cluster.enodes:
+        if fault == "stalled transaction":
+            enode.chosen = {"transaction_checks_max": 1, "transaction_check_interval_ms": 100}
+        if fault == "narrow index":
+            small = StoreSettings(segment_bytes=SEGMENT_BYTES, headroom_bytes=0, threads=False, index_bytes_max=2_000)
+            enode.chosen = {"store": small}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_fault_is_named_within_five_seconds_with_what_to_do(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B-140: every one of these was "all is well"; now its name, what follows and the command are said in time."""
+    happens, name, cure = FAULTS[fault]
+
+    async def script(stage: Stage) -> None:
+        async with patient(stage, monkeypatch) as it:
+            await happens(it)
+            begun_s = stage.clock.monotonic_s()
+            while name not in (named := {one.name: one for one in await it.findings()}):
+                assert stage.clock.monotonic_s() - begun_s < WITHIN_S, named
+                await stage.clock.sleep(0.2)
+            assert stage.clock.monotonic_s() - begun_s < WITHIN_S
+            assert cure in named[name].cure
+            assert named[name].seen
+            stage.world.database.away = False
+            stage.world.redis.speak()
+            for machine in stage.cluster.machines:
+                machine.resume()
+                machine.start()
+            for enode in stage.cluster.enodes:
+                enode.disk.latency.least_s, enode.disk.latency.usual_s = 0.0001, 0.003
+
+    shape = Shape(name_servers=2, enodes=2, snodes=2)
+    play(script, shape=shape, before=lambda stage: shaken(stage, fault))
+
+
+def test_a_healthy_cluster_under_load_has_no_findings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """B-140: nobody is called at night for nothing: twenty looks while messages are sent, popped and acknowledged."""
+
+    async def script(stage: Stage) -> None:
+        async with patient(stage, monkeypatch) as it:
+            it.group = "g"
+            await it.client.admin.put_group("g")
+            over = asyncio.Event()
+
+            async def consume() -> None:
+                async with it.client.pop_consumer("g", "t", "*", PopSettings()) as consumer:
+                    while not over.is_set():
+                        for one in await consumer.pop(wait_ms=500):
+                            await one.ack()
+
+            async def load() -> None:
+                async with it.client.producer("t") as producer:
+                    while not over.is_set():
+                        for _ in range(20):
+                            producer.send_soon(b"m" * 200)
+                        await producer.flush()
+                        await stage.clock.sleep(0.01)
+
+            async with asyncio.TaskGroup() as work:
+                work.create_task(consume())  # of the test, in a group
+                work.create_task(load())
+                for _ in range(20):
+                    await stage.clock.sleep(0.5)
+                    assert [str(one) for one in await it.findings()] == []
+                over.set()
+
+    play(script, shape=Shape(name_servers=2, enodes=2, snodes=2))

@@ -1,0 +1,85 @@
+"""An enode is emptied while messages flow: nothing is lost, nothing waits, and it is taken back into use."""
+
+import asyncio
+
+import pytest
+
+from ortoo.cli.commands.draining import drain, fill
+from ortoo.client import Conflict, Message, PopSettings
+from ortoo.testing.simulation.cluster.cluster import Shape
+from tests.simulation.stage import Stage, play
+
+MESSAGES = 2_000
+
+
+def test_an_enode_is_drained_while_messages_flow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """B-145: under load nothing is lost and no send takes 1 s, of message groups either; in the end it is empty."""
+
+    async def script(stage: Stage) -> None:
+        monkeypatch.setattr("ortoo.common.process.clock.SystemClock", lambda: stage.clock)
+        got: set[bytes] = set()
+        sent: set[bytes] = set()
+        longest_s = 0.0
+        async with stage.connect("app") as client, stage.connect("operator") as operator:
+            await client.admin.ensure_topic("t", queue_count=2)
+
+            async def consume() -> None:
+                async with client.pop_consumer("g", "t", "*", PopSettings()) as consumer:
+                    while len(got) < MESSAGES:
+                        for one in await consumer.pop(wait_ms=500):
+                            got.add(one.body)
+                            await one.ack()
+
+            async def send(number: int) -> None:
+                nonlocal longest_s
+                begun_s = stage.clock.monotonic_s()
+                body = b"%d" % number
+                await producer.send(Message(body, message_group=f"{number % 7}" if number % 2 else None))
+                sent.add(body)
+                longest_s = max(longest_s, stage.clock.monotonic_s() - begun_s)
+
+            async with client.producer("t") as producer, asyncio.TaskGroup() as work:
+                work.create_task(consume())  # of the test, in a group
+                for number in range(MESSAGES):
+                    work.create_task(send(number))
+                    await stage.clock.sleep(0.005)
+                    if number == MESSAGES // 4:
+                        answer = await drain(operator, "enode-0")
+                        assert answer.value["changed"] == ["t"]
+            assert len(sent) == MESSAGES
+            assert got == sent
+            assert longest_s < 1.0
+            answer = await drain(operator, "enode-0", wait=True)
+            assert answer.value == {"enode": "enode-0", "changed": [], "left": []}
+            before = await end_of(stage, "enode-0")
+            async with client.producer("t") as producer:
+                for _ in range(20):
+                    await producer.send(b"elsewhere")
+            assert await end_of(stage, "enode-0") == before
+            await fill(operator, "enode-0")
+            assert (await operator.admin.describe_topic("t")).topic.publish_order == ()
+            async with client.producer("t") as producer:
+                for _ in range(20):
+                    await producer.send(b"here again")
+            assert await end_of(stage, "enode-0") > before
+
+    async def end_of(stage: Stage, name: str) -> int:
+        async with stage.connect("reader") as client:
+            queues = (await client.admin.describe_topic("t")).queues
+            return sum(one.end_offset for one in queues if one.queue.enode == name)
+
+    play(script, shape=Shape(enodes=2, snodes=1))
+
+
+def test_a_topic_that_lies_on_one_enode_alone_stops_a_drain() -> None:
+    """B-145: nothing is changed before every topic has somewhere else to go."""
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("operator") as client:
+            await client.admin.ensure_topic("both")
+            await client.admin.create_topic("alone", enodes=["enode-0"])
+            with pytest.raises(Conflict, match="ortoo topic update alone --enode OTHER"):
+                await drain(client, "enode-0")
+            assert (await client.admin.describe_topic("both")).topic.publish_order == ()
+
+    play(script, shape=Shape(enodes=2, snodes=1))

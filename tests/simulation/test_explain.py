@@ -1,0 +1,85 @@
+"""`ortoo explain` and `ortoo delivery`: what became of each message, and why nothing is consumed."""
+
+from ortoo.client import Client, Message, PopSettings
+from ortoo.testing.simulation.cluster.cluster import Shape
+from tests.simulation.stage import Stage, play
+
+
+async def states(client: Client, **options: int) -> list[tuple[int, str, int]]:
+    """(offset, state, attempt) of each message of topic t for group g."""
+    found = await client.admin.operations.deliveries("g", "t", **options)
+    assert not found.enodes_away
+    return [(one.offset, one.state, one.attempt) for one in found.messages]
+
+
+async def why(client: Client, message_id: str = "") -> dict[str, str]:
+    """Name of each reason to what was seen and what to do."""
+    found = await client.admin.operations.explain("g", "t", message_id)
+    return {one.name: f"{one.seen} → {one.cure}" for one in found.reasons}
+
+
+def test_each_message_of_a_group_that_pops_has_its_row() -> None:
+    """B-145: waiting, leased to whom until when, delayed with what was said, acknowledged, parked and why."""
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            await client.admin.ensure_topic("t", queue_count=1)
+            async with client.producer("t") as producer:
+                sent = [await producer.send(b"%d" % number) for number in range(5)]
+            assert "unknown group" in await why(client)
+            settings = PopSettings(invisible_ms=30_000, renew_max_ms=0, messages_max=1)
+            async with client.pop_consumer("g", "t", "*", settings) as consumer:
+                [acknowledged] = await consumer.pop()
+                await acknowledged.ack()
+                [returned] = await consumer.pop()
+                await returned.give_back(60_000, error="no such customer")
+                [_] = await consumer.pop()
+                expected = [(1, "delayed", 1), (2, "leased", 1), (3, "waiting", 0), (4, "waiting", 0)]
+                assert await states(client) == expected
+                assert await states(client, from_offset=2, to_offset=4) == expected[1:3]
+                rows = (await client.admin.operations.deliveries("g", "t", from_offset=1)).messages
+                assert (rows[0].error, rows[0].consumer) == ("no such customer", rows[1].consumer)
+                assert rows[1].consumer
+                assert 0 < rows[1].until_ms - stage.clock.now_ms() <= 30_000
+                assert 30_000 < rows[0].until_ms - stage.clock.now_ms() <= 60_000
+                assert set(await why(client, sent[0].message_id)) == {"acknowledged"}
+                assert "no such customer" in (await why(client, sent[1].message_id))["delayed"]
+                assert rows[1].consumer in (await why(client, sent[2].message_id))["leased"]
+                assert "in line" in await why(client, sent[3].message_id)
+            async with client.pop_consumer("g", "t", "*", PopSettings(attempts_max=1)) as consumer:
+                for one in await consumer.pop():
+                    await one.give_back(0, error="broken")
+                while "parked" not in await why(client, sent[3].message_id):
+                    await consumer.pop(wait_ms=500)
+                assert "dead letter after 1 tries: attempts" in (await why(client, sent[3].message_id))["parked"]
+                assert "ortoo dlq replay g" in (await why(client, sent[3].message_id))["parked"]
+
+    play(script)
+
+
+def test_a_group_that_does_not_consume_is_told_why() -> None:
+    """B-145: nobody consumes, another topic is wanted, the tag is filtered, the group is switched off, all is done."""
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            for topic in ("t", "u"):
+                await client.admin.ensure_topic(topic, queue_count=1)
+            await client.admin.put_group("g")
+            async with client.producer("t") as producer:
+                receipt = await producer.send(Message(b"red", tag="red"))
+                assert "nobody consumes" in await why(client)
+                async with client.consumer("g", {"u": "*"}):
+                    await stage.clock.sleep(2)
+                    assert "not subscribed" in await why(client)
+                async with client.consumer("g", {"t": "blue"}):
+                    await stage.clock.sleep(2)
+                    said = await why(client, receipt.message_id)
+                    assert "filter" in said or "acknowledged" in said
+                await client.admin.put_group("g", consume_enabled=False)
+                assert "group switched off" in await why(client)
+                await client.admin.put_group("g", consume_enabled=True)
+                stage.cluster.enodes[0].pause()
+                assert "enode away" in await why(client)
+                stage.cluster.enodes[0].resume()
+
+    play(script, shape=Shape(enodes=1, snodes=1))

@@ -1,0 +1,169 @@
+"""A file of rules, word for word, and what a name is granted, against a model that tries all rules."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ortoo.common.errors import Forbidden, Invalid
+from ortoo.snode.policy.access_rules import (
+    ADMIN,
+    USERS_MAX,
+    AccessRules,
+    Grant,
+    Need,
+    Resource,
+    UserRules,
+    access_rules_of,
+)
+from ortoo.snode.policy.principal import ANYBODY, PRINCIPAL, Principal
+
+NAMES = st.text("ab", max_size=4)
+PATTERNS = st.dictionaries(
+    st.one_of(NAMES, NAMES.map(lambda text: f"{text}*")),
+    st.sampled_from([Grant.DENY, Grant.PUB, Grant.SUB, Grant.PUB | Grant.SUB]),
+    max_size=6,
+)
+USER = "[[user]]\naccess_key = 'a'\n"
+
+
+@given(PATTERNS, PATTERNS, NAMES, st.sampled_from([Grant.PUB, Grant.SUB, Grant.PUB | Grant.SUB]))
+def test_the_rule_that_says_most_about_a_name_decides(
+    topics: dict[str, Grant], groups: dict[str, Grant], name: str, grant: Grant
+) -> None:
+    """Letter by letter from the whole name down to nothing; topics and groups each by their own."""
+    user = UserRules(topics=topics, groups=groups)
+
+    def granted(rules: dict[str, Grant]) -> Grant:
+        if name in rules:
+            return rules[name]
+        for length in range(len(name), -1, -1):
+            if f"{name[:length]}*" in rules:
+                return rules[f"{name[:length]}*"]
+        return Grant.DENY
+
+    for resource, said, rules in (
+        (Resource.TOPIC, name, topics),
+        (Resource.GROUP, name, groups),
+        (Resource.TOPIC, f"%RETRY%{name}", groups),
+        (Resource.TOPIC, f"%DLQ%{name}", groups),
+        (Resource.TOPIC, f"%LMQ%|{name}|lite|more", topics),
+    ):
+        assert user.allows(Need(resource, said, grant)) == bool(granted(rules) & grant)
+    assert not user.allows(ADMIN)
+    assert UserRules(admin=True).allows(Need(Resource.TOPIC, name, grant))
+    assert UserRules(admin=True).allows(ADMIN)
+
+
+def test_a_file_says_who_may_what() -> None:
+    """Everything that can be in one."""
+    rules = access_rules_of(
+        """
+        trusted_addresses = ["10.1.0.0/16", "::1"]
+        [[user]]
+        access_key = "ann"
+        admin = true
+        [[user]]
+        access_key = "shop"
+        topics = { a = "PUB", b = "SUB|PUB", c = "DENY", d = "SUB" }
+        groups = { g = "SUB" }
+        """
+    )
+    both = Grant.PUB | Grant.SUB
+    assert rules.users == {
+        "ann": UserRules(admin=True),
+        "shop": UserRules(topics={"a": Grant.PUB, "b": both, "c": Grant.DENY, "d": Grant.SUB}, groups={"g": Grant.SUB}),
+    }
+    assert [str(one) for one in rules.trusted] == ["10.1.0.0/16", "::1/128"]
+    assert (rules.is_admin("ann"), rules.is_admin("shop"), rules.is_admin("nobody")) == (True, False, False)
+
+
+def test_addresses_are_compared_without_their_ports() -> None:
+    """Nobody is trusted where none is named, nor what is no address."""
+    assert not AccessRules({}).trusts("10.1.0.1:80")
+    rules = access_rules_of("trusted_addresses = ['10.1.0.0/16', 'fe80::/10']\n" + USER)
+    peers = ("10.1.255.1:80", "[fe80::1]:80", "10.2.0.1:80", "[::1]:80", "unix:", "10.1.0.1", "")
+    assert [rules.trusts(peer) for peer in peers] == [True, True, False, False, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("need", "field", "words"),
+    [
+        (ADMIN, "access", "user shop is no admin; an admin may do this"),
+        (Need(Resource.TOPIC, "t", Grant.PUB), "topic", "user shop has no PUB for topic 't'; an operator may grant it"),
+        (
+            Need(Resource.GROUP, "g", Grant.PUB | Grant.SUB),
+            "group",
+            "user shop has no PUB|SUB for group 'g'; an operator may grant it",
+        ),
+    ],
+)
+def test_who_is_refused_hears_what_is_missing_and_of_what(need: Need, field: str, words: str) -> None:
+    """And only that: what is granted before it does not help."""
+    rules = AccessRules({"shop": UserRules(topics={"mine": Grant.PUB})})
+    mine = Need(Resource.TOPIC, "mine", Grant.PUB)
+    rules.check("shop", [mine])
+    for needs in ([need], [mine, need], [need, mine]):
+        with pytest.raises(Forbidden) as refused:
+            rules.check("shop", needs)
+        assert (refused.value.field, refused.value.message) == (field, words)
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "words"),
+    [
+        ("[[user", "access_file", "this is not TOML: "),
+        ("y = 1\nz = 1\n" + USER, "y", "'y' is unknown; give [[user]] tables and trusted_addresses"),
+        ("", "user", f"give 1 to {USERS_MAX} [[user]] tables, else nobody may do anything"),
+        ("user = 1", "user", f"give 1 to {USERS_MAX} [[user]] tables"),
+        ("user = []", "user", f"give 1 to {USERS_MAX} [[user]] tables"),
+        (USER + "y = 1\nx = 1", "user[0]", "'x' is unknown; give access_key, admin, groups, topics"),
+        (USER + "[[user]]", "user[1].access_key", "give each user an access_key of its own"),
+        ("[[user]]\naccess_key = ''", "user[0].access_key", "give each user an access_key of its own"),
+        ("[[user]]\naccess_key = 1", "user[0].access_key", "give each user an access_key of its own"),
+        (USER + USER, "user[1].access_key", "give each user an access_key of its own"),
+        (USER + "admin = 1", "user[0].admin", "give true or false"),
+        (USER + "topics = 'PUB'", "user[0].topics", 'give a table such as { orders = "PUB|SUB" }'),
+        (USER + "groups = 'PUB'", "user[0].groups", 'give a table such as { orders = "PUB|SUB" }'),
+        (USER + "topics = { t = 'PUB|X' }", "user[0].topics.t", "'PUB|X'; give PUB, SUB, PUB|SUB or DENY"),
+        (USER + "groups = { g = '' }", "user[0].groups.g", "''; give PUB, SUB, PUB|SUB or DENY"),
+        (
+            "trusted_addresses = 'x'\n" + USER,
+            "trusted_addresses",
+            "no list; give addresses such as 10.1.2.3 or 10.1.0.0/16",
+        ),
+        (
+            "trusted_addresses = ['ten']\n" + USER,
+            "trusted_addresses",
+            "'ten' does not appear to be an IPv4 or IPv6 network; give",
+        ),
+    ],
+)  # fmt: skip
+def test_a_wrong_file_is_refused_with_the_entry_and_the_cure(text: str, field: str, words: str) -> None:
+    """Nothing is guessed where rights are concerned."""
+    with pytest.raises(Invalid) as refused:
+        access_rules_of(text)
+    assert refused.value.field == field
+    assert refused.value.message.startswith(words)
+    assert refused.value.message == words or words.endswith((": ", "give", "tables"))
+
+
+def test_so_many_users_there_may_be() -> None:
+    """And not one more."""
+    users = [f"[[user]]\naccess_key = '{number}'" for number in range(USERS_MAX + 1)]
+    assert len(access_rules_of("\n".join(users[:-1])).users) == USERS_MAX
+    with pytest.raises(Invalid):
+        access_rules_of("\n".join(users))
+
+
+def test_what_a_user_opened_is_the_users_and_an_admins() -> None:
+    """Without access control it is everybody's."""
+    ann, shop = Principal("ann"), Principal("shop", may_everything=False)
+    assert PRINCIPAL.get() is ANYBODY
+    assert ANYBODY.owns("shop")
+    assert ANYBODY.sends_to("t")
+    assert (ann.owns("shop"), shop.owns("shop"), shop.owns("ann"), shop.owns("")) == (True, True, False, False)
+    shop.check_owns("shop", "session", "session_id")
+    with pytest.raises(Forbidden) as refused:
+        shop.check_owns("ann", "session", "session_id")
+    assert refused.value.field == "session_id"
+    assert refused.value.message == "this session belongs to another user; use one of your own"

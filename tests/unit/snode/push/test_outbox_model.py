@@ -1,0 +1,183 @@
+"""What waits for a client of a push session, against a model of lists."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ortoo.common.records.batch import encode
+from ortoo.common.records.message import Message
+from ortoo.snode.cluster.routes import Queue
+from ortoo.snode.membership.members import CloseReason
+from ortoo.snode.push.outbox import AcknowledgedOffsets, Assigned, Closed, Delivery, Opened, PushOutbox
+from ortoo.testing.time.virtual_clock import VirtualClock
+
+BYTES_MAX = 200
+BATCH = encode([Message(b"x" * 60)], now_ms=1)
+QUEUES = [Queue("t", "e", number) for number in range(3)]
+CLOSED = Closed(CloseReason.CLIENT_LEFT, "too slow")
+
+
+@dataclass
+class Memory:
+    """What is counted."""
+
+    held: int = 0
+    moved_count: int = 0
+
+    def take(self, size_bytes: int) -> None:
+        """More of it."""
+        self.held += size_bytes
+
+    def give_back(self, size_bytes: int) -> None:
+        """Less of it."""
+        self.held -= size_bytes
+
+    def moved(self) -> None:
+        """The client took something."""
+        self.moved_count += 1
+
+
+@dataclass
+class Model:
+    """The same, in the order in which it goes."""
+
+    opened: list[Opened] = field(default_factory=list)
+    acknowledged: dict[Queue, tuple[int, int]] = field(default_factory=dict)
+    closed: list[Closed] = field(default_factory=list)
+    assigned: list[tuple[Assigned, bool]] = field(default_factory=list)
+    deliveries: list[Delivery] = field(default_factory=list)
+
+    def next(self) -> Any:
+        """What goes next; None if nothing waits."""
+        if self.opened:
+            return self.opened.pop()
+        if self.acknowledged:
+            pairs, self.acknowledged = self.acknowledged, {}
+            return AcknowledgedOffsets([(queue, *pair) for queue, pair in pairs.items()])
+        if self.closed:
+            return self.closed[0]
+        if self.assigned:
+            return self.assigned.pop(0)[0]
+        return self.deliveries.pop(0) if self.deliveries else None
+
+    @property
+    def size_bytes(self) -> int:
+        """Of what waits."""
+        return sum(one.size_bytes for one in self.deliveries)
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("open"), st.none(), st.none()),
+    st.tuples(st.just("assign"), st.sets(st.integers(0, 2)), st.booleans()),
+    st.tuples(st.just("acknowledge"), st.integers(0, 2), st.integers(0, 9)),
+    st.tuples(st.just("deliver"), st.integers(0, 2), st.booleans()),
+    st.tuples(st.just("close"), st.none(), st.none()),
+    st.tuples(st.just("next"), st.none(), st.none()),
+    st.tuples(st.just("next"), st.none(), st.none()),
+)
+
+
+class World:
+    """The outbox, and the model beside it."""
+
+    def __init__(self) -> None:
+        self.memory, self.model, self.leaving = Memory(), Model(), 0
+        self.outbox = PushOutbox(self.memory, BYTES_MAX)  # type: ignore[arg-type]
+
+    async def step(self, number: int, what: str, which: Any, more: Any) -> None:
+        """Do one thing, and compare."""
+        model, outbox = self.model, self.outbox
+        if what == "open":
+            model.opened = [Opened(str(number), 1)]
+            outbox.opened(model.opened[0])
+        elif what == "acknowledge":
+            model.acknowledged[QUEUES[which]] = (more, number)
+            outbox.acknowledged(QUEUES[which], more, number)
+        elif what == "deliver" and not model.closed:
+            delivery = Delivery(QUEUES[which], number, 1, 0, 1, batch=BATCH if more else None)
+            model.deliveries.append(delivery)
+            outbox.deliver(delivery)
+        elif what == "close":
+            model.closed = model.closed or [Closed(CloseReason.CLIENT_LEFT, str(number))]
+            model.deliveries.clear()
+            outbox.close(Closed(CloseReason.CLIENT_LEFT, str(number)))
+        elif what == "assign":
+            self.assign(Assigned(number, tuple(QUEUES[one] for one in sorted(which))), keep=more)
+        elif what == "next":
+            await self.next()
+        assert self.memory.held == model.size_bytes + self.leaving
+
+    def assign(self, event: Assigned, *, keep: bool) -> None:
+        """The newest counts, unless the one before was to be kept."""
+        model = self.model
+        if model.assigned and not model.assigned[-1][1]:
+            model.assigned.pop()
+        model.assigned.append((event, keep))
+        dropped = [one for one in model.deliveries if one.queue not in event.queues]
+        model.deliveries = [one for one in model.deliveries if one.queue in event.queues]
+        assert self.outbox.assigned(event, keep=keep) == dropped
+
+    async def next(self) -> None:
+        """Whoever asks has let go of what it had; it waits when there is nothing."""
+        expected, moved = self.model.next(), self.memory.moved_count
+        asking = asyncio.ensure_future(self.outbox.next())  # noqa: TID251  # ends here
+        await VirtualClock().sleep(0)  # a turn
+        self.leaving = expected.size_bytes if isinstance(expected, Delivery) else 0
+        assert self.memory.moved_count == moved + 1
+        assert asking.done() == (expected is not None)
+        if expected is None:
+            asking.cancel()
+            await asyncio.wait({asking})
+        else:
+            assert asking.result() == expected
+
+
+@given(st.lists(STEPS, max_size=30))
+def test_events_go_by_their_rank_and_every_byte_is_counted_until_it_has_left(steps: list[tuple[str, Any, Any]]) -> None:
+    """Opened, acknowledged, closed, assigned, deliveries."""
+
+    async def walk() -> None:
+        world = World()
+        for number, step in enumerate(steps):
+            await world.step(number, *step)
+
+    asyncio.run(walk())
+
+
+async def test_who_waits_for_an_event_or_for_room_is_woken() -> None:
+    """By each kind of event; by a delivery that left, one that is dropped, and the end."""
+    delivery = Delivery(QUEUES[0], 1, 1, 0, 1, batch=BATCH)
+    telling: list[Callable[[PushOutbox], object]] = [
+        lambda box: box.opened(Opened("s", 1)),
+        lambda box: box.acknowledged(QUEUES[0], 1, 1),
+        lambda box: box.assigned(Assigned(1, ())),
+        lambda box: box.deliver(delivery),
+        lambda box: box.close(CLOSED),
+    ]
+    for tell in telling:
+        outbox = PushOutbox(Memory(), BYTES_MAX)  # type: ignore[arg-type]
+        asking = asyncio.ensure_future(outbox.next())  # noqa: TID251  # awaited below
+        await VirtualClock().sleep(0)  # it waits now
+        tell(outbox)
+        async with asyncio.timeout(5):
+            assert await asking is not None
+    freeing: list[Callable[[PushOutbox], object]] = [
+        lambda box: box.next(),
+        lambda box: box.assigned(Assigned(1, ())),
+        lambda box: box.close(CLOSED),
+    ]
+    for free in freeing:
+        outbox = PushOutbox(Memory(), len(BATCH.records))  # type: ignore[arg-type]
+        await asyncio.wait_for(outbox.room(), 5)
+        outbox.deliver(delivery)
+        waiting = asyncio.ensure_future(outbox.room())  # noqa: TID251  # awaited below
+        await VirtualClock().sleep(0)  # it waits now
+        assert not waiting.done()
+        freed = free(outbox)
+        if asyncio.iscoroutine(freed):
+            await freed
+        await asyncio.wait_for(waiting, 5)
