@@ -267,12 +267,12 @@ class Lives:
                 clock=clock,
                 randomness=self.randomness,
             )
-            leases, pace = await stack.enter_async_context(telling), FlushPace(parts.store)
-            own = EnodeFindings(parts.store, parts.pops, pace, clock)
+            leases = await stack.enter_async_context(telling)
+            own = EnodeFindings(parts.store, parts.pops, FlushPace(parts.store), clock)
             self.sources = (own.disk, own.messages, leases.findings)
             self.service.service, self.parts = parts.handlers, parts
             await self.server.set_serving(True)
-            health = Health(parts.store, self.server, leases.hurry, pace, may_open_again=True)
+            health = Health(parts.store, self.server, leases.hurry, own.pace, may_open_again=True)
             background.every("health", settings.health_interval_s, health.look, clock=clock)
             try:
                 yield
