@@ -93,4 +93,4 @@ def test_a_take_over_loses_at_most_what_only_the_leader_had(durability: Durabili
         for one in stage.cluster.members:
             one.chosen["durability"] = durability
 
-    play(script, shape=THREE, seed=seed, before=prepare)
+    play(script, shape=THREE, seed=seed, prepare=prepare)
