@@ -1,11 +1,12 @@
 """Operators: they make topics, drop them, make them anew, move groups back, give topics more queues, and look."""
 
+from functools import partial
+
 import grpc
 
 from ortoo.client import Client, NotFound
 from ortoo.common.grpc.channels import Channels
 from ortoo.keda import externalscaler_pb2 as scaler_pb
-from ortoo.keda.externalscaler_pb2_grpc import ExternalScalerStub
 from ortoo.testing.simulation.oracle.sent import Sent, keys
 from ortoo.testing.simulation.oracle.stored import StoredTopic, compare_stored
 from ortoo.testing.simulation.workload.application import Application
@@ -111,9 +112,14 @@ class Operating(Scenario):
         before = {one.key for one in self._waiting()}
         about = scaler_pb.ScaledObjectRef(scalerMetadata={"group": self.group, "topic": self.name})
         async with Channels() as channels:
-            scaler = ExternalScalerStub(channels.to(application.addresses[0]))
+            is_active = channels.to(application.addresses[0]).unary_unary(
+                "/externalscaler.ExternalScaler/IsActive",
+                # A map's order is that of addresses in memory, unless it is asked for.
+                request_serializer=partial(scaler_pb.ScaledObjectRef.SerializeToString, deterministic=True),
+                response_deserializer=scaler_pb.IsActiveResponse.FromString,
+            )
             try:
-                answer = await scaler.IsActive(about, timeout=SCALER_TIMEOUT_S)
+                answer = await is_active(about, timeout=SCALER_TIMEOUT_S)
             except grpc.aio.AioRpcError:
                 return
         waiting = [one for one in self._waiting() if one.key in before]
