@@ -43,6 +43,15 @@ def test_the_longest_log_is_proposed_when_a_majority_hears_nobody() -> None:
     assert wanted(said(silent(2), silent(3), now_s=3.0, members=members), STANDING) == Proposal(2, SECOND)
 
 
+def test_a_leader_that_lost_its_majority_tries_once_more() -> None:
+    """It has the longest log and may reach the name servers and no member: then another one has its turn."""
+    members = led_by_first()
+    said(silent(1, end=200), silent(2), silent(3), members=members)
+    assert wanted(members.sets["e"], STANDING) == Proposal(2, FIRST)
+    assert wanted(members.sets["e"], Standing(Proposal(2, FIRST), 2, since_s=-100.0)) == Proposal(3, SECOND)
+    assert wanted(members.sets["e"], Standing(Proposal(3, SECOND), 3, since_s=-100.0)) == Proposal(4, FIRST)
+
+
 def test_a_leader_that_is_gone_hears_no_leader_either() -> None:
     """Its lease is over, it left, or it started anew: one more that misses it is a majority of three."""
     members = led_by_first()

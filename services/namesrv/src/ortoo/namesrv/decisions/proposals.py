@@ -102,6 +102,9 @@ def _missed(
         able = [one for one in able if one.member == proposal.leader]
     # Of those with the same log, whom nobody could hear though it reports here has its next turn after another.
     failed = proposal.leader if proposal is not None and proposal.epoch > members.led_epoch else None
+    if failed is not None and members.led_by is not None and members.led_by[0] == failed:
+        # It led, lost its majority and did not get it back: what it has more than the others may never be reached.
+        able = [one for one in able if one.member != failed] or able
     return max(able, key=lambda one: (one.tail, one.member != failed, -one.member.number)).member if able else None
 
 
