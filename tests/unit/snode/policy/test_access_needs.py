@@ -18,6 +18,7 @@ from ortoo.v1 import (
     client_pb2,
     consumer_pb2,
     dead_letter_pb2,
+    delivery_pb2,
     pop_pb2,
     producer_pb2,
     pull_pb2,
@@ -114,6 +115,13 @@ ROWS: list[tuple[str, Any, list[Need]]] = [
     ("ConsumerService/Pop", pop_pb2.PopRequest(group="g", topic="t"), BOTH),
     ("ConsumerService/Pop", pop_pb2.PopRequest(group="g", topic="t", attempt_id="a", call_off=True), BOTH),
     ("ConsumerService/Pop", pop_pb2.PopRequest(topic="t"), [topic("t", SUB)]),
+    ("DeliveryService/ListDeliveries", delivery_pb2.ListDeliveriesRequest(group="g", topic="t"), BOTH),
+    (
+        "DeliveryService/ListDeliveries",
+        delivery_pb2.ListDeliveriesRequest(group="g", topic="t", queue=OTHER),
+        [*BOTH, topic("u", SUB)],
+    ),
+    ("FindingsService/ListFindings", None, [ADMIN]),
     ("ConsumerService/QueryQueues", consumer_pb2.QueryQueuesRequest(topic="t"), [topic("t", ANY)]),
     (
         "SessionService/Connect",
@@ -188,7 +196,8 @@ ROWS: list[tuple[str, Any, list[Need]]] = [
 CONSUMING = {
     "ConsumerService/UnlockQueues", "ConsumerService/QueryOffsets", "ConsumerService/SearchOffset",
     "ConsumerService/SendBack", "ConsumerService/Fetch", "DeadLetterService/ListDeadLetters", "DeadLetterService/Peek",
-    "AdminService/Tail", "AdminService/FindMessages",
+    "AdminService/Tail", "AdminService/FindMessages", "DeliveryService/ListDeliveries",
+    "DeliveryService/ExplainConsumption",
 }  # fmt: skip
 """By group and by each topic that they name, like Pull and Pop."""
 NAMING = {

@@ -36,7 +36,8 @@ def _consumes(request: Any, _: NameOf) -> list[Need]:
     needs = [_group(request.group)] if getattr(request, "group", "") else []
     if topic := getattr(request, "topic", ""):
         needs.append(_topic(topic, SUB))
-    queues = [request.queue] if hasattr(request, "queue") else getattr(request, "queues", ())
+    has_queue = hasattr(request, "queue") and (request.HasField("queue") or not topic)
+    queues = [request.queue] if has_queue else getattr(request, "queues", ())
     needs += [_topic(queue.topic, SUB) for queue in queues]
     return needs
 
