@@ -200,8 +200,8 @@ def test_settings_in_the_manifests_are_settings_of_the_code(role: str) -> None:
         assert given <= known, given - known
         port = settings.listen_address.rpartition(":")[2]
         assert f"containerPort: {port}" in text
-        # Where clients come, only the member that leads is ready.
-        asked = "8092" if f"{prefix}MEMBERS" in given else port
+        # Of several members only the one that leads welcomes clients; all of them are ready as soon as they live.
+        asked = f"{port}, service: live" if f"{prefix}MEMBERS" in given else port
         assert f"grpc: {{port: {asked}}}" in re.sub(r"grpc:\s*\n\s*port: (\d+)", r"grpc: {port: \1}", text)
 
 

@@ -29,6 +29,13 @@ ELSEWHERE = {
     "docker build": "tests/deploy/test_image.py",
     "make dev": "tests/e2e/test_readme.py",
     "ortoo profile": "tests/unit/cli/test_main.py",
+    "ortoo explain": "tests/simulation/test_explain.py",
+    "ortoo delivery": "tests/simulation/test_explain.py",
+    "grpcurl -plaintext HOST:PORT ortoo.v1.FindingsService": "tests/simulation/test_doctor_faults.py",
+    "ortoo enode drain": "tests/simulation/test_draining.py",
+    "ortoo enode fill": "tests/simulation/test_draining.py",
+    "ortoo export": "tests/unit/cli/commands/test_declared.py",
+    "ortoo apply": "tests/unit/cli/commands/test_declared.py",
 }
 """Where else a command of the documents is run, by how it begins."""
 NOT_RUN = {

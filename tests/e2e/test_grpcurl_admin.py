@@ -54,9 +54,14 @@ CALLS: dict[str, tuple[dict[str, Any], str]] = {
     "UndeleteTopic": ({"name": "new"}, "topic_id"),
     "ListOfferedTopics": ({}, "{"),
     "AdoptTopics": ({"all": True}, "{"),
+    "ListMembers": ({}, "{"),
 }
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "ResumeTransaction": ({"transaction_id": "no-such-transaction"}, "transaction"),
+    "HandOver": ({"enode": "enode-0"}, "enode"),
+    "ElectMember": ({"enode": "enode-0", "member": {"number": 1, "disk": "disk"}}, "enode"),
+    "AddMember": ({"enode": "enode-0", "member": {"number": 2, "disk": "disk"}}, "enode"),
+    "RemoveMember": ({"enode": "enode-0", "member": {"number": 2, "disk": "disk"}}, "enode"),
 }
 """Methods that need what only an accident makes: they answer with a reason."""
 

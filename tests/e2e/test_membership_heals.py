@@ -54,8 +54,9 @@ async def test_membership_is_whole_and_disjoint_again(tmp_path: Path, trouble: T
             async with members(running.addresses, "g", "t", LATER, books, prefix="later") as later:
                 everybody = [*first, *later]
                 await until(lambda: fair(everybody), 30)
-                names = await stored_members(running.store)
-                assert len(names) == len(everybody)
+                async with asyncio.timeout(30):
+                    while len(names := await stored_members(running.store)) != len(everybody):
+                        await SystemClock().sleep(POLL_S)
                 await trouble(running.store)
                 async with asyncio.timeout(HEALED_WITHIN_S):
                     while await stored_members(running.store) != names or not fair(everybody):

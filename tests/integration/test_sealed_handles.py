@@ -207,6 +207,7 @@ async def test_an_upgraded_directory_takes_old_handles_for_a_while(tmp_path: Pat
     await catalog.close()
     with sa.create_engine(f"sqlite:///{tmp_path / 'namesrv.db'}").begin() as connection:
         for statement in (
+            "DROP TABLE proposals",
             "DROP TABLE deleted_groups",
             "ALTER TABLE groups DROP COLUMN by_use",
             "DROP TABLE handle_keys",

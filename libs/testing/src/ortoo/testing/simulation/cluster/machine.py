@@ -30,6 +30,7 @@ class Machine:
         self.ready = asyncio.Event()
         """Set while the program says that it can be used."""
         self.lives = 0
+        self._chances = 0
         self.wanted = False
         """Whether somebody wants it to run: a supervisor starts it again if it ends."""
         self._stop = asyncio.Event()
@@ -37,8 +38,10 @@ class Machine:
         """Set when the process has ended, in whatever way."""
 
     def randomness(self) -> Randomness:
-        """Chance for the life that begins."""
-        return self.world.chances.of(f"{self.name} life {self.lives}")
+        """Chance for the life that begins; each time another, for two clients of one life make different ids."""
+        self._chances += 1
+        again = f" {self._chances}" if self._chances > 1 else ""
+        return self.world.chances.of(f"{self.name} life {self.lives}{again}")
 
     @property
     def alive(self) -> bool:
@@ -51,6 +54,7 @@ class Machine:
         if self.alive:
             return
         self.lives += 1
+        self._chances = 0
         self._stop, self.ready, self._gone = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.world.network.lit(self.name)
         process = self.process = self.world.process(f"{self.name}#{self.lives}")
