@@ -24,8 +24,10 @@ from tests.e2e.many_sessions import memory_bytes
 
 BUDGET_BYTES = 48 << 20
 SLACK_BYTES = 96 << 20
-"""For freed buffers, received requests and caches, which are counted elsewhere: 25 to 125 MiB are used beside busy cores.
-Unbounded it would be 3 GiB."""
+"""For freed buffers, received requests and caches, which are counted elsewhere.
+
+Beside busy cores 25 to 125 MiB are used in all; unbounded it would be 3 GiB.
+"""
 STREAMS, CALLS_A_CHANNEL = 100, 10
 STORED, BODY_BYTES = 32, 512 << 10
 TOPICS, WATCHES = 300, 300
