@@ -1,11 +1,15 @@
 """`ortoo explain` and `ortoo delivery`: what became of each message, and why nothing is consumed."""
 
-from ortoo.client import Client, Message, PopSettings
+from typing import Any
+
+import pytest
+
+from ortoo.client import Client, ConsumerSettings, Message, PopSettings, Sql
 from ortoo.testing.simulation.cluster.cluster import Shape
 from tests.simulation.stage import Stage, play
 
 
-async def states(client: Client, **options: int) -> list[tuple[int, str, int]]:
+async def states(client: Client, **options: Any) -> list[tuple[int, str, int]]:
     """(offset, state, attempt) of each message of topic t for group g."""
     found = await client.admin.operations.deliveries("g", "t", **options)
     assert not found.enodes_away
@@ -83,3 +87,56 @@ def test_a_group_that_does_not_consume_is_told_why() -> None:
                 stage.cluster.enodes[0].resume()
 
     play(script, shape=Shape(enodes=1, snodes=1))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "is_wanted"),
+    [("blue || red", True), ("blue || green", False), (Sql("n > 5"), True), (Sql("n > 5 AND TAGS = 'blue'"), False)],
+)
+def test_a_filter_is_named_when_the_message_does_not_pass_it(wanted: str | Sql, is_wanted: bool) -> None:
+    """B-145: by the filter itself, tags or SQL, and not by how it is spelt."""
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            await client.admin.ensure_topic("t", queue_count=1)
+            async with client.producer("t") as producer:
+                await producer.send(Message(b"first", tag="blue", properties={"n": "9"}))
+                settings = ConsumerSettings(from_first=True)
+                async with client.consumer("g", {"t": wanted}, settings):  # who acknowledges nothing
+                    await stage.clock.sleep(2)
+                    receipt = await producer.send(Message(b"second", tag="red", properties={"n": "9"}))
+                    said = await why(client, receipt.message_id)
+                    assert ("filter" not in said) is is_wanted, said
+
+    play(script)
+
+
+def test_more_than_one_answer_holds_comes_in_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    """B-111: no legal limit makes the list fail; it says that there is more, and goes on behind the last one."""
+    monkeypatch.setattr("ortoo.snode.rpc.operators.deliveries.ANSWER_BYTES_MAX", 400)
+    monkeypatch.setattr("ortoo.enode.pops.deliveries.ANSWER_BYTES_MAX", 300)
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            await client.admin.ensure_topic("t", queue_count=1)
+            async with client.producer("t") as producer:
+                await producer.send_many([b"%d" % number for number in range(40)])
+                await producer.flush()
+            async with client.pop_consumer("g", "t", "*", PopSettings(messages_max=40)) as consumer:
+                for number, one in enumerate(await consumer.pop()):
+                    await one.give_back(60_000, error=f"reason {number}")
+                    if number % 3 == 0:
+                        await consumer.pop(1, wait_ms=0)
+            offsets, answers, at = list[int](), 0, 0
+            queue = (await client.admin.describe_topic("t")).queues[0].queue
+            while True:
+                found = await client.admin.operations.deliveries("g", "t", queue=queue, from_offset=at, limit=10_000)
+                answers += 1
+                offsets += [one.offset for one in found.messages]
+                if not found.more:
+                    break
+                at = offsets[-1] + 1
+            assert offsets == list(range(40))
+            assert answers > 3
+
+    play(script)

@@ -114,6 +114,9 @@ class ListDeliveriesResponse(_message.Message):
 
     DELIVERIES_FIELD_NUMBER: _builtins.int
     ENODES_AWAY_FIELD_NUMBER: _builtins.int
+    MORE_FIELD_NUMBER: _builtins.int
+    more: _builtins.bool
+    """The answer is full: ask again for the queue of the last one, from behind it, and for the queues behind that."""
     @_builtins.property
     def deliveries(self) -> _containers.RepeatedCompositeFieldContainer[Global___MessageDelivery]:
         """By queue and offset; those of an enode that is away are missing."""
@@ -127,10 +130,11 @@ class ListDeliveriesResponse(_message.Message):
         *,
         deliveries: _abc.Iterable[Global___MessageDelivery] | None = ...,
         enodes_away: _abc.Iterable[_builtins.str] | None = ...,
+        more: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deliveries", b"deliveries", "enodes_away", b"enodes_away"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deliveries", b"deliveries", "enodes_away", b"enodes_away", "more", b"more"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from ortoo.v1 import failure_pb2 as _failure_pb2
 from ortoo.v1 import record_pb2 as _record_pb2
 import builtins as _builtins
@@ -19,6 +20,38 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _DeliveryPhase:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _DeliveryPhaseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_DeliveryPhase.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    DELIVERY_PHASE_UNSPECIFIED: _DeliveryPhase.ValueType  # 0
+    """Nobody has had them."""
+    DELIVERY_PHASE_LEASED: _DeliveryPhase.ValueType  # 1
+    """They are under a lease."""
+    DELIVERY_PHASE_RETURNED: _DeliveryPhase.ValueType  # 2
+    """They were given back."""
+    DELIVERY_PHASE_EXPIRED: _DeliveryPhase.ValueType  # 3
+    """Their lease ran out."""
+    DELIVERY_PHASE_DONE: _DeliveryPhase.ValueType  # 4
+    """The group is done with them."""
+
+class DeliveryPhase(_DeliveryPhase, metaclass=_DeliveryPhaseEnumTypeWrapper):
+    """What is the matter with messages, for a group."""
+
+DELIVERY_PHASE_UNSPECIFIED: DeliveryPhase.ValueType  # 0
+"""Nobody has had them."""
+DELIVERY_PHASE_LEASED: DeliveryPhase.ValueType  # 1
+"""They are under a lease."""
+DELIVERY_PHASE_RETURNED: DeliveryPhase.ValueType  # 2
+"""They were given back."""
+DELIVERY_PHASE_EXPIRED: DeliveryPhase.ValueType  # 3
+"""Their lease ran out."""
+DELIVERY_PHASE_DONE: DeliveryPhase.ValueType  # 4
+"""The group is done with them."""
+Global___DeliveryPhase: _TypeAlias = DeliveryPhase  # noqa: Y015
 
 @_typing.final
 class PopQueuesRequest(_message.Message):
@@ -704,6 +737,7 @@ class DescribeDeliveriesResponse(_message.Message):
     POPS_FIELD_NUMBER: _builtins.int
     LEASED_MESSAGES_FIELD_NUMBER: _builtins.int
     BLOCKED_FIELD_NUMBER: _builtins.int
+    MORE_FIELD_NUMBER: _builtins.int
     committed_offset: _builtins.int
     """The group's committed offset; -1 = it has none."""
     begin_offset: _builtins.int
@@ -716,6 +750,8 @@ class DescribeDeliveriesResponse(_message.Message):
     """How many messages of the topic the group has under a lease on this enode."""
     blocked: _builtins.str
     """Why the group's last pop brought nothing although there is something; empty = it did not meet a limit."""
+    more: _builtins.bool
+    """The answer is full: ask again from behind the last range."""
     @_builtins.property
     def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeliveryRange]:
         """By offset, those in one state together."""
@@ -730,10 +766,11 @@ class DescribeDeliveriesResponse(_message.Message):
         pops: _builtins.bool = ...,
         leased_messages: _builtins.int = ...,
         blocked: _builtins.str = ...,
+        more: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_offset", b"begin_offset", "blocked", b"blocked", "committed_offset", b"committed_offset", "end_offset", b"end_offset", "leased_messages", b"leased_messages", "pops", b"pops", "ranges", b"ranges"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_offset", b"begin_offset", "blocked", b"blocked", "committed_offset", b"committed_offset", "end_offset", b"end_offset", "leased_messages", b"leased_messages", "more", b"more", "pops", b"pops", "ranges", b"ranges"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -756,8 +793,8 @@ class DeliveryRange(_message.Message):
     """The first one's offset."""
     count: _builtins.int
     """How many."""
-    phase: _builtins.int
-    """0 = nobody has had them, 1 = under a lease, 2 = given back, 3 = the lease ran out, 4 = the group is done with them."""
+    phase: Global___DeliveryPhase.ValueType
+    """What is the matter with them."""
     attempt: _builtins.int
     """How often they were delivered."""
     until_ms: _builtins.int
@@ -771,7 +808,7 @@ class DeliveryRange(_message.Message):
         *,
         first_offset: _builtins.int = ...,
         count: _builtins.int = ...,
-        phase: _builtins.int = ...,
+        phase: Global___DeliveryPhase.ValueType = ...,
         attempt: _builtins.int = ...,
         until_ms: _builtins.int = ...,
         consumer: _builtins.str = ...,

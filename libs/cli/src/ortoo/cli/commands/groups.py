@@ -243,7 +243,8 @@ async def delivery(
         group, topic, from_offset=from_offset, to_offset=to_offset, limit=limit
     )
     away = [f"enode {name} does not answer: its queues are missing here" for name in found.enodes_away]
-    return Answer(found, (Table(_DELIVERY_COLUMNS, found.messages), *away))
+    more = ["there are more: narrow them down with --from, --to or --limit"] if found.more else []
+    return Answer(found, (Table(_DELIVERY_COLUMNS, found.messages), *away, *more))
 
 
 def _until(row: "MessageDelivery") -> str:

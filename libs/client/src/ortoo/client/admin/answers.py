@@ -45,6 +45,8 @@ class Deliveries:
     messages: tuple[MessageDelivery, ...]
     enodes_away: tuple[str, ...]
     """Those could not be asked."""
+    more: bool = False
+    """There are more than fit into one answer: ask again from behind the last one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 from ortoo.client.admin.answers import ClusterFinding, Deliveries, Explanation, MessageDelivery, Reason
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.wire import EnumNames, queue_of
+from ortoo.client.core.place import Queue
+from ortoo.client.core.wire import EnumNames, queue_of, wire_queue
 from ortoo.common.grpc.fields import read
 from ortoo.v1 import delivery_pb2, findings_pb2
 from ortoo.v1.delivery_pb2_grpc import DeliveryServiceStub
@@ -32,18 +33,30 @@ class Operations:
         return [read(ClusterFinding, one) for one in answer.findings]
 
     async def deliveries(
-        self, group: str, topic: str, *, from_offset: int | None = None, to_offset: int = 0, limit: int = 100
+        self,
+        group: str,
+        topic: str,
+        *,
+        queue: Queue | None = None,
+        from_offset: int | None = None,
+        to_offset: int = 0,
+        limit: int = 100,
     ) -> Deliveries:
-        """What became of messages of a topic for a group, by queue and offset.
+        """What became of messages of a topic for a group, or of one queue of it, by queue and offset.
 
         Without `from_offset` of those that it is not done with; `to_offset` is exclusive, 0 = the end; at most `limit`
-        of each queue. Errors: NotFound (topic), Invalid.
+        of each queue, and as many as fit into one answer. Errors: NotFound (topic), Invalid.
         """
         request = delivery_pb2.ListDeliveriesRequest(
-            group=group, topic=topic, from_offset=from_offset, to_offset=to_offset, limit=limit
+            group=group,
+            topic=topic,
+            queue=None if queue is None else wire_queue(queue),
+            from_offset=from_offset,
+            to_offset=to_offset,
+            limit=limit,
         )
         answer = await self._connection.call(DeliveryServiceStub, "ListDeliveries", request)
-        return Deliveries(tuple(map(_delivery, answer.deliveries)), tuple(answer.enodes_away))
+        return Deliveries(tuple(map(_delivery, answer.deliveries)), tuple(answer.enodes_away), answer.more)
 
     async def explain(self, group: str, topic: str, message_id: str = "") -> Explanation:
         """Why a group does not consume a topic, or one message of it. Errors: NotFound (topic or message), Invalid."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 from ortoo.common.process.clock import Clock
 from ortoo.enode.changes.lives import Mode
@@ -12,7 +11,8 @@ from ortoo.enode.store.store import Store
 
 UNTOUCHED, DONE = 0, 4
 """Beside those of `Phase`: nobody has had it; the group is done with it."""
-RANGES_MAX = 10_000
+RANGE_BYTES, ANSWER_BYTES_MAX = 64, 4 << 20
+"""What a range takes beside its texts, and all of them together at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,8 @@ class Deliveries:
     pops: bool
     leased_messages: int
     blocked: str
+    more: bool
+    """Whether the rest did not fit."""
 
 
 def deliveries(store: Store, group: GroupLines, queue_id: int, asked: tuple[int, int, int], clock: Clock) -> Deliveries:
@@ -56,18 +58,30 @@ def deliveries(store: Store, group: GroupLines, queue_id: int, asked: tuple[int,
     first = max(committed if first < 0 else first, stored.begin_offset)
     end = min(end or stored.end_offset, stored.end_offset, first + limit)
     if pops and first < end:
-        found = islice(_popped(group, group.line(queue_id), first, end, clock), RANGES_MAX)
+        ranges, more = _fitting(_popped(group, group.line(queue_id), first, end, clock))
     else:
-        found = islice(_committed(first, end, committed), RANGES_MAX)
+        ranges, more = _fitting(_committed(first, end, committed))
     return Deliveries(
-        tuple(found),
+        ranges,
         committed,
         stored.begin_offset,
         stored.end_offset,
         pops,
         group.leased_count(),
         group.blocked,
+        more,
     )
+
+
+def _fitting(ranges: Iterator[DeliveryRange]) -> tuple[tuple[DeliveryRange, ...], bool]:
+    """As many as one answer holds, and whether there are more."""
+    left_bytes, found = ANSWER_BYTES_MAX, list[DeliveryRange]()
+    for one in ranges:
+        left_bytes -= RANGE_BYTES + len(one.consumer.encode()) + len(one.error.encode())
+        if left_bytes < 0 and found:
+            return tuple(found), True
+        found.append(one)
+    return tuple(found), False
 
 
 def _committed(first: int, end: int, committed: int) -> Iterator[DeliveryRange]:

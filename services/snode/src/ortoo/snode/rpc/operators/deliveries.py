@@ -4,17 +4,23 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid, NotFound, OrtooError
 from ortoo.common.errors.status import rpc_errors
+from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.errors import Context
 from ortoo.common.process.clock import Clock
+from ortoo.common.records.batch import encode
+from ortoo.common.records.message import Message
 from ortoo.snode.clients.directory import ClientDirectory
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.wire import queue_of, queue_to
+from ortoo.snode.membership.members import Subscription
 from ortoo.snode.pop.dead_letters import DeadLetters
+from ortoo.snode.pull.read_sizes import ANSWER_BYTES_MAX
 from ortoo.snode.pull.reading import MessageSearch, PlacedMessage, SearchRequest
 from ortoo.snode.rpc.operators.reasons import Held, Seen, reasons
 from ortoo.v1 import delivery_pb2 as pb
@@ -25,10 +31,10 @@ from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 NAME = pb.DESCRIPTOR.services_by_name["DeliveryService"].full_name
 LIMIT, LIMIT_MAX = 100, 10_000
 TIMEOUT_S = 3.0
+ROW_BYTES = 8
+"""What a row takes in an answer beside its own bytes."""
 LETTERS_MAX = 1_000
 """Among so many dead letters a message is looked for."""
-DONE = 4
-LEASED, RETURNED = 1, 2
 Asked = tuple[int | None, int, int]
 """From which offset (None = what the group is not done with), up to which (0 = the end), how many at most."""
 
@@ -54,9 +60,9 @@ class DeliveryService(DeliveryServiceServicer):
         first = request.from_offset if request.HasField("from_offset") else None
         asked: Asked = (first, request.to_offset, request.limit or LIMIT)
         described, away = await self._described(topic, request.group, queues or topic.read_queues(), asked)
-        rows = [row for queue, found in described for row in self._rows(queue, found)]
+        rows, more = self._fitting(described)
         await self._mark_parked(request.group, rows)
-        return pb.ListDeliveriesResponse(deliveries=rows, enodes_away=sorted(away))
+        return pb.ListDeliveriesResponse(deliveries=rows, enodes_away=sorted(away), more=more)
 
     async def ExplainConsumption(
         self, request: pb.ExplainConsumptionRequest, context: Context
@@ -74,20 +80,16 @@ class DeliveryService(DeliveryServiceServicer):
         rows = [row for queue, found in described for row in self._rows(queue, found)]
         if message is not None:
             await self._mark_parked(request.group, rows)
-        group = self.cluster.directory.group(request.group)
-        wanted = {
-            one.tag_expression or one.sql_expression or "*"
-            for member in self.clients.consumers(request.group)
-            for one in member.subscriptions
-            if one.topic == topic.name
-        }
+        group, consumers = self.cluster.directory.group(request.group), self.clients.consumers(request.group)
+        subscriptions = [one for member in consumers for one in member.subscriptions if one.topic == topic.name]
         seen = Seen(
             group=request.group,
             topic=topic,
             is_known=group is not None or any(found.committed_offset >= 0 for _, found in described),
             is_enabled=group is None or group.consume_enabled,
-            consumers=len(self.clients.consumers(request.group)),
-            filters=sorted(wanted),
+            consumers=len(consumers),
+            filters=sorted({one.tag_expression or one.sql_expression or "*" for one in subscriptions}),
+            is_wanted=message is None or any(_wants(one, message.message) for one in subscriptions),
             queues=[_held(queue, found) for queue, found in described],
             away=sorted(away),
             message=message,
@@ -143,6 +145,21 @@ class DeliveryService(DeliveryServiceServicer):
             stub = EnodeServiceStub(self.channels.to(entry.address))
             return await stub.DescribeDeliveries(request, timeout=TIMEOUT_S)
 
+    def _fitting(
+        self, described: Sequence[tuple[Queue, enode_pop_pb2.DescribeDeliveriesResponse]]
+    ) -> tuple[list[pb.MessageDelivery], bool]:
+        """As many rows as one answer holds, and whether there are more."""
+        left_bytes, rows = ANSWER_BYTES_MAX, list[pb.MessageDelivery]()
+        for queue, found in described:
+            for row in self._rows(queue, found):
+                left_bytes -= row.ByteSize() + ROW_BYTES
+                if left_bytes < 0 and rows:
+                    return rows, True
+                rows.append(row)
+            if found.more:
+                return rows, True
+        return rows, False
+
     def _rows(self, queue: Queue, found: enode_pop_pb2.DescribeDeliveriesResponse) -> Iterator[pb.MessageDelivery]:
         place, now_ms = queue_to(queue), self.clock.now_ms()
         for one in found.ranges:
@@ -179,10 +196,18 @@ class DeliveryService(DeliveryServiceServicer):
 
 
 _LEASED, _DELAYED = pb.DELIVERY_STATE_LEASED, pb.DELIVERY_STATE_DELAYED
+LEASED, RETURNED = enode_pop_pb2.DELIVERY_PHASE_LEASED, enode_pop_pb2.DELIVERY_PHASE_RETURNED
+HAD = (LEASED, RETURNED, enode_pop_pb2.DELIVERY_PHASE_EXPIRED)
+
+
+def _wants(subscription: Subscription, message: Message) -> bool:
+    wanted = compile_filter(subscription.tag_expression, subscription.sql_expression)
+    rows = None if wanted is None else wanted.select(OpenedBatch(encode([message], now_ms=0)))
+    return rows is None or len(rows) > 0
 
 
 def _state(phase: int, is_later: bool, pops: bool) -> pb.DeliveryState.ValueType:
-    if phase == DONE:
+    if phase == enode_pop_pb2.DELIVERY_PHASE_DONE:
         return pb.DELIVERY_STATE_ACKNOWLEDGED
     if is_later and phase in (LEASED, RETURNED):
         return _LEASED if phase == LEASED else _DELAYED
@@ -193,7 +218,7 @@ def _held(queue: Queue, found: enode_pop_pb2.DescribeDeliveriesResponse) -> Held
     def count(*phases: int) -> int:
         return sum(one.count for one in found.ranges if one.phase in phases)
 
-    tried = [one for one in found.ranges if one.phase in (LEASED, RETURNED, 3) and one.error]
+    tried = [one for one in found.ranges if one.phase in HAD and one.error]
     return Held(
         queue,
         behind=found.end_offset - max(found.committed_offset, found.begin_offset),

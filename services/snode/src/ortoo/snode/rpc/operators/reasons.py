@@ -50,6 +50,8 @@ class Seen:
     """How many members it has; those that pop are none."""
     filters: Sequence[str]
     """What its members want of the topic."""
+    is_wanted: bool
+    """Whether one of them wants the message."""
     queues: Sequence[Held]
     away: Sequence[str]
     message: PlacedMessage | None
@@ -108,10 +110,9 @@ def _of_message(seen: Seen) -> Iterator[Reason]:
         said = f"; {row.consumer or 'a consumer'} said: {row.error}" if row.error else ""
         left = f"it was given back at try {row.attempt} and comes again in {_s(row.until_ms - seen.now_ms)}{said}"
         yield Reason("delayed", left, f"ortoo group describe {seen.group} shows the group's back-off")
-    tag = message.message.tag or ""
-    if seen.filters and "*" not in seen.filters and not any(tag in one.split("||") for one in seen.filters):
-        wanted = ", ".join(seen.filters)
-        yield Reason("filter", f"its tag is {tag or 'empty'}, and the group's consumers want {wanted}")
+    if seen.filters and not seen.is_wanted:
+        wanted, tag = ", ".join(seen.filters), message.message.tag or "empty"
+        yield Reason("filter", f"the group's consumers want {wanted}, which it is not; its tag is {tag}")
 
 
 def _of_consumers(seen: Seen) -> Iterator[Reason]:
