@@ -16,15 +16,13 @@ from alembic.script import ScriptDirectory
 
 from ortoo.common.errors import Conflict, Fenced, Invalid, NotFound, Unavailable
 from ortoo.common.errors.status import rpc_errors
-from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.clock import SystemClock
-from ortoo.namesrv.app import open_namesrv
 from ortoo.namesrv.catalog import schema, tables
-from ortoo.namesrv.settings import Settings
 from ortoo.testing.servers.postgres import Postgres, postgres
 from ortoo.v1 import namesrv_pb2 as pb
 from ortoo.v1 import topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
+from tests.integration.name_server import name_server
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 MIGRATIONS = Path(schema.__file__).parents[1] / "migrations"
@@ -35,14 +33,6 @@ async def database() -> AsyncIterator[Postgres]:
     """One PostgreSQL for this file."""
     async with postgres() as server:
         yield server
-
-
-@contextlib.asynccontextmanager
-async def name_server(database_url: str, folder: Path, **settings: Any) -> AsyncIterator[NameServiceStub]:
-    """A name server in this process over a database."""
-    chosen = Settings(listen_address="127.0.0.1:0", data_dir=folder, database_url=database_url, **settings)
-    async with open_namesrv(chosen) as running, Channels() as channels:
-        yield NameServiceStub(channels.to(running.address))
 
 
 async def register(*stubs: NameServiceStub) -> None:

@@ -12,14 +12,12 @@ import pytest_asyncio
 
 from ortoo.common.errors import Conflict, NotFound, OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
-from ortoo.common.grpc.channels import Channels
-from ortoo.namesrv.app import open_namesrv
-from ortoo.namesrv.settings import Settings
 from ortoo.testing.servers.postgres import Postgres, postgres
 from ortoo.v1 import member_admin_pb2 as admin_pb
 from ortoo.v1 import member_report_pb2 as pb
 from ortoo.v1 import namesrv_pb2, topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
+from tests.integration.name_server import name_server
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 KINDS = pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
@@ -30,14 +28,6 @@ async def database() -> AsyncIterator[Postgres]:
     """One PostgreSQL for this file."""
     async with postgres() as server:
         yield server
-
-
-@contextlib.asynccontextmanager
-async def name_server(database_url: str, folder: Path, **settings: Any) -> AsyncIterator[NameServiceStub]:
-    """A name server in this process over a database."""
-    chosen = Settings(listen_address="127.0.0.1:0", data_dir=folder, database_url=database_url, **settings)
-    async with open_namesrv(chosen) as running, Channels() as channels:
-        yield NameServiceStub(channels.to(running.address))
 
 
 @dataclass

@@ -1,0 +1,19 @@
+"""A name server in this process over a database, for tests that need nothing else."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from ortoo.common.grpc.channels import Channels
+from ortoo.namesrv.app import open_namesrv
+from ortoo.namesrv.settings import Settings
+from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
+
+
+@contextlib.asynccontextmanager
+async def name_server(database_url: str, folder: Path, **settings: Any) -> AsyncIterator[NameServiceStub]:
+    """A name server in this process over a database."""
+    chosen = Settings(listen_address="127.0.0.1:0", data_dir=folder, database_url=database_url, **settings)
+    async with open_namesrv(chosen) as running, Channels() as channels:
+        yield NameServiceStub(channels.to(running.address))
