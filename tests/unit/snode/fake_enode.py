@@ -128,8 +128,8 @@ class FakeEnode:
             if from_offset > end:
                 raise OutOfRange(begin_offset=0, end_offset=end)
             for stored in self.queues[queue_id]:
-                if stored.first_offset + stored.batch.count > from_offset:
-                    return Fetched((stored,), stored.first_offset + stored.batch.count, end)
+                if stored.next_offset > from_offset:
+                    return Fetched((stored,), stored.next_offset, end)
             if not wait_ms:
                 return Fetched((), from_offset, end)
             await self._stored.wait()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ortoo.client import Client, GroupInfo, TopicInfo
 
 OWN = "%"
-"""What the names of groups' own topics begin with: nobody declares those."""
+"""What the names of groups' own topics begin with: nobody declares those, and enodes fill them themselves."""
 TOPIC_KEYS: Mapping[str, type] = {"name": str, "queues": int, "permission": str, "type": str}
 GROUP_KEYS: Mapping[str, type] = {
     "name": str,

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from ortoo.cli.commands.declared import OWN
 from ortoo.cli.terminal.output import Answer, Table
 from ortoo.common.errors import Conflict, NotFound
 
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
 
 EnodeName = Annotated[str, typer.Argument(help="The enode's name.")]
 LOOK_INTERVAL_S = 1.0
-OWN = "%"
-"""What the names of groups' own topics begin with: enodes fill those themselves."""
 
 
 class Left(NamedTuple):

@@ -29,9 +29,7 @@ async def show(
         "COMMITTED": lambda it: it[1].committed,
         "BEHIND": lambda it: "-" if it[1].lag_bytes is None else it[1].lag_bytes,
         "ADDRESS": lambda it: it[1].address or "-",
-        "REPORTED": lambda it: (
-            "never" if it[1].reported_ms_ago is None else f"{it[1].reported_ms_ago / 1000:.1f} s ago"
-        ),
+        "REPORTED": lambda it: _ago(it[1].reported_ms_ago),
         "DISK": lambda it: it[1].disk,
     }
     if not found:

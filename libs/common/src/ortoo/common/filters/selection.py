@@ -69,7 +69,7 @@ def selected(
     matching = wanted.select(opened) if wanted is not None and opened is not None else None
     alive = unexpired(opened, now_ms) if expires and opened is not None else None
     if whole and matching is None and alive is None:
-        return Selected(first, first + batch.count, stored.stored_at_ms, batch, b"", batch.count)
+        return Selected(first, stored.next_offset, stored.stored_at_ms, batch, b"", batch.count)
     rows = _between(matching, start, stop)
     expired = 0
     if alive is not None:

@@ -1,11 +1,16 @@
 """Small files for people to read: one line of JSON and one with its CRC-32C in hex."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ortoo.common.errors import DataLoss, Unsupported
 from ortoo.common.records.sealed_batch import crc32c
+from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.whole_files import read_whole
+
+T = TypeVar("T")
 
 
 def encode_lines(version: int, fields: dict[str, Any]) -> bytes:
@@ -24,3 +29,15 @@ def decode_lines(data: bytes, file: Path, version: int, advice: str) -> dict[str
     if fields.pop("version") != version:
         raise Unsupported(f"{file} is of a newer version: upgrade this process")
     return fields
+
+
+def read_lines(disk: Disk, file: Path, version: int, advice: str, made: Callable[[dict[str, Any]], T]) -> T | None:
+    """What is `made` of a file's fields; None when there is no file. Errors: as `decode_lines`."""
+    data = read_whole(disk, file)
+    if data is None:
+        return None
+    fields = decode_lines(data, file, version, advice)
+    try:
+        return made(fields)
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataLoss(f"{file} is damaged: {advice}") from error

@@ -4,17 +4,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ortoo.common.errors import DataLoss
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.disk.lines import decode_lines, encode_lines
-from ortoo.enode.disk.whole_files import read_whole, write_whole
+from ortoo.enode.disk.lines import encode_lines, read_lines
+from ortoo.enode.disk.reign_file import REJOIN
+from ortoo.enode.disk.whole_files import write_whole
 from ortoo.enode.members.identity import Configuration, MemberId
 from ortoo.enode.members.log_outline import BeginFrame, EpochStart, History, LogOutline, PlacedMembers
 
 FILE_NAME = "outline"
 VERSION = 1
 NO_CUT = -1
-_ADVICE = "empty the folder, and let the disk join the set as another member"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +48,21 @@ def decode_configuration(fields: dict[str, Any]) -> Configuration:
 
 def read_outline(disk: Disk, folder: Path) -> KeptOutline | None:
     """The file in a member's folder; None when there is none. Errors: DataLoss, Unsupported."""
-    path = folder / FILE_NAME
-    data = read_whole(disk, path)
-    if data is None:
-        return None
-    fields = decode_lines(data, path, VERSION, _ADVICE)
-    try:
-        begin = fields["begin"]
-        outline = LogOutline(
-            begin,
-            fields["end"],
-            begin,
-            begin,
-            History(tuple(EpochStart(*one) for one in fields["epochs"])),
-            tuple(PlacedMembers(end, decode_configuration(one)) for end, one in fields["members"]),
-            tuple(BeginFrame(*one) for one in fields["begins"]),
-        )
-        return KeptOutline(outline, fields["cut"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataLoss(f"{path} is damaged: {_ADVICE}") from error
+    return read_lines(disk, folder / FILE_NAME, VERSION, REJOIN, _kept)
+
+
+def _kept(fields: dict[str, Any]) -> KeptOutline:
+    begin = fields["begin"]
+    outline = LogOutline(
+        begin,
+        fields["end"],
+        begin,
+        begin,
+        History(tuple(EpochStart(*one) for one in fields["epochs"])),
+        tuple(PlacedMembers(end, decode_configuration(one)) for end, one in fields["members"]),
+        tuple(BeginFrame(*one) for one in fields["begins"]),
+    )
+    return KeptOutline(outline, fields["cut"])
 
 
 def write_outline(disk: Disk, folder: Path, kept: KeptOutline) -> None:

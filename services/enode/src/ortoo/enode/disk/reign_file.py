@@ -2,16 +2,17 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from ortoo.common.errors import DataLoss
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.disk.lines import decode_lines, encode_lines
-from ortoo.enode.disk.whole_files import read_whole, write_whole
+from ortoo.enode.disk.lines import encode_lines, read_lines
+from ortoo.enode.disk.whole_files import write_whole
 from ortoo.enode.members.identity import MemberId, Process, Reign, Tail
 
 FILE_NAME = "reign"
 VERSION = 1
-_ADVICE = "empty the folder, and let the disk join the set as another member"
+REJOIN = "empty the folder, and let the disk join the set as another member"
+"""What helps where a member's own files are damaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,24 +38,19 @@ class KeptReign:
 
 def read_reign(disk: Disk, folder: Path) -> KeptReign | None:
     """The file in a folder; None in one that is no member's. Errors: DataLoss, Unsupported."""
-    path = folder / FILE_NAME
-    data = read_whole(disk, path)
-    if data is None:
-        return None
-    fields = decode_lines(data, path, VERSION, _ADVICE)
-    try:
-        number, leader_disk, incarnation = fields["leader"]
-        reign = Reign(fields["epoch"], Process(MemberId(number, leader_disk), incarnation), Tail(*fields["owed"]))
-        return KeptReign(
-            MemberId(*fields["member"]),
-            fields["set_id"],
-            fields["created_at_ms"],
-            fields["incarnation"],
-            reign,
-            fields["is_founder"],
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataLoss(f"{path} is damaged: {_ADVICE}") from error
+    return read_lines(disk, folder / FILE_NAME, VERSION, REJOIN, _kept)
+
+
+def _kept(fields: dict[str, Any]) -> KeptReign:
+    number, leader_disk, incarnation = fields["leader"]
+    return KeptReign(
+        MemberId(*fields["member"]),
+        fields["set_id"],
+        fields["created_at_ms"],
+        fields["incarnation"],
+        Reign(fields["epoch"], Process(MemberId(number, leader_disk), incarnation), Tail(*fields["owed"])),
+        fields["is_founder"],
+    )
 
 
 def write_reign(disk: Disk, folder: Path, kept: KeptReign) -> None:

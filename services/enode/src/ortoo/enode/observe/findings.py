@@ -71,13 +71,6 @@ class EnodeFindings:
                 elsewhere,
                 "enlarge the volume, or lower store.retention_bytes or store.retention_age_ms: it goes on by itself",
             )
-        if appender.alone:
-            yield Finding(
-                "no replica",
-                appender.alone,
-                elsewhere,
-                "start a replica of it (docs/operations/replicas.md), or run it as ASYNC_MASTER",
-            )
         for damage in islice(catalog.damages, NAMES_MAX):
             yield Finding(
                 "damaged log",

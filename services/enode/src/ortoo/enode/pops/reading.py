@@ -42,7 +42,7 @@ class OpenedBatch:
     @property
     def end_offset(self) -> int:
         """The offset behind its last message."""
-        return self.stored.first_offset + self.stored.batch.count
+        return self.stored.next_offset
 
     @cached_property
     def view(self) -> RecordBatchView:

@@ -211,8 +211,7 @@ class Store:
         batches = await self._reader.read(
             queue, from_offset, min(bytes_max or FETCH_BYTES, self._settings.fetch_bytes_max)
         )
-        last = batches[-1]
-        return Fetched(batches, last.first_offset + last.batch.count, queue.end_offset)
+        return Fetched(batches, batches[-1].next_offset, queue.end_offset)
 
     def describe_queues(self, topic_id: int) -> list[QueueRange]:
         """All queues of a topic, in order of queue id. Errors: NotFound."""

@@ -8,7 +8,7 @@ from typing import Generic, Protocol
 from ortoo.common.errors import Moved, OrtooError, Overloaded
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.containment import told_as
-from ortoo.snode.enodes.request_stream import Pending, Request, Result
+from ortoo.snode.enodes.request_stream import Pending, Request, Result, seen
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.02, 0.1
 """How long to wait before a member is asked again whether it leads now."""
@@ -57,7 +57,7 @@ class HeldAppends(Generic[Request, Result]):
                 f"{self._bytes} bytes wait for an enode's next leader; at most {self.bytes_max} may", retry_after_ms=50
             )
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        future.add_done_callback(lambda done: None if done.cancelled() else done.exception())
+        future.add_done_callback(seen)
         self._later += 1
         self._hold(1, self._later, Pending(request, future, size_bytes, self.clock.monotonic_s() + self.timeout_s))
         return future

@@ -83,7 +83,7 @@ class RequestStream(Generic[Request, Answer, Result]):
                 retry_after_ms=50,
             )
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        future.add_done_callback(_seen)
+        future.add_done_callback(seen)
         self.take(Pending(request, future, size_bytes, self.clock.monotonic_s() + self.timeout_s + wait_s))
         return future
 
@@ -231,7 +231,7 @@ class RequestStream(Generic[Request, Answer, Result]):
                     item.future.set_exception(self._never_sent() if number in unsent else error)
 
 
-def _seen(future: asyncio.Future[Any]) -> None:
+def seen(future: asyncio.Future[Any]) -> None:
     """Look at the error, so that one nobody waits for any more is not reported as lost."""
     if not future.cancelled():
         future.exception()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ortoo.common.errors import Conflict, Invalid
 from ortoo.common.filters.message_filter import MessageFilter
-from ortoo.common.filters.selection import Selected
+from ortoo.common.filters.selection import ROW_BYTES, Selected
 from ortoo.common.groups.delay_levels import delay_ms_of_level
 from ortoo.common.groups.failure_rule import Again, FailureRule
 from ortoo.common.groups.pop import PopRules, PopWish, ReplayWish, SendBackWish, runs
@@ -198,7 +198,7 @@ def _offsets(part: Selected) -> Iterator[int]:
 
 def _columns(part: Selected) -> Iterable[int]:
     """Where the messages lie in the batch."""
-    if part.batch is None or not part.rows or len(part.rows) // 4 == part.batch.count:
+    if part.batch is None or not part.rows or len(part.rows) // ROW_BYTES == part.batch.count:
         return range(part.messages)
     return [row for (row,) in struct.iter_unpack("<i", part.rows)]
 

@@ -155,8 +155,8 @@ class Publisher:
             answers = await asyncio.gather(*stored, return_exceptions=True)
             for ((to, sort), among), answer in zip(placed.items(), answers, strict=True):
                 if isinstance(answer, BaseException):
-                    chosen = [left[at] for at in among]
-                    if not self._moves(topic, to, refusing, chosen, answer, queue):
+                    may_move = _may_move(sort, [left[at] for at in among], queue)
+                    if not (may_move and self._moves(topic, to, refusing, answer)):
                         raise answer
                     refusing.add(to.enode)
                     continue
@@ -166,17 +166,9 @@ class Publisher:
                 receipts.update(zip((rows[at] for at in among), answer, strict=True))
         return [receipts[row] for row in range(len(messages))]
 
-    def _moves(
-        self,
-        topic: Topic,
-        to: Queue,
-        refusing: set[str],
-        messages: Sequence[Message],
-        error: BaseException,
-        queue: Queue | None,
-    ) -> bool:
-        """Whether messages that an enode did not take go to another one, which has not refused them yet."""
-        if not isinstance(error, OrtooError) or error.field != NOT_TAKEN_FIELD or not _may_move(messages, queue):
+    def _moves(self, topic: Topic, to: Queue, refusing: set[str], error: BaseException) -> bool:
+        """Whether an enode took nothing, and there is another one that has not refused the messages yet."""
+        if not isinstance(error, OrtooError) or error.field != NOT_TAKEN_FIELD:
             return False
         others = self._directory.to_send(topic.write_queues())
         return any(one.enode not in refusing and one.enode != to.enode for one in others)
@@ -188,7 +180,7 @@ class Publisher:
         to, sort = place
         if sort[2]:
             return self._background.asked(f"publish {to}", self._identified.store(topic, to, messages))
-        return self._put(topic, to, messages, sort, may_move=_may_move(messages, queue))
+        return self._put(topic, to, messages, sort, may_move=_may_move(sort, messages, queue))
 
     def _placed(
         self, topic: Topic, messages: Sequence[Message], queue: Queue | None, refusing: Collection[str]
@@ -263,9 +255,9 @@ class Publisher:
             del self._batchers[key]
 
 
-def _may_move(messages: Sequence[Message], queue: Queue | None) -> bool:
-    """Whether no sender, message group or id says in which queue these have to be."""
-    return queue is None and not any(one.message_group or DEDUP_ID in one.properties for one in messages)
+def _may_move(sort: Sort, messages: Sequence[Message], queue: Queue | None) -> bool:
+    """Whether no sender, id or message group says in which queue these have to be."""
+    return queue is None and not sort[2] and not any(one.message_group for one in messages)
 
 
 def _check(messages: Sequence[Message]) -> None:

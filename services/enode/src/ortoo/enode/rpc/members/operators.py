@@ -51,7 +51,7 @@ class EnodeMembersService(EnodeMembersServiceServicer):
         answer = pb.DescribeMembersResponse(
             enode=self._enode,
             set_id=self._set_id(),
-            member=_written(member.me.member),
+            member=write(member_report_pb2.MemberId, member.me.member),
             epoch=member.reign.epoch,
             is_leading=driver.leads is not None,
             members=self._described(driver),
@@ -60,7 +60,7 @@ class EnodeMembersService(EnodeMembersServiceServicer):
         )
         leader = role.leader.member if isinstance(role, Follower) else member.me.member
         if isinstance(role, Follower | Leader):
-            answer.leader.CopyFrom(_written(leader))
+            answer.leader.CopyFrom(write(member_report_pb2.MemberId, leader))
         return answer
 
     async def HandOver(self, request: pb.HandOverRequest, context: Context) -> pb.HandOverResponse:
@@ -78,7 +78,7 @@ class EnodeMembersService(EnodeMembersServiceServicer):
         await driver.hand_over(successor)
         if not await driver.let_go(epoch):
             raise Conflict(f"member {successor.number} did not have everything in time; this one goes on")
-        return pb.HandOverResponse(epoch=epoch, successor=_written(successor))
+        return pb.HandOverResponse(epoch=epoch, successor=write(member_report_pb2.MemberId, successor))
 
     async def AddMember(self, request: pb.AddMemberRequest, context: Context) -> pb.AddMemberResponse:
         """Let a disk have the log."""
@@ -115,7 +115,7 @@ class EnodeMembersService(EnodeMembersServiceServicer):
         member, role, members = driver.member, driver.member.role, driver.member.log.members
         now_s, found = driver.now_s(), []
         for one in sorted(members.everybody):
-            described = pb.DescribedMember(member=_written(one), votes=one in members.voters)
+            described = pb.DescribedMember(member=write(member_report_pb2.MemberId, one), votes=one in members.voters)
             if isinstance(role, Leader):
                 is_me = one == member.me.member
                 described.flushed = (
@@ -144,7 +144,3 @@ class EnodeMembersService(EnodeMembersServiceServicer):
         if driver.leads is None:
             raise self._home.moved()
         return driver
-
-
-def _written(member: MemberId) -> member_report_pb2.MemberId:
-    return member_report_pb2.MemberId(number=member.number, disk=member.disk)

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from ortoo.common.errors import Conflict, Invalid
 from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.fields import write
 from ortoo.enode.consensus.joining import Joining
 from ortoo.enode.members.driver import Event
 from ortoo.enode.members.identity import MemberId
@@ -70,7 +71,7 @@ class MemberService(MemberServiceServicer):
         if not request.set_id:
             raise Invalid("expected the id of a set", field="set_id")
         member = await self._joining.join(request.set_id, request.created_at_ms)
-        return pb.JoinResponse(member=member_report_pb2.MemberId(number=member.number, disk=member.disk))
+        return pb.JoinResponse(member=write(member_report_pb2.MemberId, member))
 
 
 def member_id(message: member_report_pb2.MemberId) -> MemberId:
