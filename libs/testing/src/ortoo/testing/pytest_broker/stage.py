@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import gc
 import logging
 from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar, cast
@@ -24,6 +23,7 @@ from ortoo.testing.pytest_broker.faults import Faults
 from ortoo.testing.pytest_broker.loop import BrokerLoop, is_of_test
 from ortoo.testing.pytest_broker.threads import TakenTurns
 from ortoo.testing.simulation.cluster.cluster import Shape, SimulatedCluster
+from ortoo.testing.simulation.kernel.garbage import garbage_of_its_own
 from ortoo.testing.simulation.kernel.process import bury_all
 from ortoo.testing.simulation.world import World
 
@@ -69,13 +69,12 @@ class Stage:
         self._process = self.world.process(TEST)
         self._clients = 0
         self._test = contextlib.ExitStack()
-        self._was_collecting = self._is_over = False
+        self._garbage = contextlib.ExitStack()
+        self._is_over = False
 
     def open(self) -> None:
         """Switch the broker on; from now on the context of whoever calls is the test's. Errors: those of settings."""
-        self._was_collecting = gc.isenabled()
-        gc.disable()  # when garbage is found must not be chance
-        gc.freeze()  # what was there before is no garbage of this test
+        self._garbage.enter_context(garbage_of_its_own())
         try:
             self.drive(self._start())
             enter = self._test.enter_context
@@ -111,9 +110,7 @@ class Stage:
             if not self.is_adopted:
                 self.loop.close()
         finally:
-            gc.unfreeze()
-            if self._was_collecting:
-                gc.enable()
+            self._garbage.close()
 
     def drive(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` to its end; only while nobody else runs the loop."""

@@ -11,6 +11,7 @@ from ortoo.testing.simulation.findings import Findings
 from ortoo.testing.simulation.kernel.chances import Chances
 from ortoo.testing.simulation.kernel.clock import RunClock
 from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
+from ortoo.testing.simulation.kernel.garbage import garbage_of_its_own
 from ortoo.testing.simulation.kernel.process import SimulatedProcess, bury_all
 from ortoo.testing.simulation.kernel.trace import Trace
 from ortoo.testing.simulation.neighbours.database import SimulatedDatabase
@@ -57,13 +58,14 @@ class World:
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
         """The time of the run; afterwards everything that it left is closed."""
-        try:
-            with virtual_redis_time(self.loop):
-                yield
-        finally:
-            bury_all(self.loop, self.processes)
-            self.database.close()
-            self.loop.close()
+        with garbage_of_its_own():
+            try:
+                with virtual_redis_time(self.loop):
+                    yield
+            finally:
+                bury_all(self.loop, self.processes)
+                self.database.close()
+                self.loop.close()
 
     def _uncaught(self, _: Any, context: dict[str, Any]) -> None:
         error = context.get("exception")

@@ -82,22 +82,14 @@ class Run:
         """Run it. What goes wrong is in the outcome; only a defect of the simulation itself is raised."""
         begun_s = resource.getrusage(resource.RUSAGE_SELF).ru_utime
         loop = self.world.loop
-        was_collecting = gc.isenabled()
-        gc.disable()
-        gc.freeze()  # what was there before is not looked at again and again
-        try:
-            with simulated_logs(self.world, log_file), self.world.running():
-                try:
-                    loop.run_until_complete(loop.create_task(self._whole(), context=loop.outside.context))
-                except Stuck as stuck:
-                    self.world.findings.add("nothing hangs", str(stuck))
-                # What the dead say when they are buried concerns nobody.
-                found = tuple(self.world.findings.all)
-                virtual_s, digest, lines = loop.time(), self.world.trace.digest, self.world.trace.lines
-        finally:
-            gc.unfreeze()
-            if was_collecting:
-                gc.enable()
+        with simulated_logs(self.world, log_file), self.world.running():
+            try:
+                loop.run_until_complete(loop.create_task(self._whole(), context=loop.outside.context))
+            except Stuck as stuck:
+                self.world.findings.add("nothing hangs", str(stuck))
+            # What the dead say when they are buried concerns nobody.
+            found = tuple(self.world.findings.all)
+            virtual_s, digest, lines = loop.time(), self.world.trace.digest, self.world.trace.lines
         return Outcome(
             self.choices,
             found,
