@@ -1,6 +1,7 @@
-"""Drivers and workers killed at random while millions of messages flow: the lake and the other topic stay exact.
+"""Drivers and workers killed at random while messages flow: the lake and the exact copy stay exact, the other doubles.
 
-`ORTOO_SPARK_MESSAGES` and `ORTOO_SPARK_KILLS` choose how much; `make spark-long` takes 10,000,000 and 20.
+`ORTOO_SPARK_MESSAGES` and `ORTOO_SPARK_KILLS` choose how much; `make spark-kills` takes 500,000 and 50, `make
+spark-long` 10,000,000 and 20.
 """
 
 import os
@@ -18,6 +19,7 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.spark.lake.table import Lake
 from tests.repo.tree import ROOT
+from tests.spark.long_queries import COPIES
 from tests.spark.session import Broker
 
 MESSAGES = int(os.environ.get("ORTOO_SPARK_MESSAGES", "200000"))
@@ -26,7 +28,7 @@ BATCHES = max(10 * KILLS, 60)
 """So many that the queries outlast the kills: between two of them a few batches are done, if any."""
 KILL_AFTER_BATCHES = 8
 KILL_AFTER_S = 1.0
-"""A driver is hit after fewer batches than this, both queries together, and up to so much time: anywhere in one."""
+"""A driver is hit after fewer batches than this, all queries together, and up to so much time: anywhere in one."""
 LOOK_S = 0.05
 WORKER_DEATH_S = 10
 """How long a driver may go on after the death of a worker that it may not have needed."""
@@ -37,9 +39,9 @@ RUN_S = 3_600
 class Driver:
     """One run of the queries, in a process that can be killed."""
 
-    def __init__(self, broker: Broker, source: str, target: str, folder: Path) -> None:
+    def __init__(self, broker: Broker, source: str, folder: Path) -> None:
         """Start it and wait until its queries run."""
-        arguments = [broker.address, source, target, str(folder), str(max(MESSAGES // BATCHES, 1))]
+        arguments = [broker.address, source, str(folder), str(max(MESSAGES // BATCHES, 1))]
         self.log = (folder / "driver.log").open("ab")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.spark.long_queries", *arguments],
@@ -102,11 +104,12 @@ class Progress:
 
     @property
     def batches(self) -> int:
-        """The committed batches of both queries together."""
+        """The committed batches of all queries together."""
         return sum(self._batches().values())
 
     def _batches(self) -> dict[str, int]:
-        found = {name: (self._folder / f"checkpoint-{name}" / "commits").glob("[0-9]*") for name in ("lake", "copy")}
+        names = ("lake", *COPIES)
+        found = {name: (self._folder / f"checkpoint-{name}" / "commits").glob("[0-9]*") for name in names}
         return {name: max((int(file.name) for file in files), default=-1) + 1 for name, files in found.items()}
 
 
@@ -134,10 +137,10 @@ def hit(driver: Driver, progress: Progress, randomness: Randomness, *, at_worker
 def test_kills_of_drivers_and_workers_lose_and_double_nothing(
     spark: Any, broker: Broker, topic: str, folder: Path
 ) -> None:
-    """Check 6 and 7: after every kill the queries go on where they were; each row is there once."""
-    target = f"{topic}-copy"
+    """Check 6 and 7: after every kill the queries go on where they were; each row is there once, or at least once."""
     progress = Progress(folder)
-    broker.client.admin.create_topic(target, queue_count=4)
+    for name in COPIES:
+        broker.client.admin.create_topic(f"{topic}-{name}", queue_count=4)
     with broker.client.producer(topic) as producer:
         for first in range(0, MESSAGES, 100_000):
             producer.send_many(Message(b"%d" % n) for n in range(first, min(first + 100_000, MESSAGES)))
@@ -145,7 +148,7 @@ def test_kills_of_drivers_and_workers_lose_and_double_nothing(
     randomness = Randomness(7)
     kills = failures = 0
     while kills < KILLS:
-        driver = Driver(broker, topic, target, folder)
+        driver = Driver(broker, topic, folder)
         killed = hit(driver, progress, randomness, at_worker=bool(kills % 2))
         if killed:
             kills += 1
@@ -155,17 +158,24 @@ def test_kills_of_drivers_and_workers_lose_and_double_nothing(
         failures += 1  # a busy machine may refuse to start a worker in time
         progress.tell(f"a driver failed by itself, {failures} of at most {FAILURES_MAX}")
         assert failures <= FAILURES_MAX, (folder / "driver.log").read_text()[-3000:]
-    while Driver(broker, topic, target, folder).ends_within(RUN_S) != 0:
+    while Driver(broker, topic, folder).ends_within(RUN_S) != 0:
         failures += 1
         assert failures <= FAILURES_MAX, (folder / "driver.log").read_text()[-3000:]
     progress.tell("the queries are through")
     source = spark.read.format("ortoo").options(address=broker.address, columns="enode,queue_id,offset,body")
-    sent, copied = (source.option("subscribe", name).load() for name in (topic, target))
+    sent, copied, control = (source.option("subscribe", f"{topic}{name}").load() for name in ("", "-copy", "-control"))
     lake = Lake(str(folder / "lake"), "delta").read(spark)
-    numbers = "count(*)", "count(distinct n)", "min(n)", "max(n)"
-    for frame in (lake, copied):
-        bodies = frame.selectExpr("cast(cast(body as string) as bigint) n")
-        assert tuple(bodies.selectExpr(*numbers).first()) == (MESSAGES, MESSAGES, 0, MESSAGES - 1)
+    counts = [tuple(of_bodies(frame).first()) for frame in (lake, copied, control)]
+    progress.tell(f"rows, different ones, first and last of the lake, the copy and the control: {counts}")
+    assert counts[0] == counts[1] == (MESSAGES, MESSAGES, 0, MESSAGES - 1)
+    assert counts[2][0] > MESSAGES
+    assert counts[2][1:] == (MESSAGES, 0, MESSAGES - 1)
     places = "bit_xor(xxhash64(enode, queue_id, `offset`, body)) h"
     assert lake.selectExpr(places).first() == sent.selectExpr(places).first()
-    progress.tell(f"{MESSAGES:,} messages, {kills} kills: the lake's rows are the topic's, the copy has each once")
+    progress.tell(f"{kills} kills: the lake's rows are the topic's, the copy has each once, the control some twice")
+
+
+def of_bodies(frame: Any) -> Any:
+    """How many rows, how many different ones, the smallest and the largest: of numbers without gaps that is all."""
+    numbers = frame.selectExpr("cast(cast(body as string) as bigint) n")
+    return numbers.selectExpr("count(*)", "count(distinct n)", "min(n)", "max(n)")
