@@ -2,8 +2,9 @@
 
 python -m tests.spark.long_queries ADDRESS SOURCE FOLDER MESSAGES_A_BATCH
 
-Each copy shuffles its rows and gets them in pieces that are cut elsewhere by every attempt of a task: what is the same
-in all attempts is the order of a partition's rows and nothing else, as the documents ask for.
+Each copy shuffles its rows, and its writers get them in pieces that are cut elsewhere by every attempt of a task: what
+is the same in all attempts is the order of a partition's rows and nothing else, as the documents ask for. `local[2,8]`
+lets Spark try a task again whose worker was killed.
 """
 
 import sys
@@ -11,39 +12,67 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from ortoo.common.process.randomness import Randomness
 from ortoo.spark import register
+from ortoo.spark.format.source import OrtooDataSource
 from ortoo.spark.lake.lake_sink import LakeDataSource, lake_schema
 from ortoo.spark.lake.table import Lake
 from ortoo.spark.pipeline.running.session import session
 from ortoo.spark.pipeline.running.settings import SparkSettings
+from ortoo.spark.writing.stream_write import StreamWriter
 
 COLUMNS = "topic,enode,queue_id,offset,body,stored_at,born_at"
 COPIES = {"copy": "exactly-once", "control": "at-least-once"}
 """What stands behind the source's name in that of a copy, and how often a row is stored there."""
 PIECE_ROWS_MAX = 300
+LOOK_S = 0.2
+
+
+class PiecesSource(OrtooDataSource):
+    """Our sink, whose tasks get their rows in pieces of any size."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "ortoo-pieces"
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> Any:
+        """The sink of a query: ours, with other pieces."""
+        return PiecesWriter(self._options(), schema, overwrite)
+
+
+class PiecesWriter(StreamWriter):
+    """Ours, for which Arrow batches are cut at random."""
+
+    def write(self, iterator: Iterator[Any]) -> Any:
+        """Write the rows of one task."""
+        return super().write(in_pieces(iterator))
 
 
 def in_pieces(batches: Iterator[Any]) -> Iterator[Any]:
-    """The rows of a partition by their bodies, in pieces of sizes that no other attempt has."""
-    rows = [batch for batch in batches if len(batch)]
-    if not rows:
-        return
-    ordered = pa.Table.from_batches(rows).sort_by("body").combine_chunks()
-    randomness, at = Randomness(), 0
-    while at < len(ordered):
-        size = 1 + randomness.below(PIECE_ROWS_MAX)
-        yield from ordered.slice(at, size).to_batches()
-        at += size
+    """The same rows in the same order, in slices of sizes that no other attempt has."""
+    randomness = Randomness()
+    for batch in batches:
+        at = 0
+        while at < len(batch):
+            size = 1 + randomness.below(PIECE_ROWS_MAX)
+            yield batch.slice(at, size)
+            at += size
 
 
 def main(address: str, source: str, folder: Path, messages: str) -> None:
     """Run all queries until everything that is there now is through."""
-    conf = ("spark.driver.memory=768m", "spark.driver.host=127.0.0.1", "spark.sql.shuffle.partitions=2")
-    with session(SparkSettings("local[2]", conf)) as spark:
+    conf = (
+        "spark.driver.memory=768m",
+        "spark.driver.host=127.0.0.1",
+        "spark.sql.shuffle.partitions=2",
+        f"spark.sql.execution.arrow.maxRecordsPerBatch={1 + Randomness().below(2 * PIECE_ROWS_MAX)}",
+        # Otherwise Spark lets no stream be sorted, not even within the partitions of a batch.
+        "spark.sql.streaming.unsupportedOperationCheck=false",
+    )
+    with session(SparkSettings("local[2,8]", conf)) as spark:
         register(spark)
+        spark.dataSource.register(PiecesSource)
         spark.dataSource.register(LakeDataSource)
         frame = spark.readStream.format("ortoo").options(
             address=address,
@@ -59,9 +88,9 @@ def main(address: str, source: str, folder: Path, messages: str) -> None:
         lake.create(lake_schema(to_arrow_schema(rows.schema, timezone="UTC")))
         archive = rows.writeStream.format("ortoo-lake").option("path", lake.path).option("lakeFormat", "delta")
         queries = [_start(archive, folder / "checkpoint-lake")]
-        shuffled = rows.select("body", "born_at").repartition(2, "body")
+        shuffled = rows.select("body", "born_at").repartition(2, "body").sortWithinPartitions("body")
         for name, semantics in COPIES.items():
-            copy = shuffled.mapInArrow(in_pieces, shuffled.schema).writeStream.format("ortoo")
+            copy = shuffled.writeStream.format("ortoo-pieces")
             copy = copy.options(address=address, topic=f"{source}-{name}", deliverySemantics=semantics)
             if semantics == "exactly-once":
                 copy = copy.option("sinkId", name)
@@ -73,7 +102,11 @@ def main(address: str, source: str, folder: Path, messages: str) -> None:
 
 
 def _start(writer: Any, checkpoint: Path) -> Any:
-    return writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    """Start a query and wait for its plan: Spark waits ten seconds for a worker, and a busy machine may need more."""
+    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    while query.lastProgress is None and not query.awaitTermination(LOOK_S):
+        pass
+    return query
 
 
 if __name__ == "__main__":

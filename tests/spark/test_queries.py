@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: make spark-setup")
 
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 
 from ortoo.client import Message
 from tests.spark.sending import numbered, send
@@ -115,3 +115,20 @@ def test_a_stream_reads_what_the_broker_is_asked_for(queries: Queries, broker: B
     assert sum(queries.batches(subscribe=topic, tags="red")) == 50
     send(broker, topic, [Message(b"x", "blue") for _ in range(10)])
     assert queries.batches(subscribe=topic, tags="red") == []
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"onDataLoss": "latest", "failOnDataLoss": "true"}, "onDataLoss.*contradicts failOnDataLoss=true"),
+        ({"maxTriggerDelay": "15min"}, "maxTriggerDelay.*minOffsetsPerTrigger"),
+        ({"maxBytesPerTrigger": "much"}, "maxBytesPerTrigger.*64k, 512m or 1g"),
+        ({"tags": "red", "sql": "a = 1"}, "tags and sql are given"),
+    ],
+)
+def test_options_that_contradict_one_another_start_no_query(
+    queries: Queries, broker: Broker, options: dict[str, str], said: str
+) -> None:
+    """B-171: Spark itself says which option, before there is a checkpoint."""
+    with pytest.raises(PySparkException, match=f"(?s){said}"):
+        queries.start({"subscribe": "whatever"} | options)
