@@ -64,6 +64,7 @@ def main(address: str, source: str, folder: Path, messages: str) -> None:
     """Run all queries until everything that is there now is through."""
     conf = (
         "spark.driver.memory=768m",
+        "spark.driver.extraJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
         "spark.driver.host=127.0.0.1",
         "spark.sql.shuffle.partitions=2",
         f"spark.sql.execution.arrow.maxRecordsPerBatch={1 + Randomness().below(2 * PIECE_ROWS_MAX)}",

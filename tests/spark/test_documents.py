@@ -172,7 +172,7 @@ def test_the_report_over_two_live_topics_is_what_a_batch_finds(spark: Any, broke
             producer.send_many([Message(json.dumps(row).encode()) for row in rows])
     report, live = re.findall(r"```python\n(.*?)```", (DOCS / "joins.md").read_text(), re.S)
     _, *of_demo = ast.parse(inspect.getsource(wind.delays_by_wind)).body[0].body  # type: ignore[attr-defined]
-    of_page = ast.parse(report).body[-1].body  # type: ignore[attr-defined]
+    of_page = ast.parse(report).body[-1].body
     assert [*map(ast.dump, of_demo)] == [*map(ast.dump, of_page)]
     names: dict[str, Any] = {"spark": spark, "checkpoint": str(folder / "checkpoint")}
     report = report.replace('format("ortoo")', f'format("ortoo").option("address", "{broker.address}")')

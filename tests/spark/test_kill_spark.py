@@ -24,13 +24,13 @@ from tests.spark.session import Broker
 
 MESSAGES = int(os.environ.get("ORTOO_SPARK_MESSAGES", "200000"))
 KILLS = int(os.environ.get("ORTOO_SPARK_KILLS", "4"))
-BATCHES = max(5 * KILLS, 60)
+BATCHES = max(3 * KILLS, 60)
 """So many that the queries outlast the kills: between two of them a few batches are done, if any."""
 KILL_AFTER_BATCHES = 8
 KILL_AFTER_S = 1.0
 """A driver is hit after fewer batches than this, all queries together, and up to so much time: anywhere in one."""
 LOOK_S = 0.05
-WORKERS_A_DRIVER = 4
+WORKERS_A_DRIVER = 7
 """So many workers are killed before a driver is; Spark tries their tasks again."""
 FAILURES_MAX = 10
 RUN_S = 3_600
