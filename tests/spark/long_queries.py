@@ -4,13 +4,16 @@ python -m tests.spark.long_queries ADDRESS SOURCE FOLDER MESSAGES_A_BATCH
 
 Each copy shuffles its rows, and its writers get them in pieces that are cut elsewhere by every attempt of a task: what
 is the same in all attempts is the order of a partition's rows and nothing else, as the documents ask for. `local[2,8]`
-lets Spark try a task again whose worker was killed.
+lets Spark try a task again whose worker was killed; what plans a query and is killed takes the query with it, which is
+started again.
 """
 
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from pyspark.errors import StreamingQueryException
 
 from ortoo.common.process.randomness import Randomness
 from ortoo.spark import register
@@ -26,6 +29,7 @@ COPIES = {"copy": "exactly-once", "control": "at-least-once"}
 """What stands behind the source's name in that of a copy, and how often a row is stored there."""
 PIECE_ROWS_MAX = 300
 LOOK_S = 0.2
+FAILURES_MAX = 20
 
 
 class PiecesSource(OrtooDataSource):
@@ -88,26 +92,48 @@ def main(address: str, source: str, folder: Path, messages: str) -> None:
 
         lake.create(lake_schema(to_arrow_schema(rows.schema, timezone="UTC")))
         archive = rows.writeStream.format("ortoo-lake").option("path", lake.path).option("lakeFormat", "delta")
-        queries = [_start(archive, folder / "checkpoint-lake")]
+        writers = {"lake": archive}
         shuffled = rows.select("body", "born_at").repartition(2, "body").sortWithinPartitions("body")
         for name, semantics in COPIES.items():
             copy = shuffled.writeStream.format("ortoo-pieces")
             copy = copy.options(address=address, topic=f"{source}-{name}", deliverySemantics=semantics)
-            if semantics == "exactly-once":
-                copy = copy.option("sinkId", name)
-            queries.append(_start(copy, folder / f"checkpoint-{name}"))
-        sys.stdout.write("started\n")
-        sys.stdout.flush()
-        for query in queries:
-            query.awaitTermination()
+            writers[name] = copy.option("sinkId", name) if semantics == "exactly-once" else copy
+        supervise({name: at.option("checkpointLocation", str(folder / f"checkpoint-{name}"))
+                   for name, at in writers.items()})  # fmt: skip
 
 
-def _start(writer: Any, checkpoint: Path) -> Any:
-    """Start a query and wait for its plan: Spark waits ten seconds for a worker, and a busy machine may need more."""
-    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
-    while query.lastProgress is None and not query.awaitTermination(LOOK_S):
-        pass
-    return query
+def supervise(writers: dict[str, Any]) -> None:
+    """Run queries to their ends, one after the other and then all at once; those whose planner was killed start anew.
+
+    Errors: what a query ended with when that was often.
+    """
+    failures, started = 0, False
+    queries: dict[str, Any] = {}
+    waiting = list(writers)
+    while waiting or queries:
+        if waiting and all(query.lastProgress is not None for query in queries.values()):
+            name = waiting.pop(0)
+            queries[name] = writers[name].trigger(availableNow=True).start()
+            if not waiting and not started:
+                started = True
+                say("started")
+        for name, query in list(queries.items()):
+            try:
+                if query.awaitTermination(LOOK_S):
+                    del queries[name]
+            except StreamingQueryException as error:
+                failures += 1
+                if failures > FAILURES_MAX:
+                    raise
+                say(f"{name} ended: {error}", to=sys.stderr)
+                del queries[name]
+                waiting.append(name)
+
+
+def say(line: str, to: Any = sys.stdout) -> None:
+    """A line for whoever started this, or for the log."""
+    to.write(f"{line}\n")
+    to.flush()
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ KILL_AFTER_S = 1.0
 """A driver is hit after fewer batches than this, all queries together, and up to so much time: anywhere in one."""
 LOOK_S = 0.05
 WORKERS_A_DRIVER = 7
-"""So many workers are killed before a driver is; Spark tries their tasks again."""
+"""So many workers are killed before a driver is; Spark tries their tasks again, the driver their queries."""
 FAILURES_MAX = 10
 RUN_S = 3_600
 
@@ -55,7 +55,7 @@ class Driver:
         assert self.process.stdout is not None
         self.started = self.process.stdout.readline().strip() == "started"
         self.hurt = False
-        """Whether it lost a worker: it may end for that, at its eighth of one task or amid a commit."""
+        """Whether it lost a worker: it may end for that, when it lost many."""
 
     def ends_within(self, seconds: float) -> int | None:
         """Its exit code, or None if it still runs after so long."""
@@ -82,13 +82,13 @@ class Driver:
         return Path(self.log.name).read_text()[-3000:]
 
     def worker_ids(self) -> list[int]:
-        """The Python workers of its JVM that run tasks, and the daemon that forks them."""
-        return [pid for pid in processes.descendants(self.process.pid) if b"pyspark.daemon" in _command(pid)]
+        """The Python workers of its JVM: what runs tasks, what forks those, and what plans queries."""
+        return [pid for pid in processes.descendants(self.process.pid) if b" -m pyspark" in _command(pid)]
 
 
 def _command(process_id: int) -> bytes:
     try:
-        return Path(f"/proc/{process_id}/cmdline").read_bytes()
+        return Path(f"/proc/{process_id}/cmdline").read_bytes().replace(b"\0", b" ")
     except OSError:
         return b""
 
@@ -171,6 +171,7 @@ def test_kills_of_drivers_and_workers_lose_and_double_nothing(
         assert failures <= FAILURES_MAX, driver.said()
         driver = Driver(broker, topic, folder)
     progress.tell("the queries are through")
+    assert "with other rows" not in (folder / "driver.log").read_text()
     source = spark.read.format("ortoo").options(address=broker.address, columns="enode,queue_id,offset,body")
     sent, copied, control = (source.option("subscribe", f"{topic}{name}").load() for name in ("", "-copy", "-control"))
     lake = Lake(str(folder / "lake"), "delta").read(spark)
