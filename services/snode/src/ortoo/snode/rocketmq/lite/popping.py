@@ -1,7 +1,7 @@
 """Pops over the lite topics of one client: each is a queue of its own, and one message of each is out at a time."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,8 +24,17 @@ class LitePopping:
     clock: Clock
     _turn: int = 0
 
-    async def pop(self, call: PopCall, parent: Topic, subscribed: Callable[[], LiteSubscription]) -> PopAnswer:
-        """Lease messages, waiting for the first. What is subscribed meanwhile counts at once. Errors: as `Popping`."""
+    async def pop(
+        self,
+        call: PopCall,
+        parent: Topic,
+        subscribed: Callable[[], LiteSubscription],
+        owned: Callable[[list[Queue]], Awaitable[list[Queue]]] | None = None,
+    ) -> PopAnswer:
+        """Lease messages, waiting for the first. What is subscribed meanwhile counts at once.
+
+        Of an exclusive group, `owned` tells which queues are still the client's. Errors: as `Popping`.
+        """
         deadline_s = self.clock.monotonic_s() + call.wait_ms / 1000
         found: list[PopAnswer] = []
         try:
@@ -33,12 +42,17 @@ class LitePopping:
                 subscription = subscribed()
                 changed = subscription.changed
                 queues = self._queues(parent, subscription)
+                if owned is not None:
+                    queues = await owned(queues)
+                    if changed.is_set() and self.clock.monotonic_s() < deadline_s:
+                        continue
                 await self._look(queues, call, found)
                 wait_s = deadline_s - self.clock.monotonic_s()
                 if not found and wait_s > 0:
                     await self._wait(queues, replace(call, wait_ms=int(wait_s * 1000) + 1), changed, found)
-                if found and changed.is_set():
-                    found = await self._still_wanted(found, self._queues(parent, subscribed()))
+                if found and (changed.is_set() or owned is not None):
+                    wanted = self._queues(parent, subscribed())
+                    found = await self._still_wanted(found, wanted if owned is None else await owned(wanted))
                 if found or self.clock.monotonic_s() >= deadline_s:
                     return await self._cut(found, call)
         except BaseException:
