@@ -14,6 +14,7 @@ from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.name_server import NameServer
 from ortoo.snode.cluster.routes import MessageType, Permission, Topic
 from ortoo.snode.enodes.link import EnodeLinks
+from ortoo.snode.rocketmq.clients.table import Clients
 from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions
 from ortoo.snode.rocketmq.protocol.names import LITE_PREFIX, stored_topic
 
@@ -44,8 +45,11 @@ class LiteExpiry:
     name_server: NameServer
     links: EnodeLinks
     subscriptions: LiteSubscriptions
+    clients: Clients
     clock: Clock
     _looks: dict[int, _Look] = field(default_factory=dict, init=False)
+    _missing: set[tuple[str, str]] = field(default_factory=set, init=False)
+    """(client id, lite topic) of what has ended though a client subscribed to it; each is told once."""
 
     async def sweep(self) -> None:
         """Close those whose time is over, delete those that are closed for long enough, tell who had subscribed."""
@@ -62,9 +66,15 @@ class LiteExpiry:
             look.looked_at_s = self.clock.monotonic_s()
             with contextlib.suppress(OrtooError):  # away, or somebody was quicker: the next sweep sees
                 await self._look(look, parent, lite)
-        for client_id, known in self.subscriptions.items():
-            gone = [one for one in known.lite_topics if not self.directory.find_topic(stored_topic(known.parent, one))]
-            self.subscriptions.lose(client_id, gone)
+        missing = {
+            (client_id, name)
+            for client_id, known in self.subscriptions.items()
+            for name in known.lite_topics
+            if self.directory.find_topic(stored_topic(known.parent, name)) is None
+        }
+        for client_id, name in sorted(missing - self._missing):
+            self.clients.unsubscribed(client_id, name)
+        self._missing = missing
 
     def _ending(self) -> list[tuple[Topic, Topic]]:
         """All lite topics that do not live for ever, each with its parent."""

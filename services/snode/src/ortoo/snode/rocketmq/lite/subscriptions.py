@@ -8,7 +8,7 @@ from apache.rocketmq.v2.definition_pb2 import Code, LiteSubscriptionAction, Offs
 from apache.rocketmq.v2.service_pb2 import SyncLiteSubscriptionRequest, SyncLiteSubscriptionResponse
 from ortoo.common.errors import Overloaded
 from ortoo.common.process.clock import Clock
-from ortoo.snode.cluster.routes import MessageType, Queue
+from ortoo.snode.cluster.routes import MessageType, Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.rocketmq.clients.settings_reply import LITE_TOPICS_MAX
 from ortoo.snode.rocketmq.lite.owners import LiteOwners
@@ -158,7 +158,7 @@ class LiteSync:
         adds = request.action in (LiteSubscriptionAction.PARTIAL_ADD, LiteSubscriptionAction.COMPLETE_ADD)
         for name in sorted(names) if adds else ():
             stored_topic(parent.name, name)
-        queues = [await self.lite_topics.ensure(parent, name) for name in sorted(names)] if adds else []
+        queues = await self._queues(parent, sorted(names), request.action) if adds else []
         if self.owners.counts(group) and adds:
             names -= await self._owned(caller.client_id, group, queues, request.action)
         now_s = self.clock.monotonic_s()
@@ -176,6 +176,14 @@ class LiteSync:
             case _:
                 raise Refused(Code.BAD_REQUEST, f"{request.action} is no action of a lite subscription")
         return SyncLiteSubscriptionResponse(status=ok())
+
+    async def _queues(
+        self, parent: Topic, names: Sequence[str], action: LiteSubscriptionAction.ValueType
+    ) -> list[Queue]:
+        """Where they lie. What is subscribed to now is made; what is only said again may have ended, and stays so."""
+        if action == LiteSubscriptionAction.PARTIAL_ADD:
+            return [await self.lite_topics.ensure(parent, name) for name in names]
+        return [queue for name in names if (queue := self.lite_topics.queue(parent, name)) is not None]
 
     async def _owned(
         self, client_id: str, group: str, queues: Sequence[Queue], action: LiteSubscriptionAction.ValueType

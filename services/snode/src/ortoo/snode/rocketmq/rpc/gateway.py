@@ -91,7 +91,7 @@ def open_gateway(
     lite_owners = LiteOwners(directory, enodes, background, runtime.incarnation)
     lite_subscriptions = LiteSubscriptions(clients.unsubscribed, lite_owners.release)
     lite_popping, starting = (
-        LitePopping(popping, lite_topics, background, clock),
+        LitePopping(popping, lite_topics, lambda: watch.changed, background, clock),
         Starting(watch, pull.reading),
     )
     return Gateway(
@@ -109,5 +109,5 @@ def open_gateway(
         Telemetry(clients, directory, results, transacting, registration, background, clock),
         RocketmqCommands(clients, results, pull.search, clock),
         LiteSync(watch, lite_subscriptions, lite_topics, lite_owners, clock),
-        LiteExpiry(directory, name_server, enodes, lite_subscriptions, clock),
+        LiteExpiry(directory, name_server, enodes, lite_subscriptions, clients, clock),
     )
