@@ -256,9 +256,7 @@ class CreateTopicRequest(_message.Message):
     ignore_offers: _builtins.bool
     """Create it although enodes offer a topic of this name; that one stays unknown, with its messages."""
     lite_ttl_ms: _builtins.int
-    """With MESSAGE_TYPE_LITE: lite topics that got no message for so long, milliseconds, 60,000 to a year, are deleted;
-    0 = never.
-    """
+    """With MESSAGE_TYPE_LITE: its lite topics end without a message for so long, ms, 60,000 to a year; 0 = never."""
     @_builtins.property
     def enodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Where to place it; empty = every enode that is alive."""
