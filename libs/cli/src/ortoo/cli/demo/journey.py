@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ortoo.cli.demo.flights import FLIGHTS, UNITED, data_file, messages
 from ortoo.cli.demo.progress import FlightProgress
-from ortoo.cli.demo.role_process import RoleProcess
+from ortoo.cli.demo.role_process import RoleProcess, free_addresses
 from ortoo.cli.demo.summary import Outcome
 from ortoo.cli.demo.tally import GroupTally, content_hash
 from ortoo.client import ConsumerSettings, Message, connect
@@ -36,6 +36,7 @@ class Journey:
         self._body_bytes = 0
         self._kills: list[str] = []
         self._namesrv_address = ""
+        self._tls_address = ""
 
     async def run(self) -> Outcome:
         """Do it all. Errors: NotFound without the data, Unavailable when a process does not start."""
@@ -46,6 +47,7 @@ class Journey:
             await mq.admin.create_topic(TOPIC, queue_count=QUEUES)
             background = await stack.enter_async_context(Background("demo"))
             progress = stack.enter_context(FlightProgress(FLIGHTS))
+            progress.say(f"clients reach the snode at {snode.address}, by TLS at {self._tls_address}")
             for tally, tags in zip(self._tallies, ("*", UNITED), strict=True):
                 for _ in range(2):
                     background.spawn(tally.group, self._consume(snode.address, tally, tags))
@@ -77,6 +79,9 @@ class Journey:
         environ = {} if role == "snode" else {"DATA_DIR": str(self._folder / role)}
         if role != "namesrv":
             environ["NAMESRV_ADDRESS"] = self._namesrv_address
+        if role == "snode":
+            [self._tls_address] = free_addresses(1)
+            environ["TLS_LISTEN_ADDRESS"] = self._tls_address
         process = RoleProcess(role, environ, self._folder / f"{role}.log")
         stack.push_async_callback(process.kill)
         await process.start()
