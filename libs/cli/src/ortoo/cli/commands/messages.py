@@ -1,4 +1,4 @@
-"""`ortoo send`, `ortoo tail`, `ortoo message get` and `ortoo message find`."""
+"""`ortoo send`, `ortoo tail` and `ortoo message`."""
 
 import asyncio
 import signal
@@ -16,7 +16,7 @@ from ortoo.common.errors import Invalid, NotFound
 from ortoo.common.process.clock import SystemClock
 
 if TYPE_CHECKING:
-    from ortoo.client import Client, Filter, FoundMessages, Receipt
+    from ortoo.client import Client, Filter, FoundMessages, Receipt, StoredMessage
 
 LAST_MESSAGES = 10
 
@@ -117,9 +117,25 @@ async def get(
     _say_who_is_away(found)
     if not found.messages:
         raise NotFound(f"topic {topic!r} has no message {message_id!r}, or not any more", field="message_id")
-    fields = message_fields(found.messages[0])
-    rows = [(name, value) for name, value in fields.items() if value not in (None, [], {})]
-    return Answer(fields, Table({"field": itemgetter(0), "value": itemgetter(1)}, rows))
+    return _shown(found.messages[0])
+
+
+async def at(
+    mq: "Client",
+    topic: TopicName,
+    enode: Annotated[str, typer.Argument(help="The enode of the queue.")],
+    queue: Annotated[int, typer.Argument(min=0, help="The queue's number.")],
+    offset: Annotated[int, typer.Argument(min=0, help="The message's offset.")],
+) -> Answer:
+    """Show the message at an offset of a queue."""
+    from ortoo.client import Queue, StoredMessage
+
+    place = Queue(topic, enode, queue)
+    async for batch in mq.fetch(place, offset, offset + 1):
+        for one in batch:
+            if one.offset == offset:
+                return _shown(StoredMessage(one.message_id, place, offset, one.stored_at_ms, one.message()))
+    raise NotFound(f"queue {queue} of {enode} has nothing at offset {offset}", field="offset")
 
 
 async def find(
@@ -140,6 +156,12 @@ async def find(
         "body": body_start,
     }
     return Answer(map(message_fields, found.messages), Table(columns, found.messages), each=True)
+
+
+def _shown(found: "StoredMessage") -> Answer:
+    fields = message_fields(found)
+    rows = [(name, value) for name, value in fields.items() if value not in (None, [], {})]
+    return Answer(fields, Table({"field": itemgetter(0), "value": itemgetter(1)}, rows))
 
 
 def _wanted(tags: str, sql: str | None) -> "Filter":
