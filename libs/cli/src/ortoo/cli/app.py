@@ -19,7 +19,6 @@ from ortoo.cli.commands import (
     groups,
     members,
     messages,
-    probing,
     processes,
     profiles,
     top,
@@ -35,7 +34,7 @@ app = typer.Typer(
 COMMANDS: dict[str, Callable[..., Any]] = {
     "send": messages.send,
     "tail": messages.tail,
-    "probe": probing.probe,
+    "probe": messages.probe,
     "peek": dead_letters.peek,
     "lag": groups.lag,
     "explain": groups.explain,
