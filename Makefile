@@ -33,7 +33,7 @@ QUICK_TESTS := tests/simulation tests/property tests/unit tests/golden tests/rep
 .PHONY: help setup demo dev check test bench bench-store bench-guard crash simulate take-overs protos protos-check docs clean
 .PHONY: quick-seeds planted cancellations mutants
 .PHONY: demo-spark spark-setup spark-tests spark-long spark-kills bench-spark
-.PHONY: alerts explore hostile rolling wheels image-check manifests deploy-tools
+.PHONY: alerts drain explore hostile rolling wheels image-check manifests deploy-tools
 .PHONY: lint types imports quick-tests all-tests
 
 help:  ## Show this help
@@ -89,6 +89,9 @@ alerts: $(READY)  ## Make every alert fire by its fault, under a real Prometheus
 
 rolling: $(READY)  ## Restart every process of a cluster in turn at 2,000 messages a second, and say what it cost
 	@$(PY) -m tests.e2e.rolling_restart
+
+drain: $(READY)  ## Empty an enode at 2,000 messages a second and stop it, and say what it cost
+	@$(PY) -m tests.e2e.drained_enode
 
 crash: $(READY)  ## Stop the store at 2,500 points, damage it in 500 places, 5,000 random runs, a full disk, a million pops, timers, message groups, replays, kill each role 20 times
 	@$(PY) -m ortoo.testing.store.crash_points --points 2500
