@@ -30,7 +30,7 @@ SPARK_READY := $(VENV)/.spark-ready
 SLOW_TESTS := $(wildcard tests/e2e tests/contract tests/official tests/deploy tests/integration tests/conformance)
 QUICK_TESTS := tests/simulation tests/property tests/unit tests/golden tests/repo
 
-.PHONY: help setup demo dev check test bench bench-store bench-guard crash simulate take-overs protos protos-check docs clean
+.PHONY: help setup demo demo-ha dev check test bench bench-store bench-guard crash simulate take-overs protos protos-check docs clean
 .PHONY: quick-seeds planted cancellations mutants
 .PHONY: demo-spark spark-setup spark-tests spark-long spark-kills bench-spark
 .PHONY: alerts drain explore hostile rolling wheels image-check manifests deploy-tools
@@ -43,6 +43,9 @@ setup: $(READY)  ## Create .venv with everything; skipped when nothing changed
 
 demo: $(DEMO_READY)  ## The main job on real data: three processes, 336,776 flights, two kill -9, one table
 	@$(PY) -m ortoo.cli.demo
+
+demo-ha: $(DEMO_READY)  ## The flights through an enode of three members, whose leader is killed, then frozen, then loses its disk
+	@$(PY) -m tests.e2e.ha_demo
 
 dev: $(READY)  ## A whole cluster in one process, for development
 	@$(VENV)/bin/ortoo dev
