@@ -14,7 +14,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 # Every distribution, dependencies first; common comes with its compressors.
 MEMBERS := libs/wire libs/common[zstd,lz4,tracing] libs/client services/namesrv[postgresql] services/enode services/snode libs/cli libs/testing
 # The Spark package; its own dependencies are 400 MB, so only what runs Spark installs them: `make spark-setup`.
-SPARK_MEMBERS := libs/spark[lake,msgpack]
+SPARK_MEMBERS := libs/spark[lake,msgpack,test]
 PROJECTS := pyproject.toml $(wildcard libs/*/pyproject.toml services/*/pyproject.toml)
 READY := $(VENV)/.ready
 DEMO_READY := $(VENV)/.demo-ready
@@ -32,8 +32,8 @@ QUICK_TESTS := tests/simulation tests/property tests/unit tests/golden tests/rep
 
 .PHONY: help setup demo demo-ha dev check test bench bench-store bench-guard crash simulate take-overs rejoin protos protos-check docs clean
 .PHONY: quick-seeds planted cancellations mutants
-.PHONY: demo-spark spark-setup spark-tests spark-long bench-spark
-.PHONY: alerts explore hostile rolling wheels image-check manifests deploy-tools
+.PHONY: demo-spark spark-setup spark-tests spark-long spark-kills bench-spark
+.PHONY: alerts drain explore hostile rolling wheels image-check manifests deploy-tools
 .PHONY: lint types imports quick-tests all-tests
 
 help:  ## Show this help
@@ -93,6 +93,9 @@ alerts: $(READY)  ## Make every alert fire by its fault, under a real Prometheus
 rolling: $(READY)  ## Restart every process of a cluster in turn at 2,000 messages a second, and say what it cost
 	@$(PY) -m tests.e2e.rolling_restart
 
+drain: $(READY)  ## Empty an enode at 2,000 messages a second and stop it, and say what it cost
+	@$(PY) -m tests.e2e.drained_enode
+
 crash: $(READY)  ## Stop the store at 2,500 points, damage it in 500 places, 5,000 random runs, a full disk, a million pops, timers, message groups, replays, kill each role 20 times
 	@$(PY) -m ortoo.testing.store.crash_points --points 2500
 	@$(PY) -m ortoo.testing.store.damage_points --megabytes 200 --places 500
@@ -145,6 +148,11 @@ spark-long: $(SPARK_READY)  ## 10,000,000 messages through Spark while drivers a
 	@libs/spark/find_java.sh 'the long tests of Spark'
 	@ORTOO_SPARK_MESSAGES=$${ORTOO_SPARK_MESSAGES:-10000000} ORTOO_SPARK_KILLS=$${ORTOO_SPARK_KILLS:-20} \
 	  $(PYTEST) -s -o faulthandler_timeout=0 -m long tests/spark
+
+spark-kills: $(SPARK_READY)  ## Kill drivers and workers of shuffled copies and of a lake 50 times, beside a control that is to double; half an hour
+	@libs/spark/find_java.sh 'the long tests of Spark'
+	@ORTOO_SPARK_MESSAGES=$${ORTOO_SPARK_MESSAGES:-500000} ORTOO_SPARK_KILLS=$${ORTOO_SPARK_KILLS:-50} \
+	  $(PYTEST) -s -o faulthandler_timeout=0 -m long tests/spark/test_kill_spark.py
 
 spark-tests: $(SPARK_READY) $(NODE_READY)
 	@$(PYTEST) -m 'not long' tests/spark

@@ -63,7 +63,7 @@ def test_offsets_ids_and_delays_outlive_power_cuts_beside_checkpoints() -> None:
                 delayed.append(later)
                 assert await committed(stage, client, queue, number + 1) == number + 1
                 async with client.producer("t") as producer:
-                    filling = [producer.send_soon(FILLING) for _ in range(4)]
+                    filling = [await producer.send_soon(FILLING) for _ in range(4)]
                     machines = [await leader(stage)] if number % 2 else stage.cluster.members
                     for machine in machines:
                         machine.cut_power()
@@ -86,7 +86,7 @@ async def stopped_inside_a_frame(stage: Stage, client: Client, follower: MemberM
     """Let a follower lose power while it writes frames of the leader; whether a part of a frame is there."""
     async with client.producer("t") as producer:
         follower.disk.at_next("write", stage.world.loop, 1.0, follower.cut_power)
-        filling = [producer.send_soon(FILLING) for _ in range(3)]
+        filling = [await producer.send_soon(FILLING) for _ in range(3)]
         for one in filling:
             await one.settled()
     while follower.alive:

@@ -1,4 +1,4 @@
-"""The process `ortoo-enode`: the server, and what reads or mends a store without one."""
+"""The process `ortoo-enode`: the server, and what reads, mends, backs up and restores a store without one."""
 
 import importlib
 import sys
@@ -12,7 +12,7 @@ from ortoo.enode.app import open_enode
 from ortoo.enode.reigns.member import open_member
 from ortoo.enode.settings import HIDDEN, IMPORTANT, Settings, load
 
-TOOLS = ("elect", "inspect", "repair")
+TOOLS = ("inspect", "repair", "elect", "backup", "restore")
 
 
 def opened(settings: Settings) -> AbstractAsyncContextManager[Running]:
@@ -30,7 +30,8 @@ ROLE = front.Role(
     hidden=tuple(HIDDEN),
     epilog="`ortoo-enode inspect DIR` reads a store without the server; `ortoo-enode repair DIR` shows what is "
     "damaged in one, and mends it when told to; `ortoo-enode elect DIR --lose` goes on with one disk of a set whose "
-    "majority is gone. Each has its own -h.",
+    "majority is gone; `ortoo-enode backup DIR BACKUP` copies one, also while it is served, and `ortoo-enode restore "
+    "BACKUP DIR` makes one of the copy. Each has its own -h.",
 )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from ortoo.cli.demo.flights import FLIGHTS, data_file, messages
 from ortoo.cli.demo.flow import CHUNK_MESSAGES, QUEUES, TOPIC, FlightFlow
 from ortoo.cli.demo.progress import FlightProgress
-from ortoo.cli.demo.role_process import RoleProcess
+from ortoo.cli.demo.role_process import RoleProcess, free_addresses
 from ortoo.cli.demo.summary import Outcome
 from ortoo.client import connect
 from ortoo.common.process.background import Background
@@ -26,6 +26,7 @@ class Journey:
         self._flow = FlightFlow()
         self._kills: list[str] = []
         self._namesrv_address = ""
+        self._tls_address = ""
 
     async def run(self) -> Outcome:
         """Do it all. Errors: NotFound without the data, Unavailable when a process does not start."""
@@ -36,6 +37,7 @@ class Journey:
             await mq.admin.create_topic(TOPIC, queue_count=QUEUES)
             background = await stack.enter_async_context(Background("demo"))
             progress = stack.enter_context(FlightProgress(FLIGHTS))
+            progress.say(f"clients reach the snode at {snode.address}, by TLS at {self._tls_address}")
             flow.consume(background, snode.address)
             began_s = self._clock.monotonic_s()
             killing: list[asyncio.Task[None]] = []
@@ -63,6 +65,9 @@ class Journey:
         environ = {} if role == "snode" else {"DATA_DIR": str(self._folder / role)}
         if role != "namesrv":
             environ["NAMESRV_ADDRESS"] = self._namesrv_address
+        if role == "snode":
+            [self._tls_address] = free_addresses(1)
+            environ["TLS_LISTEN_ADDRESS"] = self._tls_address
         process = RoleProcess(role, environ, self._folder / f"{role}.log")
         stack.push_async_callback(process.kill)
         await process.start()
