@@ -100,8 +100,7 @@ async def _fill(mq: Client, size: int) -> None:
             break
     async with mq.producer(TOPIC) as producer:
         for _ in range(size // len(BODY)):
-            await producer.room()
-            producer.send_soon(BODY)
+            await producer.send_soon(BODY)
         await producer.flush()
 
 
