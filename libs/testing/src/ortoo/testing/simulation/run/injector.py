@@ -32,6 +32,8 @@ class Injector:
     def __init__(self, cluster: SimulatedCluster, applications: Sequence[Application], oracle: Oracle) -> None:
         """Harm these machines, and let the oracle know."""
         self.oracle = oracle
+        self.flipped = ""
+        """The member whose disk has bits wrong that all others have right. No other disk is harmed from then on."""
         self.world = cluster.world
         self.machines: Mapping[str, Machine] = {one.name: one for one in (*cluster.machines, *applications)}
         self._cluster = cluster

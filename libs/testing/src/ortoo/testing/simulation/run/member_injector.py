@@ -13,6 +13,7 @@ from ortoo.enode.reigns.member import RunningMember
 from ortoo.testing.simulation.cluster.cluster import SimulatedCluster
 from ortoo.testing.simulation.cluster.roles import MemberMachine
 from ortoo.testing.simulation.oracle.oracle import Oracle
+from ortoo.testing.simulation.run.agreement import SEGMENT_SUFFIX
 from ortoo.testing.simulation.run.injector import Injector, Undo
 from ortoo.testing.simulation.run.plan import Fault
 from ortoo.testing.simulation.workload.application import Application
@@ -92,6 +93,9 @@ class MemberInjector(Injector):
         machine = self._enode(fault)
         if self._replacing or not isinstance(machine, MemberMachine) or not self._is_a_member(machine):
             return None
+        if self.flipped not in ("", machine.name):
+            return None
+        self.flipped = ""
         self._replacing = machine.name
         machine.cut_power()
         machine.disk.destroyed()
@@ -102,6 +106,12 @@ class MemberInjector(Injector):
             self._stops.append(loop.create_task(self._replace(machine), context=loop.outside.context.copy()))
 
         return replaced
+
+    def _bit_flip(self, fault: Fault) -> None:
+        """What one disk has wrong the others have: it is no excuse for a loss."""
+        machine = self._enode(fault)
+        if not self._replacing and self.flipped in ("", machine.name) and machine.disk.flip_bit(SEGMENT_SUFFIX):
+            self.flipped = machine.name
 
     def _clock_off(self, fault: Fault) -> Undo:
         machine, by_ms = self.machines[fault.target], (fault.amount * 2 - 1) * CLOCK_OFF_MS

@@ -60,13 +60,14 @@ MEMBER_KINDS: dict[str, Kind] = {
     # What only a set of members outlives; it happens beside the kinds above.
     "cut from members": ((ENODE,), (0.5, 12.0), 8),
     "cut from name servers": ((ENODE,), (0.5, 12.0), 4),
+    "bit flip": ((ENODE,), (0.0, 0.0), 4),
     "killed in a cut": ((ENODE,), (2.0, 8.0), 4),
     "emptied disk": ((ENODE,), (0.2, 4.0), 4),
     "clock off": ((ENODE,), (2.0, 20.0), 4),
     "database restored": ((NAMESRV,), (1.0, 15.0), 3),
 }
-MEMBERS_SPARED = frozenset({"move", "misdirected write", "bit flip", "clock jump"})
-"""What members do not meet: addresses that they have from settings, and damage that no other disk mends."""
+MEMBERS_SPARED = frozenset({"move", "misdirected write", "clock jump"})
+"""What members do not meet: addresses that they have from settings, and frames that lie in a wrong place."""
 AT_THE_LEADER = 0.5
 """This part of the faults of members meets whoever leads then."""
 

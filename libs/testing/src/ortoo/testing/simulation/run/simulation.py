@@ -144,7 +144,7 @@ class Run:
         if await self._settled():
             if self.cluster.members:
                 self._phase = "the members are compared"
-                await self._compare_members()
+                await self._compare_members(injector.flipped)
             self._phase = "what is stored is compared"
             await self._compare()
         self._phase = "everything ends"
@@ -186,10 +186,10 @@ class Run:
                 enode.start()
             await self._ask(self._check)
 
-    async def _compare_members(self) -> None:
+    async def _compare_members(self, flipped: str) -> None:
         """Hold the members' logs and states against each other, as soon as all have everything."""
         deadline_s = self.world.loop.time() + AGREE_S
-        while difference := differences(self.cluster.members):
+        while difference := differences(self.cluster.members, flipped=flipped):
             if self.world.loop.time() > deadline_s:
                 self.world.findings.add("members agree", difference)
                 return
