@@ -88,6 +88,7 @@ async def test_the_inner_ports_answer_the_cluster_alone(tmp_path: Path) -> None:
         ):
             await refused(MemberServiceStub(channel).Speak(iter([members_pb2.MemberMessage()])).read())
             await refused(MemberServiceStub(channel).Join(members_pb2.JoinRequest()))
+            await refused(MemberServiceStub(channel).CopyFrame(members_pb2.CopyFrameRequest()))
 
 
 def _proofs(token: str, path: str) -> list[str]:
