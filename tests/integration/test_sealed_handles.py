@@ -207,6 +207,9 @@ async def test_an_upgraded_directory_takes_old_handles_for_a_while(tmp_path: Pat
     await catalog.close()
     with sa.create_engine(f"sqlite:///{tmp_path / 'namesrv.db'}").begin() as connection:
         for statement in (
+            "ALTER TABLE topics DROP COLUMN lite_ttl_ms",
+            "ALTER TABLE deleted_topics DROP COLUMN lite_ttl_ms",
+            "ALTER TABLE groups DROP COLUMN lite_exclusive",
             "DROP TABLE proposals",
             "DROP TABLE deleted_groups",
             "ALTER TABLE groups DROP COLUMN by_use",

@@ -81,7 +81,8 @@ class Cancellations:
         bodies = [f"{self._sent}-{number}".encode() for number in range(BURST)]
         self._sent += 1
         async with self._client.producer("t") as producer:
-            await asyncio.gather(*(producer.send(Message(body)) for body in bodies))
+            soon = [await producer.send_soon(Message(body)) for body in bodies[: BURST // 2]]
+            await asyncio.gather(*soon, *(producer.send(Message(body)) for body in bodies[BURST // 2 :]))
             self.stored.update(dict.fromkeys(bodies))
 
     async def _pop(self) -> None:

@@ -47,6 +47,27 @@ def test_too_many_change_nothing() -> None:
         all_of_them.add(one, map(str, range(LITE_TOPICS_MAX)), 0.0)
     assert refused.value.code == Code.LITE_SUBSCRIPTION_QUOTA_EXCEEDED
     assert one.lite_topics == frozenset("a")
+    with pytest.raises(Refused):
+        all_of_them.check_room("c", list(map(str, range(LITE_TOPICS_MAX))))
+    all_of_them.check_room("other", list(map(str, range(LITE_TOPICS_MAX))))
+
+
+def test_what_another_client_takes_is_lost_and_told() -> None:
+    """To those of the same group alone; what they keep stays theirs, and what a client drops is released."""
+    told: list[tuple[str, str]] = []
+    released: list[tuple[object, ...]] = []
+    all_of_them = LiteSubscriptions(lambda *one: told.append(one), lambda *one: released.append(one))
+    first, second = all_of_them.of("c1", "g", "t", 0.0), all_of_them.of("c2", "g", "t", 0.0)
+    elsewhere = all_of_them.of("c3", "h", "t", 0.0)
+    for one in (first, elsewhere):
+        all_of_them.add(one, ["a", "b"], 0.0)
+    all_of_them.add(second, ["a"], 0.0)
+    before = first.changed
+    all_of_them.take_from_others("c2", "g", ["a"])
+    assert [sorted(one.lite_topics) for one in (first, second, elsewhere)] == [["b"], ["a"], ["a", "b"]]
+    assert (before.is_set(), told, released) == (True, [("c1", "a")], [])
+    all_of_them.drop("c1")
+    assert released == [("c1", "g", "t", frozenset("b"))]
 
 
 def test_what_is_not_said_again_is_forgotten() -> None:

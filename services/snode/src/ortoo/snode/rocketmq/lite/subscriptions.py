@@ -86,6 +86,11 @@ class LiteSubscriptions:
             if other != client_id:
                 self.lose(other, known.lite_topics & set(names))
 
+    def check_room(self, client_id: str, names: Collection[str]) -> None:
+        """Refuse what `add` would, before anything is done for it. Errors: as `add`."""
+        known = self._by_client.get(client_id) or LiteSubscription("", "")
+        self._check(known, known.lite_topics | set(names))
+
     def remove(self, known: LiteSubscription, names: Iterable[str], now_s: float) -> None:
         """Take lite topics away."""
         self._set(known, known.lite_topics - set(names), now_s)
@@ -114,18 +119,18 @@ class LiteSubscriptions:
             if now_s - one.said_at_s > SILENT_S:
                 self.drop(client_id)
 
-    def _set(self, known: LiteSubscription, names: frozenset[str], now_s: float) -> None:
+    def _check(self, known: LiteSubscription, names: frozenset[str]) -> None:
         if len(names) > LITE_TOPICS_MAX:
-            raise Refused(
-                Code.LITE_SUBSCRIPTION_QUOTA_EXCEEDED,
-                f"{len(names)} lite topics for one client; at most {LITE_TOPICS_MAX}",
-            )
-        total = self._total + len(names) - len(known.lite_topics)
-        if total > max(TOTAL_MAX, self._total):
+            what = f"{len(names)} lite topics for one client; at most {LITE_TOPICS_MAX}"
+            raise Refused(Code.LITE_SUBSCRIPTION_QUOTA_EXCEEDED, what)
+        if self._total + len(names) - len(known.lite_topics) > max(TOTAL_MAX, self._total):
             raise Overloaded(f"clients of this snode have {self._total} lite topics; use another snode")
+
+    def _set(self, known: LiteSubscription, names: frozenset[str], now_s: float) -> None:
+        self._check(known, names)
         known.said_at_s = now_s
         if names != known.lite_topics:
-            self._total = total
+            self._total += len(names) - len(known.lite_topics)
             known.lite_topics = names
             known.changed.set()
             known.changed = asyncio.Event()
@@ -188,10 +193,12 @@ class LiteSync:
     async def _owned(
         self, client_id: str, group: str, queues: Sequence[Queue], action: LiteSubscriptionAction.ValueType
     ) -> set[str]:
-        """Make lite topics this client's own, or find which of them have become another's. Errors: Unavailable."""
+        """Make lite topics this client's own, or find which of them have become another's. Errors: as `sync`."""
         if action == LiteSubscriptionAction.PARTIAL_ADD:
+            names = [lite_topic_of(queue.topic) for queue in queues]
+            self.subscriptions.check_room(client_id, names)
             await self.owners.take(group, client_id, queues)
-            self.subscriptions.take_from_others(client_id, group, [lite_topic_of(queue.topic) for queue in queues])
+            self.subscriptions.take_from_others(client_id, group, names)
             return set()
         # The client says again what it thinks to have; it may not have heard yet that another one subscribed.
         _, lost = await self.owners.kept(group, client_id, queues)
