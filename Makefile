@@ -30,10 +30,10 @@ SPARK_READY := $(VENV)/.spark-ready
 SLOW_TESTS := $(wildcard tests/e2e tests/contract tests/official tests/deploy tests/integration tests/conformance)
 QUICK_TESTS := tests/simulation tests/property tests/unit tests/golden tests/repo
 
-.PHONY: help setup demo dev check test bench bench-store bench-guard crash simulate take-overs protos protos-check docs clean
+.PHONY: help setup demo demo-ha dev check test bench bench-store bench-guard crash simulate take-overs protos protos-check docs clean
 .PHONY: quick-seeds planted cancellations mutants
 .PHONY: demo-spark spark-setup spark-tests spark-long spark-kills bench-spark
-.PHONY: alerts explore hostile rolling wheels image-check manifests deploy-tools
+.PHONY: alerts drain explore hostile rolling wheels image-check manifests deploy-tools
 .PHONY: lint types imports quick-tests all-tests
 
 help:  ## Show this help
@@ -43,6 +43,9 @@ setup: $(READY)  ## Create .venv with everything; skipped when nothing changed
 
 demo: $(DEMO_READY)  ## The main job on real data: three processes, 336,776 flights, two kill -9, one table
 	@$(PY) -m ortoo.cli.demo
+
+demo-ha: $(DEMO_READY)  ## The flights through an enode of three members, whose leader is killed, then frozen, then loses its disk
+	@$(PY) -m tests.e2e.ha_demo
 
 dev: $(READY)  ## A whole cluster in one process, for development
 	@$(VENV)/bin/ortoo dev
@@ -89,6 +92,9 @@ alerts: $(READY)  ## Make every alert fire by its fault, under a real Prometheus
 
 rolling: $(READY)  ## Restart every process of a cluster in turn at 2,000 messages a second, and say what it cost
 	@$(PY) -m tests.e2e.rolling_restart
+
+drain: $(READY)  ## Empty an enode at 2,000 messages a second and stop it, and say what it cost
+	@$(PY) -m tests.e2e.drained_enode
 
 crash: $(READY)  ## Stop the store at 2,500 points, damage it in 500 places, 5,000 random runs, a full disk, a million pops, timers, message groups, replays, kill each role 20 times
 	@$(PY) -m ortoo.testing.store.crash_points --points 2500

@@ -2,41 +2,100 @@
 
 import asyncio
 import shutil
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from ortoo.testing.servers import command
 from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.postgres import postgres
 from ortoo.v1 import namesrv_pb2 as pb
 from tests.e2e.test_documents import says, steps
 
-LOST_BEFORE = (0, 3)
-"""The steps of the page before which the database is lost: in its first section, and by going to another database."""
 
+class Page:
+    """What the page's reader does between its commands."""
 
-async def lose_the_database(cluster: Cluster) -> None:
-    """Start the name server with an empty folder, and wait for the enode."""
-    await cluster.close("namesrv-0")
-    shutil.rmtree(cluster.folder / "namesrv")
-    await cluster.open_namesrv()
-    async with asyncio.timeout(20):
-        async for news in cluster.name_service.WatchRoutes(pb.WatchRoutesRequest()):
-            if any(enode.alive for enode in news.enodes):
-                return
+    def __init__(self, cluster: Cluster, folder: Path, url: str) -> None:
+        """Settings files as the page calls them lie in `folder`."""
+        self.cluster = cluster
+        for name, setting in (
+            ("namesrv", f'data_dir = "{cluster.folder / "namesrv"}"'),
+            ("postgresql", f'database_url = "{url}"'),
+            ("sqlite", f'data_dir = "{folder / "sqlite"}"'),
+        ):
+            (folder / f"{name}.toml").write_text(f"{setting}\n")
+        self.url, self.again = url, folder / "sqlite"
+        self.before: dict[int, Callable[[], Awaitable[None]]] = {
+            1: self.lose_the_database,
+            2: self.start,
+            3: self.stop,
+            4: self.start_on_postgresql,
+            5: self.stop,
+            6: self.start_on_sqlite_and_lose_that,
+        }
+        """By the number of the command: what happens before it."""
+
+    async def stop(self) -> None:
+        """The name server is stopped."""
+        await self.cluster.close("namesrv-0")
+
+    async def lose_the_database(self) -> None:
+        """The name server is stopped and its folder is gone."""
+        await self.stop()
+        shutil.rmtree(self.cluster.folder / "namesrv")
+
+    async def start(self) -> None:
+        """The name server is started; topic, group and user are there, and nothing is to be adopted."""
+        await self.cluster.open_namesrv()
+        await self.is_reached()
+        offered = await self.cluster.name_service.ListOfferedTopics(pb.ListOfferedTopicsRequest())
+        assert not offered.topics
+        topics = await self.cluster.name_service.ListTopics(pb.ListTopicsRequest())
+        assert [one.name for one in topics.topics] == ["orders"]
+        groups = await self.cluster.name_service.ListGroups(pb.ListGroupsRequest())
+        assert [(one.name, one.attempts_max) for one in groups.groups] == [("billing", 5)]
+        users = await self.cluster.name_service.ListUsers(pb.ListUsersRequest())
+        assert [one.access_key for one in users.users] == ["alice"]
+
+    async def is_reached(self) -> None:
+        """The enode has found the name server."""
+        async with asyncio.timeout(60):
+            async for news in self.cluster.name_service.WatchRoutes(pb.WatchRoutesRequest()):
+                if any(enode.alive for enode in news.enodes):
+                    return
+
+    async def start_on_postgresql(self) -> None:
+        """The same directory, in another database."""
+        self.cluster.settings["namesrv"] = {"database_url": self.url}
+        await self.start()
+
+    async def start_on_sqlite_and_lose_that(self) -> None:
+        """And back; then there is neither a database nor a backup."""
+        self.cluster.settings["namesrv"] = {"data_dir": self.again}
+        await self.start()
+        await self.stop()
+        shutil.rmtree(self.again)
+        await self.cluster.open_namesrv()
+        await self.is_reached()
 
 
 async def test_the_page_is_true_step_by_step(tmp_path: Path) -> None:
-    """B-020, B-022: each command ends with 0 and prints what the page says, and the message is there in the end."""
-    async with open_cluster(tmp_path) as cluster:
+    """B-020, B-022, B-145: each command ends with 0 and prints what the page says; the message is there in the end."""
+    async with postgres() as database, open_cluster(tmp_path) as cluster:
+        page = Page(cluster, tmp_path, database.url)
         await cluster.create_topic("orders")
-        sent = await command.run(["ortoo", "send", "orders", "hello"], cluster.address)
-        assert sent.exit_code == 0, sent
-        for number, (words, expected) in enumerate(steps("operations/directory.md")):
-            if number in LOST_BEFORE:
-                await lose_the_database(cluster)
-            outcome = await command.run(words.split(), cluster.address)
+        await cluster.name_service.PutUser(pb.PutUserRequest(user=pb.User(access_key="alice"), secret_key="x" * 16))
+        for words in (["ortoo", "send", "orders", "hello"], ["ortoo", "group", "update", "billing", "--attempts", "5"]):
+            outcome = await command.run(words, cluster.address)
+            assert outcome.exit_code == 0, outcome
+        for number, (line, expected) in enumerate(steps("operations/directory.md")):
+            if number in page.before:
+                await page.before[number]()
+            words = [f"{tmp_path / word}" if word.endswith((".toml", ".backup")) else word for word in line.split()]
+            outcome = await command.run(words, cluster.address)
             assert outcome.exit_code == 0, (words, outcome)
             assert says(outcome.out, expected), (words, outcome)
-        assert number == 6
+        assert number == 11
         found = await command.run(["ortoo", "tail", "orders", "--from-first", "--no-follow"], cluster.address)
         assert "hello" in found.out, found
         listed = await command.run(["ortoo", "topic", "deleted"], cluster.address)

@@ -18,6 +18,7 @@ ELSEWHERE = {
         ("ortoo topic offered", "ortoo topic adopt", "ortoo topic delete", "ortoo topic undelete"),
         "tests/e2e/test_directory_page.py",
     ),
+    "ortoo tail orders --from-first": "tests/e2e/test_backups_page.py",
     "ortoo doctor --address": "tests/e2e/test_doctor.py",
     "ortoo topic update orders --publish-order": "tests/integration/test_topic_rows.py",
     "ortoo topic create t": "tests/e2e/test_readme.py",

@@ -34,6 +34,7 @@ app = typer.Typer(
 COMMANDS: dict[str, Callable[..., Any]] = {
     "send": messages.send,
     "tail": messages.tail,
+    "probe": messages.probe,
     "peek": dead_letters.peek,
     "lag": groups.lag,
     "explain": groups.explain,
@@ -73,7 +74,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
             "clone": groups.clone,
         },
     ),
-    "message": ("Find single messages.", {"get": messages.get, "find": messages.find}),
+    "message": ("Find single messages.", {"get": messages.get, "at": messages.at, "find": messages.find}),
     "delay": ("Show and cancel messages that wait for their time.", {"list": delays.show_all, "cancel": delays.cancel}),
     "enode": (
         "Empty an enode; show the members of enodes, and say which of them leads.",

@@ -1,4 +1,4 @@
-"""The process `ortoo-enode`: the server, and what reads or mends a store without one."""
+"""The process `ortoo-enode`: the server, and what reads, mends, backs up and restores a store without one."""
 
 import importlib
 import sys
@@ -12,7 +12,7 @@ from ortoo.enode.app import open_enode
 from ortoo.enode.reigns.member import open_member
 from ortoo.enode.settings import HIDDEN, IMPORTANT, Settings, load
 
-TOOLS = ("inspect", "repair")
+TOOLS = ("inspect", "repair", "backup", "restore")
 
 
 def opened(settings: Settings) -> AbstractAsyncContextManager[Running]:
@@ -29,7 +29,8 @@ ROLE = front.Role(
     live=("log_level", "namesrv_address"),
     hidden=tuple(HIDDEN),
     epilog="`ortoo-enode inspect DIR` reads a store without the server; `ortoo-enode repair DIR` shows what is "
-    "damaged in one, and mends it when told to. Each has its own -h.",
+    "damaged in one, and mends it when told to; `ortoo-enode backup DIR BACKUP` copies one, also while it is served, "
+    "and `ortoo-enode restore BACKUP DIR` makes one of the copy. Each has its own -h.",
 )
 
 

@@ -1,23 +1,54 @@
-"""The process `ortoo-namesrv`."""
+"""The process `ortoo-namesrv`: the server, and what backs its directory up and restores it."""
 
+import os
 import sys
+from collections.abc import Sequence
 
-from ortoo.common.process import front
+from ortoo.common.errors import OrtooError
+from ortoo.common.process import front, service
 from ortoo.namesrv.app import open_namesrv
 from ortoo.namesrv.settings import IMPORTANT, load
 
+TOOLS = ("backup", "restore")
 ROLE = front.Role(
     name="namesrv",
     about="The name server of Ortoo: topics, groups, and which processes are there.",
     load=load,
     open=open_namesrv,
     important=IMPORTANT,
+    epilog="`ortoo-namesrv backup FILE` writes the whole directory to a file, also while it is served; "
+    "`ortoo-namesrv restore FILE` puts it into an empty database. Each has its own -h.",
 )
 
 
 def main() -> int:
     """Do what the command line says; returns the exit code."""
+    if sys.argv[1:] and sys.argv[1] in TOOLS:
+        return run_tool(sys.argv[1], sys.argv[2:])
     return front.main(ROLE, sys.argv[1:])
+
+
+def run_tool(name: str, arguments: Sequence[str]) -> int:
+    """Run one of TOOLS on the database that the settings name; returns the exit code."""
+    from ortoo.common.process.randomness import Randomness
+    from ortoo.namesrv.offline.backup import backup, restore, words
+
+    chosen = words(arguments, name)
+    file = chosen.backup_file.absolute()
+    try:
+        settings = front.loading(ROLE, chosen.file, os.environ, {})().settings
+        if name == "backup":
+            said = backup(settings.database_url, settings.data_dir, file)
+        else:
+            said = restore(settings.database_url, settings.data_dir, file, Randomness().uuid_text())
+    except OrtooError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return service.exit_code_of(error)
+    except OSError as error:
+        sys.stderr.write(f"error: {error.filename or file}: {error.strerror}\n")
+        return service.EXIT_REFUSED
+    sys.stdout.write(f"{said}\n")
+    return 0
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 EnodeName = Annotated[str, typer.Argument(help="The enode's name.")]
 LOOK_INTERVAL_S = 1.0
+ROUTES_AGE_S = 35.0
+"""Producers ask every 30 s where they may send; until then they may send to an enode that is being drained."""
 
 
 class Left(NamedTuple):
@@ -27,11 +29,11 @@ class Left(NamedTuple):
 async def drain(
     mq: "Client",
     enode: EnodeName,
-    wait: Annotated[bool, typer.Option("--wait", help="Come back when nothing is left to be read there.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Come back when nothing comes any more, and nothing is left.")
+    ] = False,
 ) -> Answer:
     """Send nothing to an enode any more, and show what is still to be read there. Message groups move elsewhere."""
-    from ortoo.common.process.clock import SystemClock
-
     topics = await _placed(mq, enode)
     lonely = [one.name for one in topics if not _without(one, enode) and not one.name.startswith(OWN)]
     if lonely:
@@ -46,10 +48,7 @@ async def drain(
         if order and order != list(topic.publish_order):
             await mq.admin.update_topic(topic.name, publish_order=order)
             changed.append(topic.name)
-    left = await _left(mq, enode, topics)
-    while wait and left:
-        await SystemClock().sleep(LOOK_INTERVAL_S)
-        left = await _left(mq, enode, topics)
+    left = await (_waited(mq, enode, topics) if wait else _left(mq, enode, topics))
     said = f"nothing is sent to {enode}: changed {len(changed)} of its {len(topics)} topics"
     value = {"enode": enode, "changed": changed, "left": [one._asdict() for one in left]}
     if not left:
@@ -76,6 +75,25 @@ async def _placed(mq: "Client", enode: str) -> "list[TopicInfo]":
     if enode not in known:
         raise NotFound(f"there is no enode {enode!r}; there are {', '.join(known)}", field="enode")
     return [one for one in await mq.admin.list_topics() if any(place.enode == enode for place in one.placements)]
+
+
+async def _waited(mq: "Client", enode: str, topics: "Sequence[TopicInfo]") -> list[Left]:
+    """Wait until every producer has heard that it sends elsewhere, and everything is read."""
+    from ortoo.common.process.clock import SystemClock
+
+    clock = SystemClock()
+    ends, since_s = await _ends(mq, enode, topics), clock.monotonic_s()
+    while (left := await _left(mq, enode, topics)) or clock.monotonic_s() - since_s < ROUTES_AGE_S:
+        await clock.sleep(LOOK_INTERVAL_S)
+        if (found := await _ends(mq, enode, topics)) != ends:
+            ends, since_s = found, clock.monotonic_s()
+    return left
+
+
+async def _ends(mq: "Client", enode: str, topics: "Sequence[TopicInfo]") -> int:
+    """How much was ever stored in the queues of topics there."""
+    described = [(await mq.admin.describe_topic(topic.name)).queues for topic in topics]
+    return sum(one.end_offset for queues in described for one in queues if one.queue.enode == enode)
 
 
 def _without(topic: "TopicInfo", enode: str) -> list[tuple[str, int]]:

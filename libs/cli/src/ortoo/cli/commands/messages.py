@@ -1,24 +1,37 @@
-"""`ortoo send`, `ortoo tail`, `ortoo message get` and `ortoo message find`."""
+"""`ortoo send`, `ortoo tail`, `ortoo probe` and `ortoo message`."""
 
 import asyncio
 import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from ortoo.cli.commands.delays import milliseconds_of
 from ortoo.cli.terminal.command import TopicName
 from ortoo.cli.terminal.output import Answer, Columns, Table, body_start, message_fields
-from ortoo.common.errors import Invalid, NotFound
+from ortoo.common.errors import DataLoss, Invalid, NotFound
 from ortoo.common.process.clock import SystemClock
 
 if TYPE_CHECKING:
-    from ortoo.client import Client, Filter, FoundMessages, Receipt
+    from ortoo.client import Client, Filter, FoundMessages, Receipt, StoredMessage
 
 LAST_MESSAGES = 10
+PROBE_TAG = "ortoo-probe"
+
+
+class Probed(NamedTuple):
+    """One message's way."""
+
+    enode: str
+    queue_id: int
+    offset: int
+    stored_ms: float
+    """From the send to its acknowledgement."""
+    read_ms: float
+    """From then until it was read where it lies."""
 
 
 async def send(
@@ -107,6 +120,38 @@ async def tail(
         pass  # Ctrl-C is how a tail ends
 
 
+async def probe(
+    mq: "Client",
+    topic: TopicName,
+    count: Annotated[int, typer.Option("-n", min=1, max=1000, help="How many messages, one after another.")] = 4,
+    tag: Annotated[str, typer.Option(help="Their tag, so that groups can leave them out.")] = PROBE_TAG,
+) -> Answer:
+    """Send real messages to a topic, read each back, and show how long both took. Groups of the topic get them too."""
+    from ortoo.client import Message
+
+    clock = SystemClock()
+    probed = []
+    async with mq.producer(topic) as producer:
+        for number in range(count):
+            begun_s = clock.monotonic_s()
+            receipt = await producer.send(Message(b"probe %d" % number, tag))
+            stored_s = clock.monotonic_s()
+            found = mq.fetch(receipt.queue, receipt.offset, receipt.offset + 1)
+            if b"probe %d" % number not in [one.body async for batch in found for one in batch]:
+                raise DataLoss(f"{receipt.queue} does not show at offset {receipt.offset} what was stored there")
+            read_s = clock.monotonic_s()
+            place = (receipt.queue.enode, receipt.queue.queue_id, receipt.offset)
+            probed.append(Probed(*place, round((stored_s - begun_s) * 1000, 1), round((read_s - stored_s) * 1000, 1)))
+    columns: Columns = {
+        "ENODE": "enode",
+        "QUEUE": "queue_id",
+        "OFFSET": "offset",
+        "STORED MS": "stored_ms",
+        "READ MS": "read_ms",
+    }
+    return Answer([one._asdict() for one in probed], Table(columns, probed))
+
+
 async def get(
     mq: "Client",
     topic: TopicName,
@@ -117,9 +162,25 @@ async def get(
     _say_who_is_away(found)
     if not found.messages:
         raise NotFound(f"topic {topic!r} has no message {message_id!r}, or not any more", field="message_id")
-    fields = message_fields(found.messages[0])
-    rows = [(name, value) for name, value in fields.items() if value not in (None, [], {})]
-    return Answer(fields, Table({"field": itemgetter(0), "value": itemgetter(1)}, rows))
+    return _shown(found.messages[0])
+
+
+async def at(
+    mq: "Client",
+    topic: TopicName,
+    enode: Annotated[str, typer.Argument(help="The enode of the queue.")],
+    queue: Annotated[int, typer.Argument(min=0, help="The queue's number.")],
+    offset: Annotated[int, typer.Argument(min=0, help="The message's offset.")],
+) -> Answer:
+    """Show the message at an offset of a queue."""
+    from ortoo.client import Queue, StoredMessage
+
+    place = Queue(topic, enode, queue)
+    async for batch in mq.fetch(place, offset, offset + 1):
+        for one in batch:
+            if one.offset == offset:
+                return _shown(StoredMessage(one.message_id, place, offset, one.stored_at_ms, one.message()))
+    raise NotFound(f"queue {queue} of {enode} has nothing at offset {offset}", field="offset")
 
 
 async def find(
@@ -140,6 +201,12 @@ async def find(
         "body": body_start,
     }
     return Answer(map(message_fields, found.messages), Table(columns, found.messages), each=True)
+
+
+def _shown(found: "StoredMessage") -> Answer:
+    fields = message_fields(found)
+    rows = [(name, value) for name, value in fields.items() if value not in (None, [], {})]
+    return Answer(fields, Table({"field": itemgetter(0), "value": itemgetter(1)}, rows))
 
 
 def _wanted(tags: str, sql: str | None) -> "Filter":

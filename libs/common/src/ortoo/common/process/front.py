@@ -65,12 +65,7 @@ def main(role: Role[S], arguments: Sequence[str], environ: Mapping[str, str] = o
     """Do what the command line says; returns the exit code, one of those of `ortoo.common.process.service`."""
     options = _parsed(role, arguments)
     try:
-        file = options.file.absolute() if options.file is not None else None
-        _go_home(environ)
-
-        def load() -> Loaded[S]:
-            return role.load(environ, file=file, overrides={"namesrv_address": options.namesrv})
-
+        load = loading(role, options.file, environ, {"namesrv_address": options.namesrv})
         loaded = load()
     except OrtooError as error:
         sys.stderr.write(f"error: {error}\n")
@@ -81,6 +76,18 @@ def main(role: Role[S], arguments: Sequence[str], environ: Mapping[str, str] = o
     logs.configure(level=loaded.settings.log_level)
     reload = Reload(role, load, loaded)
     return service.run(lambda: role.open(loaded.settings), on_reload=reload)
+
+
+def loading(
+    role: Role[S], file: Path | None, environ: Mapping[str, str], overrides: Mapping[str, str | None]
+) -> Callable[[], Loaded[S]]:
+    """What reads a role's settings, now and again. Relative paths in them begin at ORTOO_HOME, which is entered.
+
+    Errors: Invalid.
+    """
+    absolute = file.absolute() if file is not None else None
+    _go_home(environ)
+    return lambda: role.load(environ, file=absolute, overrides=overrides)
 
 
 class Reload(Generic[S]):

@@ -26,6 +26,11 @@ PRELOADED = (
     "ortoo.namesrv.__main__", "ortoo.enode.__main__", "ortoo.snode.__main__", "ortoo.cli.app", "ortoo.cli.dev.cluster",
     "ortoo.client.blocking", "ortoo.cli.doctor.run", "ortoo.namesrv.app", "ortoo.enode.app", "ortoo.snode.app",
 )  # fmt: skip
+COMMANDS = {
+    "ortoo": "ortoo.cli.app",
+    **{f"ortoo-{role}": f"ortoo.{role}.__main__" for role in ("namesrv", "enode", "snode")},
+}
+"""Each command to the module with its `main`."""
 OURS = ("ortoo.", "tests.")
 REQUEST_BYTES_MAX = 1 << 20
 
@@ -45,7 +50,7 @@ class ForkServer:
 
     def takes(self, words: Sequence[str]) -> bool:
         """Whether this is a command that can be forked."""
-        return words[0] == "ortoo" or (
+        return words[0] in COMMANDS or (
             len(words) > 2 and words[0] == sys.executable and words[1] == "-m" and words[2].startswith(OURS)
         )
 
@@ -96,12 +101,9 @@ def become(words: Sequence[str], environ: Mapping[str, str], folder: str) -> Non
     os.environ.update(environ)
     if environ.get("PYTHONFAULTHANDLER"):
         faulthandler.enable()
-    if words[0] == "ortoo":
+    if words[0] in COMMANDS:
         sys.argv = list(words)
-        from ortoo.cli.app import main
-
-        main()
-        return
+        sys.exit(importlib.import_module(COMMANDS[words[0]]).main())
     sys.argv = list(words[2:])
     sys.modules.pop(f"{words[2]}.__main__", None)  # its imports are done; it itself is run
     runpy.run_module(words[2], run_name="__main__", alter_sys=True)

@@ -1,8 +1,6 @@
 """The stored directory: topics and groups in a database, reached on one thread so that the loop never waits for it."""
 
 import asyncio
-import os
-import stat
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,10 +8,11 @@ from typing import Any, Self, TypeVar
 
 import sqlalchemy as sa
 
-from ortoo.common.errors import DataLoss, Invalid, Unavailable, Unsupported
+from ortoo.common.errors import DataLoss, Unavailable
 from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.database_errors import Transactions
 from ortoo.namesrv.catalog.encryption import Encryption, renewed
+from ortoo.namesrv.catalog.engine import engine_of, keep_private, url_of
 from ortoo.namesrv.catalog.file_lock import FileLock
 from ortoo.namesrv.catalog.proposals import Proposals
 from ortoo.namesrv.catalog.rights import Rights
@@ -22,10 +21,8 @@ from ortoo.namesrv.catalog.transaction import Contents, Transaction
 from ortoo.namesrv.catalog.users import Users
 
 T = TypeVar("T")
-BUSY_TIMEOUT_S = 5.0
 PROPOSALS_TIMEOUT_S = 0.3
 """How long one statement about proposals may take; a member that asks waits for it."""
-FILE_NAME = "namesrv.db"
 
 
 class Catalog:
@@ -54,16 +51,16 @@ class Catalog:
         Errors: Invalid (the URL or the folder), Conflict (another name server has the file), Unsupported (a newer
         schema, or a driver is missing), DataLoss (the file is damaged), Unavailable (the database does not answer).
         """
-        url = _url(database_url, data_dir)
+        url = url_of(database_url, data_dir)
         thread = ThreadPoolExecutor(1, thread_name_prefix="catalog")
         lock: FileLock | None = None
         try:
-            engine = _engine(url)
+            engine = engine_of(url)
             if url.get_backend_name() == "sqlite" and url.database:
                 lock = FileLock.take(Path(url.database))
-                _keep_private(Path(url.database))
+                keep_private(Path(url.database))
             proposing = ThreadPoolExecutor(1, thread_name_prefix="proposals")
-            catalog = cls(engine, thread, lock, Proposals(_engine(url, PROPOSALS_TIMEOUT_S), proposing))
+            catalog = cls(engine, thread, lock, Proposals(engine_of(url, PROPOSALS_TIMEOUT_S), proposing))
             await asyncio.shield(catalog._submit(lambda: prepare(engine, new_id)))
         except BaseException:
             thread.shutdown()
@@ -178,85 +175,3 @@ def _renew(connection: sa.Connection, table: sa.Table, encryption: Encryption) -
     for owner, kept in changed.items():
         connection.execute(sa.update(table).where(key == rows[owner][0]).values(kept_secret=kept))
     return bool(changed)
-
-
-def _url(database_url: str, data_dir: Path) -> sa.URL:
-    if not database_url:
-        try:
-            data_dir.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise Invalid(
-                f"the folder {data_dir} cannot be made: {error.strerror}; give one that this user may write",
-                field="data_dir",
-            ) from error
-        return sa.URL.create("sqlite", database=str(data_dir.absolute() / FILE_NAME))
-    try:
-        url = sa.make_url(database_url)
-    except sa.exc.ArgumentError as error:
-        raise Invalid(
-            "this is no database URL; give one like sqlite:////var/lib/ortoo/namesrv.db, or leave it empty",
-            field="database_url",
-        ) from error
-    if url.get_backend_name() == "sqlite" and (url.database or "").startswith((":", "file:")):
-        raise Invalid("the database must be a plain file, sqlite:///PATH; topics must survive", field="database_url")
-    return url
-
-
-def _keep_private(database: Path) -> None:
-    """Let this user alone read the secrets. SQLite gives the files beside the database the database's mode.
-
-    Errors: Invalid when the file is somebody else's.
-    """
-    try:
-        os.close(os.open(database, os.O_RDWR | os.O_CREAT, 0o600))
-        for path in (database, *(Path(f"{database}{suffix}") for suffix in ("-wal", "-shm", "-journal"))):
-            if path.exists() and stat.S_IMODE(path.stat().st_mode) & 0o077:
-                path.chmod(0o600)
-    except OSError as error:
-        raise Invalid(
-            f"{database} cannot be kept from other users ({error.strerror}), and it has secrets; give it to this user",
-            field="database_url",
-        ) from error
-
-
-def _engine(url: sa.URL, timeout_s: float = BUSY_TIMEOUT_S) -> sa.Engine:
-    # A database that hangs must not hold up the thread for ever: what it does not answer in time has failed.
-    options: dict[str, Any] = {}
-    if url.get_backend_name() == "postgresql":
-        limit_ms = int(timeout_s * 1000)
-        connect_timeout_s = max(2, int(timeout_s))  # whole seconds, and 1 means 2 to the driver
-        options = {
-            "connect_args": {
-                "connect_timeout": connect_timeout_s,
-                "options": f"-c statement_timeout={limit_ms} -c lock_timeout={limit_ms}",
-                "tcp_user_timeout": limit_ms,
-            },
-            "pool_pre_ping": True,
-            "pool_recycle": 1800,
-        }
-    try:
-        engine = sa.create_engine(url, **options)
-    except ModuleNotFoundError as error:
-        raise Unsupported(
-            f"the database driver {error.name} is not installed; for PostgreSQL install ortoo-namesrv[postgresql] and "
-            "write postgresql+psycopg://",
-            field="database_url",
-        ) from error
-    except sa.exc.NoSuchModuleError as error:
-        raise Invalid(
-            f"no database {url.drivername!r} is known; use sqlite or postgresql", field="database_url"
-        ) from error
-    if engine.dialect.name == "sqlite":
-        sa.event.listen(engine, "connect", lambda connection, _: _set_up_sqlite(connection, timeout_s))
-    return engine
-
-
-def _set_up_sqlite(connection: Any, timeout_s: float) -> None:
-    """Durable and without surprises: an answered change survives a power cut, and what is deleted is gone."""
-    for pragma in (
-        "journal_mode = WAL",
-        "synchronous = FULL",
-        "secure_delete = ON",
-        f"busy_timeout = {int(timeout_s * 1000)}",
-    ):
-        connection.execute(f"PRAGMA {pragma}")

@@ -8,7 +8,7 @@ from ortoo.common.errors import Unsupported
 from ortoo.common.process.logs import get_logger
 from ortoo.namesrv.catalog import tables
 
-HEAD = "0011"
+HEAD = "0012"
 """The newest revision in `migrations/versions`; a test compares."""
 FIRST = "0001"
 LOCK_KEY = 0x6F72746F6F
@@ -26,7 +26,7 @@ def prepare(engine: sa.Engine, new_id: str) -> None:
     with engine.begin() as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK_KEY)))
-        revision = _revision_of(connection)
+        revision = _found_revision(connection)
         if revision is None:
             tables.metadata.create_all(connection)
             _revision.create(connection)
@@ -46,12 +46,18 @@ def prepare(engine: sa.Engine, new_id: str) -> None:
         connection.execute(sa.update(tables.directory).where(has_none).values(directory_id=new_id))
 
 
-def _revision_of(connection: sa.Connection) -> str | None:
-    """The revision that the database has; None when it is empty."""
-    inspector = sa.inspect(connection)
-    if inspector.has_table(_revision.name):
-        return str(connection.execute(sa.select(_revision.c.version_num)).scalar_one())
-    if not inspector.has_table(tables.directory.name):
+def revision_of(connection: sa.Connection) -> str | None:
+    """The revision that the database says it has; None when it says none."""
+    if not sa.inspect(connection).has_table(_revision.name):
+        return None
+    return str(connection.execute(sa.select(_revision.c.version_num)).scalar_one())
+
+
+def _found_revision(connection: sa.Connection) -> str | None:
+    """The revision that the database has, told to it when it is from before there were any; None when it is empty."""
+    if (known := revision_of(connection)) is not None:
+        return known
+    if not sa.inspect(connection).has_table(tables.directory.name):
         return None
     stored = connection.execute(sa.select(tables.directory.c.schema_version)).scalar_one_or_none()
     if stored is not None and stored > tables.SCHEMA_VERSION:

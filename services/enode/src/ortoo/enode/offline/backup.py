@@ -1,0 +1,141 @@
+"""`ortoo-enode backup DIR BACKUP`: copy a store, also while its enode runs.
+
+    ortoo-enode backup DIR BACKUP       DIR is the enode's data_dir; BACKUP another folder, of any file system
+    ortoo-enode restore BACKUP DIR      makes a store of it again
+
+The log only grows, so a copy of its files up to a place where a frame ends is the store as it was then: everything that
+was acknowledged before the backup began is in it, and nothing is there in part. A second backup into the same folder
+copies only what is new.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from ortoo.common.errors import Conflict, NotFound, Unavailable, Unsupported
+from ortoo.common.process.clock import Clock, SystemClock
+from ortoo.enode.disk.disk import Disk, RealDisk
+from ortoo.enode.disk.identity import Identity, read_identity
+from ortoo.enode.disk.log_begin import read_log_begin
+from ortoo.enode.disk.reign_file import FILE_NAME as REIGN_NAME
+from ortoo.enode.disk.whole_files import read_part
+from ortoo.enode.index.survey import find_cut, survey
+from ortoo.enode.log.frame import HEADER_BYTES
+from ortoo.enode.log.segment import Segment, bases, segment_name
+from ortoo.enode.offline.backup_list import BackupList, KeptSegment, copied, read_backup_list
+from ortoo.enode.recovery.strays import strays_among
+
+TRIES = 5
+"""How often it is begun anew because retention was quicker; what was copied stays."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Take a backup and say what it holds. Returns 0. Errors: as `take_backup`."""
+    parser = argparse.ArgumentParser(prog="ortoo-enode backup", description="Copy a store, also while its enode runs.")
+    parser.add_argument("folder", type=Path, metavar="DIR", help="the store's folder, the enode's data_dir")
+    parser.add_argument("target", type=Path, metavar="BACKUP", help="a folder for the backup, or with the one before")
+    chosen = parser.parse_args(arguments)
+    listed, new_bytes = take_backup(RealDisk(), chosen.folder, chosen.target, SystemClock())
+    sys.stdout.write(
+        f"backed up enode {listed.enode} of cluster {listed.cluster} up to log position {listed.end_position}: "
+        f"{len(listed.segments)} segments, {new_bytes} new bytes, in {chosen.target}\n"
+    )
+    return 0
+
+
+def take_backup(disk: Disk, folder: Path, target: Path, clock: Clock) -> tuple[BackupList, int]:
+    """Copy the store in `folder` to `target`; its list, and how many bytes were copied.
+
+    Errors: NotFound without a store; Unsupported for a member's; Conflict when `target` has something else or is in
+    use; Unavailable when retention was quicker; OSError.
+    """
+    identity = read_identity(disk, folder)
+    if identity is None:
+        raise NotFound(f"{folder} is no store: it has no file `identity`", field="DIR")
+    if REIGN_NAME in disk.list(folder):
+        raise Unsupported(
+            f"{folder} belongs to a member of enode {identity.enode}, whose other members have the same: replace a "
+            "lost disk by an empty one (`ortoo enode add`)",
+            field="DIR",
+        )
+    known = read_backup_list(disk, target)
+    if known is None and disk.list(target):
+        raise Conflict(f"{target} holds something that is no backup; give an empty folder", field="BACKUP")
+    if known is not None and (known.cluster, known.enode) != (identity.cluster, identity.enode):
+        raise Conflict(
+            f"{target} holds a backup of enode {known.enode} of cluster {known.cluster}; give another folder",
+            field="BACKUP",
+        )
+    disk.make_folder(target)
+    lock = disk.lock(target)
+    try:
+        for _ in range(TRIES):
+            try:
+                return _copy(disk, folder, target, identity, known, clock.now_ms())
+            except FileNotFoundError:
+                continue
+    finally:
+        lock.release()
+    raise Unavailable("retention removed segments faster than they were copied; try again, or when less is sent")
+
+
+def _copy(
+    disk: Disk, folder: Path, target: Path, identity: Identity, known: BackupList | None, now_ms: int
+) -> tuple[BackupList, int]:
+    """One try. Errors: FileNotFoundError when retention took a segment meanwhile."""
+    # The record first: retention moves it before it removes a segment, and leaves two checkpoints behind it.
+    begin = read_log_begin(disk, folder)
+    starts = [base for base in bases(disk.list(folder)) if begin is None or base >= begin.position]
+    strays = set(strays_among(disk, folder, starts))
+    starts = [base for base in starts if base not in strays]
+    listed = BackupList(identity.cluster, identity.enode, identity.store_id, now_ms, 0, begin)
+    new_bytes = 0
+    if starts:
+        # Whatever is acknowledged by now lies below this place, and below it nothing is written any more.
+        listed.end_position = _end(disk, folder, starts[-1])
+    for base, end in pairwise([*starts, listed.end_position]):
+        before = known.segments.get(base) if known is not None else None
+        path = folder / segment_name(base)
+        file_bytes = _size(disk, path)
+        used = min(end - base, file_bytes)
+        if before is not None and _is_copied(disk, path, target / path.name, before, used, is_last=base == starts[-1]):
+            listed.segments[base] = before
+            continue
+        sha256 = copied(disk, path, target / path.name, used)
+        listed.segments[base] = KeptSegment(used, file_bytes, sha256)
+        new_bytes += used
+    disk.sync_directory(target)
+    listed.write(disk, target)
+    for base in bases(disk.list(target)):
+        if base not in listed.segments:
+            disk.remove(target / segment_name(base))
+    disk.sync_directory(target)
+    return listed, new_bytes
+
+
+def _end(disk: Disk, folder: Path, base: int) -> int:
+    """Where the last whole frame of the last segment ends."""
+    segment = Segment(disk, folder, base, base)
+    try:
+        segment.limit = base + segment.file.size_bytes()
+        return find_cut(survey(segment.read, base, segment.limit), segment.read, base, segment.limit)
+    finally:
+        segment.close()
+
+
+def _is_copied(disk: Disk, source: Path, target: Path, known: KeptSegment, used_bytes: int, *, is_last: bool) -> bool:
+    """Whether a segment that is not written any more is in the backup. What a repair cut ends in another frame."""
+    if is_last or known.used_bytes != used_bytes or target.name not in disk.list(target.parent):
+        return False
+    at = max(0, used_bytes - HEADER_BYTES)
+    return read_part(disk, source, at, HEADER_BYTES) == read_part(disk, target, at, HEADER_BYTES)
+
+
+def _size(disk: Disk, path: Path) -> int:
+    file = disk.open(path, writable=False)
+    try:
+        return file.size_bytes()
+    finally:
+        file.close()

@@ -1,0 +1,94 @@
+"""The list of a backup of a store: whose it is, how far its log goes, and each segment with its SHA-256."""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ortoo.common.errors import DataLoss
+from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.lines import encode_lines, read_lines
+from ortoo.enode.disk.log_begin import LogBegin, decode_log_begin
+from ortoo.enode.disk.whole_files import write_whole
+
+FILE_NAME = "backup"
+VERSION = 1
+CHUNK_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSegment:
+    """One segment of a backup."""
+
+    used_bytes: int
+    """How much of it is log, and in the backup."""
+    file_bytes: int
+    """How large its file is in a store."""
+    sha256: str
+    """Of the used bytes, in hexadecimal."""
+
+
+@dataclass(slots=True)
+class BackupList:
+    """What a folder with a backup holds."""
+
+    cluster: str
+    enode: str
+    store_id: str
+    """Of the store that it was made of."""
+    taken_at_ms: int
+    """When the last one was begun, milliseconds since 1970-01-01 UTC."""
+    end_position: int
+    begin: LogBegin | None
+    """Where its log begins, as the store recorded it."""
+    segments: dict[int, KeptSegment] = field(default_factory=dict)
+    """By the position of their first byte, ascending."""
+
+    def write(self, disk: Disk, folder: Path) -> None:
+        """Replace the list, durably. Errors: OSError."""
+        segments = [[base, *asdict(one).values()] for base, one in self.segments.items()]
+        begin = self.begin.encoded().hex() if self.begin is not None else ""
+        fields = {name: getattr(self, name) for name in self.__slots__} | {"segments": segments, "begin": begin}
+        write_whole(disk, folder / FILE_NAME, encode_lines(VERSION, fields))
+
+
+def read_backup_list(disk: Disk, folder: Path) -> BackupList | None:
+    """The list in a folder; None when there is none. Errors: DataLoss, Unsupported."""
+    return read_lines(disk, folder / FILE_NAME, VERSION, "take another backup, in another folder", _made)
+
+
+def _made(fields: Mapping[str, Any]) -> BackupList:
+    segments = {int(base): KeptSegment(*row) for base, *row in fields["segments"]}
+    begin = decode_log_begin(bytes.fromhex(fields["begin"]))
+    return BackupList(**{**fields, "segments": segments, "begin": begin})
+
+
+def copied(disk: Disk, source: Path, target: Path, length: int) -> str:
+    """Copy the first `length` bytes of a file, durably but for the new file's name; their SHA-256.
+
+    A file that is there under that name is replaced in one step. Errors: DataLoss when the source is shorter, OSError.
+    """
+    temporary = target.with_name(target.name + ".tmp")
+    if temporary.name in disk.list(target.parent):
+        disk.remove(temporary)
+    digest = hashlib.sha256()
+    with closing(disk.open(temporary, create=True)) as out:
+        position = 0
+        for chunk in _chunks(disk, source, length):
+            digest.update(chunk)
+            position += out.write(position, [chunk])
+        out.sync_data()
+    disk.rename(temporary, target)
+    return digest.hexdigest()
+
+
+def _chunks(disk: Disk, source: Path, length: int) -> Iterator[bytes]:
+    with closing(disk.open(source, writable=False)) as file:
+        for position in range(0, length, CHUNK_BYTES):
+            wanted = min(CHUNK_BYTES, length - position)
+            chunk = file.read(position, wanted)
+            if len(chunk) < wanted:
+                raise DataLoss(f"{source} has {position + len(chunk)} bytes; expected {length}")
+            yield chunk

@@ -1,0 +1,97 @@
+"""How the database is reached: its URL, its connections, and a file that its user alone may read."""
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from ortoo.common.errors import Invalid, Unsupported
+
+BUSY_TIMEOUT_S = 5.0
+FILE_NAME = "namesrv.db"
+
+
+def url_of(database_url: str, data_dir: Path) -> sa.URL:
+    """Where the database is; the folder is made when it is a file there. Errors: Invalid."""
+    if not database_url:
+        try:
+            data_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Invalid(
+                f"the folder {data_dir} cannot be made: {error.strerror}; give one that this user may write",
+                field="data_dir",
+            ) from error
+        return sa.URL.create("sqlite", database=str(data_dir.absolute() / FILE_NAME))
+    try:
+        url = sa.make_url(database_url)
+    except sa.exc.ArgumentError as error:
+        raise Invalid(
+            "this is no database URL; give one like sqlite:////var/lib/ortoo/namesrv.db, or leave it empty",
+            field="database_url",
+        ) from error
+    if url.get_backend_name() == "sqlite" and (url.database or "").startswith((":", "file:")):
+        raise Invalid("the database must be a plain file, sqlite:///PATH; topics must survive", field="database_url")
+    return url
+
+
+def keep_private(database: Path) -> None:
+    """Let this user alone read the secrets. SQLite gives the files beside the database the database's mode.
+
+    Errors: Invalid when the file is somebody else's.
+    """
+    try:
+        os.close(os.open(database, os.O_RDWR | os.O_CREAT, 0o600))
+        for path in (database, *(Path(f"{database}{suffix}") for suffix in ("-wal", "-shm", "-journal"))):
+            if path.exists() and stat.S_IMODE(path.stat().st_mode) & 0o077:
+                path.chmod(0o600)
+    except OSError as error:
+        raise Invalid(
+            f"{database} cannot be kept from other users ({error.strerror}), and it has secrets; give it to this user",
+            field="database_url",
+        ) from error
+
+
+def engine_of(url: sa.URL, timeout_s: float = BUSY_TIMEOUT_S) -> sa.Engine:
+    """What reaches the database; a statement may take `timeout_s`. Errors: Invalid, Unsupported."""
+    # A database that hangs must not hold up the thread for ever: what it does not answer in time has failed.
+    options: dict[str, Any] = {}
+    if url.get_backend_name() == "postgresql":
+        limit_ms = int(timeout_s * 1000)
+        connect_timeout_s = max(2, int(timeout_s))  # whole seconds, and 1 means 2 to the driver
+        options = {
+            "connect_args": {
+                "connect_timeout": connect_timeout_s,
+                "options": f"-c statement_timeout={limit_ms} -c lock_timeout={limit_ms}",
+                "tcp_user_timeout": limit_ms,
+            },
+            "pool_pre_ping": True,
+            "pool_recycle": 1800,
+        }
+    try:
+        engine = sa.create_engine(url, **options)
+    except ModuleNotFoundError as error:
+        raise Unsupported(
+            f"the database driver {error.name} is not installed; for PostgreSQL install ortoo-namesrv[postgresql] and "
+            "write postgresql+psycopg://",
+            field="database_url",
+        ) from error
+    except sa.exc.NoSuchModuleError as error:
+        raise Invalid(
+            f"no database {url.drivername!r} is known; use sqlite or postgresql", field="database_url"
+        ) from error
+    if engine.dialect.name == "sqlite":
+        sa.event.listen(engine, "connect", lambda connection, _: _set_up_sqlite(connection, timeout_s))
+    return engine
+
+
+def _set_up_sqlite(connection: Any, timeout_s: float) -> None:
+    """Durable and without surprises: an answered change survives a power cut, and what is deleted is gone."""
+    for pragma in (
+        "journal_mode = WAL",
+        "synchronous = FULL",
+        "secure_delete = ON",
+        f"busy_timeout = {int(timeout_s * 1000)}",
+    ):
+        connection.execute(f"PRAGMA {pragma}")

@@ -1,0 +1,215 @@
+"""`ortoo-namesrv backup FILE` and `restore FILE`: the whole directory as a file, of and for whichever database.
+
+    ortoo-namesrv backup FILE [-c SETTINGS]     while name servers run or not
+    ortoo-namesrv restore FILE [-c SETTINGS]    into an empty database that no name server has open
+
+The file has a line of JSON for its head, one for each row as the database keeps it, and a last one with their number
+and the CRC-32C of everything before it. Secrets are in it as the database keeps them: encrypted where there is a key.
+"""
+
+import argparse
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from ortoo.common.errors import Conflict, DataLoss, Invalid, NotFound, Unsupported
+from ortoo.common.records.sealed_batch import crc32c
+from ortoo.namesrv.catalog import tables
+from ortoo.namesrv.catalog.database_errors import Transactions
+from ortoo.namesrv.catalog.engine import engine_of, keep_private, url_of
+from ortoo.namesrv.catalog.file_lock import FileLock
+from ortoo.namesrv.catalog.schema import HEAD, prepare, revision_of
+
+FORMAT = "ortoo-directory"
+VERSION = 1
+STATEMENT_TIMEOUT_S = 60.0
+ROWS_PER_INSERT = 500
+RIGHTS_APART = 1 << 20
+"""By how much epochs of exclusive rights are raised, so that no reign after the backup had a larger one."""
+COUNTED = ("topics", "groups", "users")
+Row = dict[str, Any]
+
+
+def words(arguments: Sequence[str], name: str) -> argparse.Namespace:
+    """The command line of one of the two tools: `backup_file`, and `file` with the settings."""
+    about = {"backup": "Write the whole directory to a file.", "restore": "Put a backup into an empty database."}
+    parser = argparse.ArgumentParser(prog=f"ortoo-namesrv {name}", description=about[name])
+    parser.add_argument("backup_file", type=Path, metavar="FILE", help="the backup")
+    parser.add_argument("-c", dest="file", type=Path, metavar="SETTINGS", help="settings file of the name server, TOML")
+    return parser.parse_args(arguments)
+
+
+def backup(database_url: str, data_dir: Path, file: Path) -> str:
+    """Write everything that is stored, as of one moment, to a file that its user alone may read; what was done.
+
+    Errors: NotFound without a database, Unsupported for a schema that is not this version's, Unavailable, OSError.
+    """
+    url = url_of(database_url, data_dir)
+    if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
+        raise NotFound(f"there is no database {url.database}", field="database_url" if database_url else "data_dir")
+    engine = engine_of(url, STATEMENT_TIMEOUT_S)
+
+    def work() -> list[tuple[str, Row]]:
+        with engine.connect() as connection:
+            if engine.dialect.name == "sqlite":
+                connection.exec_driver_sql("BEGIN")  # the driver begins none for reads
+            else:
+                connection.execution_options(isolation_level="REPEATABLE READ")
+            revision = revision_of(connection)
+            if revision != HEAD:
+                raise Unsupported(
+                    f"the database has schema {revision or 'none'}, this version knows {HEAD}; start the name server "
+                    "on it once, or use the version that made it",
+                    field="database_url",
+                )
+            return [(table.name, row) for table in tables.metadata.sorted_tables for row in _rows(connection, table)]
+
+    try:
+        rows = Transactions(engine).run(work)
+    finally:
+        engine.dispose()
+    head = {"format": FORMAT, "version": VERSION, "schema": HEAD}
+    lines = [head, *({"table": name, "row": row} for name, row in rows)]
+    _write(file, b"".join(json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in lines), len(rows))
+    return f"backed up {_told(rows)} to {file}"
+
+
+def restore(database_url: str, data_dir: Path, file: Path, new_id: str) -> str:
+    """Put what `backup` wrote into an empty database, all of it or nothing; what was done.
+
+    `new_id` is not used up: the directory gets the id that it had. Errors: Conflict when the database has something or
+    a name server has its file; Invalid, DataLoss, Unsupported for a file that is none; Unavailable.
+    """
+    rows = read_backup(file)
+    url = url_of(database_url, data_dir)
+    engine = engine_of(url, STATEMENT_TIMEOUT_S)
+    with _locked(url):
+        try:
+            transactions = Transactions(engine)
+            transactions.run(lambda: prepare(engine, new_id))
+            transactions.run(lambda: _fill(engine, rows))
+        finally:
+            engine.dispose()
+    return f"restored {_told(rows)} from {file}"
+
+
+def read_backup(file: Path) -> list[tuple[str, Row]]:
+    """The rows of a backup by table. Errors: NotFound, DataLoss when it is not whole, Invalid, Unsupported."""
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise NotFound(f"{file} cannot be read: {error.strerror}", field="FILE") from error
+    body, _, last = data.removesuffix(b"\n").rpartition(b"\n")
+    body += b"\n"
+    lines = body.splitlines()
+    head = _parsed(lines[0] if lines else b"", file)
+    if head.get("format") != FORMAT:
+        raise Invalid(f"{file} is no backup of a directory", field="FILE")
+    if head.get("version") != VERSION or str(head.get("schema")) > HEAD:
+        raise Unsupported(
+            f"{file} has version {head.get('version')} and schema {head.get('schema')}, this is version {VERSION} and "
+            f"schema {HEAD}: use a newer ortoo-namesrv",
+            field="FILE",
+        )
+    if _parsed(last, file) != {"rows": len(lines) - 1, "crc32c": f"{crc32c(body):08x}"}:
+        raise DataLoss(f"{file} is not whole, or was changed: take another backup")
+    found = [_parsed(line, file) for line in lines[1:]]
+    for number, one in enumerate(found, 2):
+        table = tables.metadata.tables.get(one["table"])
+        if table is None or (unknown := one["row"].keys() - table.columns.keys()):
+            what = f"table {one['table']}" if table is None else f"columns {', '.join(sorted(unknown))}"
+            raise Invalid(f"line {number} has {what}, which schema {HEAD} does not know", field="FILE")
+    return [(one["table"], one["row"]) for one in found]
+
+
+def _fill(engine: sa.Engine, rows: Sequence[tuple[str, Row]]) -> None:
+    by_table: dict[str, list[Row]] = {}
+    for name, row in rows:
+        if name == tables.rights.name:
+            row = {**row, "epoch": row["epoch"] + RIGHTS_APART}
+        by_table.setdefault(name, []).append(row)
+    with engine.begin() as connection:
+        held = [table.name for table in tables.metadata.sorted_tables if _holds(connection, table)]
+        if held:
+            raise Conflict(
+                f"the database is not empty: it has {', '.join(held)}; give an empty one, or move the old one away",
+                field="database_url",
+            )
+        connection.execute(sa.delete(tables.directory))
+        for table in tables.metadata.sorted_tables:
+            part = by_table.get(table.name, [])
+            for start in range(0, len(part), ROWS_PER_INSERT):
+                connection.execute(sa.insert(_as_kept(table)), part[start : start + ROWS_PER_INSERT])
+
+
+def _holds(connection: sa.Connection, table: sa.Table) -> bool:
+    """Whether a table has something that was not made with it."""
+    wanted = sa.select(sa.func.count()).select_from(table)
+    if table is tables.directory:
+        wanted = wanted.where(table.c.version > 0)
+    return bool(connection.execute(wanted).scalar_one())
+
+
+def _rows(connection: sa.Connection, table: sa.Table) -> Iterator[Row]:
+    kept = _as_kept(table)
+    order = [kept.c[column.name] for column in table.primary_key]
+    return (dict(row._mapping) for row in connection.execute(sa.select(kept).order_by(*order)))
+
+
+def _as_kept(table: sa.Table) -> sa.TableClause:
+    """A table whose values are those that the database keeps."""
+    types = {c.name: c.type.kept_as if isinstance(c.type, tables.Kept) else c.type for c in table.columns}
+    return sa.table(table.name, *(sa.column(name, kind) for name, kind in types.items()))
+
+
+@contextmanager
+def _locked(url: sa.URL) -> Iterator[None]:
+    """Keep name servers away from a database that is a file. Errors: Conflict, Invalid."""
+    if url.get_backend_name() != "sqlite":
+        yield
+        return
+    database = Path(url.database or "")
+    lock = FileLock.take(database)
+    try:
+        keep_private(database)
+        yield
+    finally:
+        lock.release()
+
+
+def _write(file: Path, body: bytes, count: int) -> None:
+    """Replace a file in one step; it is durable afterwards."""
+    last = json.dumps({"rows": count, "crc32c": f"{crc32c(body):08x}"}).encode() + b"\n"
+    temporary = file.with_name(file.name + ".tmp")
+    temporary.unlink(missing_ok=True)
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+        out.write(body + last)
+        out.flush()
+        os.fsync(out.fileno())
+    temporary.replace(file)
+    folder = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _parsed(line: bytes, file: Path) -> Mapping[str, Any]:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise Invalid(f"{file} is no backup of a directory", field="FILE")
+    return found
+
+
+def _told(rows: Sequence[tuple[str, Row]]) -> str:
+    counts = {name: sum(table == name for table, _ in rows) for name in COUNTED}
+    [identity] = [row["directory_id"] for table, row in rows if table == tables.directory.name]
+    return f"directory {identity} with " + ", ".join(f"{count} {name}" for name, count in counts.items())

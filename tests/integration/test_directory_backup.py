@@ -1,0 +1,74 @@
+"""Backups of the directory: whole, private, never put over something else. Its page's commands are walked in e2e."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from ortoo.common.errors import Conflict, DataLoss, Fenced, Invalid, NotFound, Unsupported
+from ortoo.common.errors.status import rpc_errors
+from ortoo.common.records.sealed_batch import crc32c
+from ortoo.namesrv.offline.backup import backup, restore
+from ortoo.v1 import namesrv_pb2 as pb
+from ortoo.v1 import topic_pb2
+from tests.integration.name_server import name_server
+
+NEW_ID = "00000000-0000-4000-8000-000000000001"
+ENODE = pb.RegisterEnodeRequest(enode=topic_pb2.Enode(name="e", address="h:1", store_id="s"))
+
+
+async def test_everything_is_there_again_in_an_empty_database(tmp_path: Path) -> None:
+    """B-145: taken while the directory is served; topics, groups, deletions, users and id are as they were then."""
+    file = tmp_path / "directory.backup"
+    async with name_server("", tmp_path / "one") as stub:
+        await stub.RegisterEnode(ENODE)
+        for name in ("kept", "deleted"):
+            await stub.CreateTopic(pb.CreateTopicRequest(name=name))
+        await stub.DeleteTopic(pb.DeleteTopicRequest(name="deleted"))
+        await stub.PutUser(pb.PutUserRequest(user=pb.User(access_key="alice"), secret_key="secret-of-alice"))
+        right = await stub.AcquireRight(pb.AcquireRightRequest(resource="r", owner="o", lease_ms=60_000))
+        said = backup("", tmp_path / "one", file)
+        await stub.CreateTopic(pb.CreateTopicRequest(name="later"))
+    assert "with 1 topics, 0 groups, 1 users" in said
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert said.replace("backed up", "restored").replace(" to ", " from ") == restore(
+        "", tmp_path / "two", file, NEW_ID
+    )
+    async with name_server("", tmp_path / "two") as stub:
+        topics = (await stub.ListTopics(pb.ListTopicsRequest())).topics
+        assert [one.name for one in topics] == ["kept"]
+        assert (await stub.UndeleteTopic(pb.UndeleteTopicRequest(name="deleted"))).topic.name == "deleted"
+        assert (await stub.GetUser(pb.GetUserRequest(access_key="alice"))).secret_key == "secret-of-alice"
+        with pytest.raises(Fenced), rpc_errors("name server"):
+            await stub.ReleaseRight(pb.ReleaseRightRequest(resource="r", owner="o", epoch=right.epoch))
+
+
+async def test_what_cannot_be_restored_changes_nothing(tmp_path: Path) -> None:
+    """A served or filled database, a file that was cut, changed, made by a newer version, or is none: each is named."""
+    file, wrong = tmp_path / "directory.backup", tmp_path / "wrong"
+    with pytest.raises(NotFound, match=r"there is no database .*namesrv\.db"):
+        backup("", tmp_path / "nowhere", file)
+    async with name_server("", tmp_path / "one") as stub:
+        await stub.RegisterEnode(ENODE)
+        await stub.CreateTopic(pb.CreateTopicRequest(name="t"))
+        backup("", tmp_path / "one", file)
+        with pytest.raises(Conflict, match="another name server has"):
+            restore("", tmp_path / "one", file, NEW_ID)
+    with pytest.raises(Conflict, match=r"is not empty: it has .*topics"):
+        restore("", tmp_path / "one", file, NEW_ID)
+    whole = file.read_bytes()
+    body, last = whole.rsplit(b"\n", 2)[:2]
+    newer = body.replace(b'"schema": "00', b'"schema": "99', 1) + b"\n"
+    foreign = body.replace(b'"table": "topics"', b'"table": "things"') + b"\n"
+    for data, error, words in (
+        (body + b"\n", DataLoss, "not whole"),
+        (whole.replace(b'"t"', b'"u"'), DataLoss, "not whole"),
+        (newer + last + b"\n", Unsupported, "use a newer ortoo-namesrv"),
+        (foreign + b'{"rows": %d, "crc32c": "%08x"}\n' % (body.count(b"\n"), crc32c(foreign)), Invalid, "things"),
+        (b"something else\n", Invalid, "no backup of a directory"),
+        (b"", Invalid, "no backup of a directory"),
+    ):
+        wrong.write_bytes(data)
+        with pytest.raises(error, match=words):
+            restore("", tmp_path / "two", wrong, NEW_ID)
+    restore("", tmp_path / "two", file, NEW_ID)

@@ -1,0 +1,145 @@
+"""`ortoo-enode backup` and `restore`: a store as it was when the backup began, while it goes on being written."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ortoo.common.errors import Conflict, DataLoss, NotFound, Unsupported
+from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.records.sealed_batch import SealedBatch, crc32c
+from ortoo.enode.disk.disk import RealDisk, RealFile
+from ortoo.enode.offline.backup import take_backup
+from ortoo.enode.offline.restore import make_store
+from ortoo.enode.store.store import Store, StoreSettings, TopicCopy
+
+SETTINGS = StoreSettings(
+    segment_bytes=16 << 10, headroom_bytes=0, retention_age_ms=0, retention_bytes=40_000, retention_interval_ms=5
+)
+CLOCK = SystemClock()
+
+
+@contextmanager
+def noticing(disk: RealDisk, suffix: str) -> Iterator[list[Path]]:
+    """Which files with `suffix` were opened to be made."""
+    made: list[Path] = []
+    plain = disk.open
+
+    def opened(path: Path, *, create: bool = False, writable: bool = True) -> RealFile:
+        if create and suffix in path.name:
+            made.append(path)
+        return plain(path, create=create, writable=writable)
+
+    disk.open = opened  # type: ignore[method-assign]
+    yield made
+
+
+async def opened(folder: Path) -> Store:
+    """Open what is there."""
+    return await Store.open(folder, settings=SETTINGS, disk=RealDisk(), clock=CLOCK, randomness=Randomness(1))
+
+
+class Sender:
+    """Appends one batch after another with a producer's numbers."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.acknowledged = 0
+
+    async def send(self, count: int) -> None:
+        """Store batches of two messages."""
+        for _ in range(count):
+            data = b"%08d" % self.acknowledged * 50
+            await self.store.append(1, 0, SealedBatch(data, crc32c(data), 2, 400, 9, self.acknowledged * 2))
+            self.acknowledged += 1
+
+
+async def batches(store: Store) -> list[tuple[int, bytes]]:
+    """(first offset, bytes) of every batch."""
+    found = []
+    [queue, *_] = store.describe_queues(1)
+    offset = queue.begin_offset
+    while offset < queue.end_offset:
+        fetched = await store.fetch(1, 0, offset)
+        found += [(one.first_offset, bytes(one.batch.records)) for one in fetched.batches]
+        offset = fetched.next_offset
+    return found
+
+
+async def test_a_backup_of_a_store_that_is_written_is_the_store_at_that_moment(tmp_path: Path) -> None:
+    """B-145: whatever was acknowledged before is in it, each batch whole and at its offset; offsets of groups as well.
+
+    Meanwhile batches are stored and retention deletes segments; a second backup copies only what is new.
+    """
+    disk = RealDisk()
+    store = await opened(tmp_path / "store")
+    await store.put_topics([TopicCopy(1, "orders", 1, 1)])
+    sender = Sender(store)
+    await sender.send(60)
+    await store.offsets.commit(1, "billing", {0: 7})
+    for number in range(6):
+        acknowledged = sender.acknowledged
+        await asyncio.gather(
+            asyncio.to_thread(take_backup, disk, tmp_path / "store", tmp_path / "backup", CLOCK), sender.send(30)
+        )
+        restored = tmp_path / f"restored-{number}"
+        make_store(disk, tmp_path / "backup", restored, CLOCK, Randomness(2))
+        async with asyncio.timeout(60):
+            other = await opened(restored)
+            assert not other.describe().damages
+            [queue] = other.describe_queues(1)
+            assert 2 * acknowledged <= queue.end_offset <= 2 * sender.acknowledged
+            assert other.offsets.of(1, "billing") == {0: 7}
+            for offset, data in await batches(other):
+                assert data == b"%08d" % (offset // 2) * 50
+            assert other.describe().store_id != store.describe().store_id
+            # A producer that was further is told to begin anew, and no gap for ever.
+            data = b"%08d" % 9 * 50
+            with pytest.raises(NotFound, match="Take a new producer id"):
+                await other.append(1, 0, SealedBatch(data, crc32c(data), 2, 400, 9, 2 * sender.acknowledged + 50))
+            await other.close()
+    assert store.describe().log_begin_position > 0
+    before, _ = take_backup(disk, tmp_path / "store", tmp_path / "backup", CLOCK)
+    assert min(before.segments) > 0
+    with noticing(disk, ".seg") as made:
+        again, new_bytes = take_backup(disk, tmp_path / "store", tmp_path / "backup", CLOCK)
+    assert len(made) == 1 < len(again.segments)
+    assert new_bytes == again.end_position - max(again.segments)
+    await store.close()
+
+
+async def test_what_cannot_be_backed_up_or_restored_is_named(tmp_path: Path) -> None:
+    """No store, another's backup, a folder in use, a member's, a changed file: nothing is begun on."""
+    disk, store_folder, backup = RealDisk(), tmp_path / "store", tmp_path / "backup"
+    with pytest.raises(NotFound, match="is no store"):
+        take_backup(disk, store_folder, backup, CLOCK)
+    store = await opened(store_folder)
+    await store.put_topics([TopicCopy(1, "orders", 1, 1)])
+    await Sender(store).send(30)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/else").write_text("x")
+    with pytest.raises(Conflict, match="holds something that is no backup"):
+        take_backup(disk, store_folder, tmp_path / "full", CLOCK)
+    with pytest.raises(NotFound, match="holds no backup"):
+        make_store(disk, tmp_path / "full", tmp_path / "new", CLOCK, Randomness())
+    listed, _ = take_backup(disk, store_folder, backup, CLOCK)
+    with pytest.raises(Conflict, match="is not empty"):
+        make_store(disk, backup, store_folder, CLOCK, Randomness())
+    await store.close()
+    (store_folder / "reign").write_text("x")
+    with pytest.raises(Unsupported, match="member of enode enode-0"):
+        take_backup(disk, store_folder, backup, CLOCK)
+    [first, *_] = sorted(backup.glob("*.seg"))
+    whole = first.read_bytes()
+    for changed in (whole[:500] + b"?" + whole[501:], whole[:1000]):
+        first.write_bytes(changed)
+        with pytest.raises(DataLoss):
+            make_store(disk, backup, tmp_path / f"new-{len(changed)}", CLOCK, Randomness())
+        assert not (tmp_path / f"new-{len(changed)}/identity").exists()
+    (backup / "backup").write_bytes((backup / "backup").read_bytes().replace(b"enode-0", b"enode-1"))
+    with pytest.raises(DataLoss, match="take another backup"):
+        make_store(disk, backup, tmp_path / "new", CLOCK, Randomness())
+    assert listed.enode == "enode-0"
