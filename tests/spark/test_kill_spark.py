@@ -26,10 +26,11 @@ MESSAGES = int(os.environ.get("ORTOO_SPARK_MESSAGES", "200000"))
 KILLS = int(os.environ.get("ORTOO_SPARK_KILLS", "4"))
 BATCHES = max(2 * KILLS, 60)
 """So many that the queries outlast the kills: between two of them a few batches are done, if any."""
-KILL_AFTER_BATCHES = 8
+KILL_AFTER_BATCHES = 4
 KILL_AFTER_S = 1.0
-KILL_WITHIN_S = 10.0
-"""A driver is hit after fewer batches than this, all queries together, and up to so much time: anywhere in one."""
+"""A driver is hit after a batch or up to so many, all queries together, and up to so much time: anywhere in one."""
+KILL_WITHIN_S = 60.0
+"""Or after so long, for queries that are through start no batch."""
 LOOK_S = 0.05
 WORKERS_A_DRIVER = 7
 """So many workers are killed before a driver is; Spark tries their tasks again, the driver their queries."""
@@ -126,7 +127,7 @@ class Progress:
 
 def hit(driver: Driver, progress: Progress, randomness: Randomness, *, at_worker: bool) -> str:
     """Kill a driver or one of its workers at a random point; what was killed, or nothing when it had ended before."""
-    until, until_s = progress.batches + randomness.below(KILL_AFTER_BATCHES), progress.now_s + KILL_WITHIN_S
+    until, until_s = progress.batches + 1 + randomness.below(KILL_AFTER_BATCHES), progress.now_s + KILL_WITHIN_S
     while progress.batches < until and progress.now_s < until_s:
         if driver.ends_within(LOOK_S) is not None:
             return ""
