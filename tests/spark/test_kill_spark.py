@@ -30,7 +30,7 @@ KILL_AFTER_BATCHES = 4
 KILL_AFTER_S = 1.0
 """A driver is hit after a batch or up to so many, all queries together, and up to so much time: anywhere in one."""
 KILL_WITHIN_S = 60.0
-"""Or after so long, for queries that are through start no batch."""
+"""Or after so long: a query that starts, or is through, commits nothing."""
 LOOK_S = 0.05
 WORKERS_A_DRIVER = 7
 """So many workers are killed before a driver is; Spark tries their tasks again, the driver their queries."""
