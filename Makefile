@@ -138,7 +138,7 @@ explore: $(READY)  ## The replication protocol: 10,000 walks a scenario, then ea
 	@$(PY) -m tests.simulation.members.long_walks --seeds $(or $(SEEDS),10000)
 	@$(PY) -m tests.simulation.members.switched_off
 
-demo-spark: $(SPARK_READY) $(DEMO_READY)  ## The flights through the broker into a lake, reports about them, and United's back
+demo-spark: $(SPARK_READY) $(DEMO_READY)  ## The flights through the broker into a lake, reports about them, United's back, and a live join with the weather
 	@libs/spark/find_java.sh 'the demo on Spark'
 	@$(PY) -m ortoo.spark.demo
 

@@ -103,18 +103,18 @@ def main(address: str, source: str, folder: Path, messages: str) -> None:
 
 
 def supervise(writers: dict[str, Any]) -> None:
-    """Run queries to their ends, one after the other and then all at once; those whose planner was killed start anew.
+    """Run queries to their ends, in any order at first, then all at once; those whose planner was killed start anew.
 
     Errors: what a query ended with when that was often.
     """
     failures, started = 0, False
     queries: dict[str, Any] = {}
-    waiting = list(writers)
+    waiting = sorted(writers, key=lambda _: Randomness().id64())
     while waiting or queries:
         if waiting and all(query.lastProgress is not None for query in queries.values()):
             name = waiting.pop(0)
             queries[name] = writers[name].trigger(availableNow=True).start()
-            if not waiting and not started:
+            if not started:
                 started = True
                 say("started")
         for name, query in list(queries.items()):

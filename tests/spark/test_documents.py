@@ -153,7 +153,8 @@ def test_the_tutorial_runs_as_it_stands(
 
 
 def test_the_report_over_two_live_topics_is_what_a_batch_finds(spark: Any, broker: Broker, folder: Path) -> None:
-    """A windowed join of two streams, from its page as it stands: equal to the batch, for each window that is over."""
+    """A windowed join and a state of one's own, from their page as it stands: equal to what a batch finds."""
+    pytest.importorskip("pandas", reason="pandas is not installed: make spark-setup")
     days = [f"2026-01-{day:02} {hour:02}:00:00" for day in (1, 2) for hour in range(24)]
     bodies = {
         "flights": [
@@ -170,14 +171,20 @@ def test_the_report_over_two_live_topics_is_what_a_batch_finds(spark: Any, broke
         broker.client.admin.create_topic(topic)
         with broker.client.producer(topic) as producer:
             producer.send_many([Message(json.dumps(row).encode()) for row in rows])
-    report, live = re.findall(r"```python\n(.*?)```", (DOCS / "joins.md").read_text(), re.S)
+    report, live, state = re.findall(r"```python\n(.*?)```", (DOCS / "joins.md").read_text(), re.S)
     _, *of_demo = ast.parse(inspect.getsource(wind.delays_by_wind)).body[0].body  # type: ignore[attr-defined]
     of_page = ast.parse(report).body[-1].body
     assert [*map(ast.dump, of_demo)] == [*map(ast.dump, of_page)]
-    names: dict[str, Any] = {"spark": spark, "checkpoint": str(folder / "checkpoint")}
+    names: dict[str, Any] = {"__name__": "__main__", "spark": spark, "checkpoint": str(folder / "checkpoint")}
     report = report.replace('format("ortoo")', f'format("ortoo").option("address", "{broker.address}")')
-    exec(report + live, names)
+    exec(report + live + state, names)
     names["query"].awaitTermination()
+    names["late"].awaitTermination()
+    spark.conf.unset("spark.sql.streaming.stateStore.providerClass")
+    counted = {row.origin: tuple(row)[1:] for row in spark.table("late").orderBy("flights").collect()}
+    delays = {origin: [row["dep_delay"] for row in bodies["flights"] if row["origin"] == origin] for origin in counted}
+    assert counted == {origin: (len(each), sum(float(str(d)) > 15 for d in each)) for origin, each in delays.items()}
+    assert set(counted) == {"EWR", "JFK", "LGA"}
     found = spark.table("report").collect()
     whole = names["delays_by_wind"](names["topic"](spark.read, "flights"), names["topic"](spark.read, "weather"))
     expected = whole.where(f"window.end < '{late}'").collect()

@@ -24,11 +24,13 @@ from tests.spark.session import Broker
 
 MESSAGES = int(os.environ.get("ORTOO_SPARK_MESSAGES", "200000"))
 KILLS = int(os.environ.get("ORTOO_SPARK_KILLS", "4"))
-BATCHES = max(3 * KILLS, 60)
+BATCHES = max(2 * KILLS, 60)
 """So many that the queries outlast the kills: between two of them a few batches are done, if any."""
-KILL_AFTER_BATCHES = 8
+KILL_AFTER_BATCHES = 4
 KILL_AFTER_S = 1.0
-"""A driver is hit after fewer batches than this, all queries together, and up to so much time: anywhere in one."""
+"""A driver is hit after a batch or up to so many, all queries together, and up to so much time: anywhere in one."""
+KILL_WITHIN_S = 60.0
+"""Or after so long: a query that starts, or is through, commits nothing."""
 LOOK_S = 0.05
 WORKERS_A_DRIVER = 7
 """So many workers are killed before a driver is; Spark tries their tasks again, the driver their queries."""
@@ -40,7 +42,7 @@ class Driver:
     """One run of the queries, in a process that can be killed."""
 
     def __init__(self, broker: Broker, source: str, folder: Path) -> None:
-        """Start it and wait until its queries run."""
+        """Start it and wait until one of its queries runs."""
         arguments = [broker.address, source, str(folder), str(max(MESSAGES // BATCHES, 1))]
         self.log = (folder / "driver.log").open("ab")
         self.process = subprocess.Popen(
@@ -104,9 +106,13 @@ class Progress:
 
     def tell(self, what: str) -> None:
         """One line: the time since the beginning, what happened, and how far the queries are."""
-        now_s = self._clock.monotonic_s() - self._began_s
-        sys.stdout.write(f"{now_s:6.0f} s  {what}; of {BATCHES} batches: {self._batches()}\n")
+        sys.stdout.write(f"{self.now_s:6.0f} s  {what}; of {BATCHES} batches: {self._batches()}\n")
         sys.stdout.flush()
+
+    @property
+    def now_s(self) -> float:
+        """The time since the beginning."""
+        return self._clock.monotonic_s() - self._began_s
 
     @property
     def batches(self) -> int:
@@ -121,8 +127,8 @@ class Progress:
 
 def hit(driver: Driver, progress: Progress, randomness: Randomness, *, at_worker: bool) -> str:
     """Kill a driver or one of its workers at a random point; what was killed, or nothing when it had ended before."""
-    until = progress.batches + randomness.below(KILL_AFTER_BATCHES)
-    while progress.batches < until:
+    until, until_s = progress.batches + 1 + randomness.below(KILL_AFTER_BATCHES), progress.now_s + KILL_WITHIN_S
+    while progress.batches < until and progress.now_s < until_s:
         if driver.ends_within(LOOK_S) is not None:
             return ""
     if driver.ends_within(randomness.uniform(0.0, KILL_AFTER_S)) is not None:

@@ -40,6 +40,14 @@ def environment(folder: Path) -> Path:
     return made
 
 
+def spark_home(folder: Path) -> Path:
+    """Spark as it is installed, in a folder where its workers may leave theirs."""
+    folder.mkdir()
+    for part in (Path(sysconfig.get_path("purelib")) / "pyspark").iterdir():
+        (folder / part.name).symlink_to(part)
+    return folder
+
+
 def test_an_archive_brings_the_package_to_workers_that_have_nothing(broker: Broker, topic: str, folder: Path) -> None:
     """A standalone master with two workers of their own processes; the page on shipping, as a client-mode driver."""
     if not java_found():
@@ -53,7 +61,7 @@ def test_an_archive_brings_the_package_to_workers_that_have_nothing(broker: Brok
         "PYSPARK_PYTHON": "./environment/bin/python",
         "PYSPARK_DRIVER_PYTHON": str(made / "bin/python"),
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_HOME": str(Path(sysconfig.get_path("purelib")) / "pyspark"),
+        "SPARK_HOME": str(spark_home(folder / "spark")),
     }
     command = [str(Path(sys.executable).parent / "spark-submit"), "--master", "local-cluster[2,1,1024]"]
     command += ["--archives", "ortoo-env.tar.gz#environment", "--conf", "spark.ui.enabled=false"]
@@ -63,5 +71,4 @@ def test_an_archive_brings_the_package_to_workers_that_have_nothing(broker: Brok
     packages = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("package ")]
     assert packages
     for _, file in packages:
-        assert "/environment/" in file, file
-        assert str(ROOT) not in file
+        assert file.endswith("/environment/packages/ortoo/spark/__init__.py"), file

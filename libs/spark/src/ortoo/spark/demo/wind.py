@@ -56,6 +56,7 @@ def live_report(spark: Any, address: str, checkpoint: Path, say: Say) -> tuple[T
         writer = live.writeStream.format("memory").queryName("delays_by_wind").outputMode("append")
         query = writer.option("checkpointLocation", str(checkpoint)).start()
         try:
+            query.processAllAvailable()  # it runs before there is anything to read
             sent = _send(mq)
             say(f"sent {sent:,} flights and hours of weather while the report over both ran")
             query.processAllAvailable()
