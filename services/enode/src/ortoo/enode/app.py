@@ -101,7 +101,8 @@ async def open_enode(
         own = EnodeFindings(store, serving.pops, pace, clock)
         found.sources += [own.disk, own.messages, leases.findings, memory.findings, telemetry.findings]
         background.every("certificates", CERTIFICATES_INTERVAL_S, channels.renew, clock=clock)
-        health = Health(store, server, leases.hurry, pace)
+        health = Health(store, server, leases.hurry, pace, lambda: leases.is_known)
+        leases.answered = lambda: background.spawn("health", health.look())
         background.every("health", settings.health_interval_s, health.look, clock=clock)
         yield RunningEnode(
             settings.name,
