@@ -8,7 +8,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.enode.observe.findings import FlushPace
-from ortoo.enode.observe.metrics import register, register_groups, register_pops
+from ortoo.enode.observe.metrics import register, register_groups, register_pops, register_transactions
 from ortoo.enode.reigns.serving import Parts
 from ortoo.enode.store.store import Store
 
@@ -20,6 +20,7 @@ def measured(metrics: Metrics, parts: Parts, clock: Clock) -> Callable[[], None]
     before = metrics.names
     register(metrics, parts.store, clock)
     register_pops(metrics, parts.store, parts.pops, parts.sending)
+    register_transactions(metrics, parts.store, parts.transactions)
     register_groups(metrics, parts.groups)
     named = metrics.names - before
     return lambda: metrics.forget(named)
