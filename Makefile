@@ -14,7 +14,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 # Every distribution, dependencies first; common comes with its compressors.
 MEMBERS := libs/wire libs/common[zstd,lz4,tracing] libs/client services/namesrv[postgresql] services/enode services/snode libs/cli libs/testing
 # The Spark package; its own dependencies are 400 MB, so only what runs Spark installs them: `make spark-setup`.
-SPARK_MEMBERS := libs/spark[lake,msgpack]
+SPARK_MEMBERS := libs/spark[lake,msgpack,test]
 PROJECTS := pyproject.toml $(wildcard libs/*/pyproject.toml services/*/pyproject.toml)
 READY := $(VENV)/.ready
 DEMO_READY := $(VENV)/.demo-ready
@@ -30,9 +30,9 @@ SPARK_READY := $(VENV)/.spark-ready
 SLOW_TESTS := $(wildcard tests/e2e tests/contract tests/official tests/deploy tests/integration tests/conformance)
 QUICK_TESTS := tests/simulation tests/property tests/unit tests/golden tests/repo
 
-.PHONY: help setup demo dev check test bench bench-store bench-guard crash simulate take-overs protos protos-check docs clean
+.PHONY: help setup demo demo-ha dev check test bench bench-store bench-guard crash simulate take-overs protos protos-check docs clean
 .PHONY: quick-seeds planted cancellations mutants
-.PHONY: demo-spark spark-setup spark-tests spark-long bench-spark
+.PHONY: demo-spark spark-setup spark-tests spark-long spark-kills bench-spark
 .PHONY: alerts drain explore hostile rolling wheels image-check manifests deploy-tools
 .PHONY: lint types imports quick-tests all-tests
 
@@ -43,6 +43,9 @@ setup: $(READY)  ## Create .venv with everything; skipped when nothing changed
 
 demo: $(DEMO_READY)  ## The main job on real data: three processes, 336,776 flights, two kill -9, one table
 	@$(PY) -m ortoo.cli.demo
+
+demo-ha: $(DEMO_READY)  ## The flights through an enode of three members, whose leader is killed, then frozen, then loses its disk
+	@$(PY) -m tests.e2e.ha_demo
 
 dev: $(READY)  ## A whole cluster in one process, for development
 	@$(VENV)/bin/ortoo dev
@@ -142,6 +145,11 @@ spark-long: $(SPARK_READY)  ## 10,000,000 messages through Spark while drivers a
 	@libs/spark/find_java.sh 'the long tests of Spark'
 	@ORTOO_SPARK_MESSAGES=$${ORTOO_SPARK_MESSAGES:-10000000} ORTOO_SPARK_KILLS=$${ORTOO_SPARK_KILLS:-20} \
 	  $(PYTEST) -s -o faulthandler_timeout=0 -m long tests/spark
+
+spark-kills: $(SPARK_READY)  ## Kill drivers and workers of shuffled copies and of a lake 50 times, beside a control that is to double; half an hour
+	@libs/spark/find_java.sh 'the long tests of Spark'
+	@ORTOO_SPARK_MESSAGES=$${ORTOO_SPARK_MESSAGES:-500000} ORTOO_SPARK_KILLS=$${ORTOO_SPARK_KILLS:-50} \
+	  $(PYTEST) -s -o faulthandler_timeout=0 -m long tests/spark/test_kill_spark.py
 
 spark-tests: $(SPARK_READY) $(NODE_READY)
 	@$(PYTEST) -m 'not long' tests/spark

@@ -17,15 +17,23 @@ LEADING, WAITING, LEARNING, AWAY = "leading", "waiting", "learning", "away"
 
 
 @contextlib.asynccontextmanager
-async def member_cluster(folder: Path) -> AsyncIterator[ProcessCluster]:
-    """Start all of it in `folder`; leave nothing running."""
+async def member_cluster(
+    folder: Path, *, name_servers: int = 1, database_url: str = "", snodes: int = 1, redis_url: str = ""
+) -> AsyncIterator[ProcessCluster]:
+    """Start all of it in `folder`; leave nothing running. Several name servers share the database, snodes the Redis."""
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(MEMBERS)]
         addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
-    namesrv = RoleProcess("namesrv", folder / "namesrv", {"DATABASE_URL": f"sqlite:///{folder}/names.db"})
+    database_url = database_url or f"sqlite:///{folder}/names.db"
+    namesrvs = [
+        RoleProcess("namesrv", folder / f"namesrv-{n}", {"DATABASE_URL": database_url, "NAME": f"namesrv-{n}"})
+        for n in range(name_servers)
+    ]
     async with contextlib.AsyncExitStack() as parts:
-        parts.push_async_callback(namesrv.kill)
-        await namesrv.start()
+        for namesrv in namesrvs:
+            parts.push_async_callback(namesrv.kill)
+            await namesrv.start()
+        known = ";".join(one.address for one in namesrvs)
         enodes = []
         for number, address in enumerate(addresses, 1):
             environ = {
@@ -35,15 +43,18 @@ async def member_cluster(folder: Path) -> AsyncIterator[ProcessCluster]:
                 "MEMBERS": MEMBERS,
                 "MEMBER_LISTEN_ADDRESS": address,
                 "MEMBER_ADDRESSES": ";".join(addresses),
-                "NAMESRV_ADDRESS": namesrv.address,
+                "NAMESRV_ADDRESS": known,
             }
             enodes.append(RoleProcess("enode", folder / f"member-{number}", environ))
             parts.push_async_callback(enodes[-1].kill)
             await enodes[-1].start()
-        snode = RoleProcess("snode", folder / "snode", {"NAME": "snode-0", "NAMESRV_ADDRESS": namesrv.address})
-        parts.push_async_callback(snode.kill)
-        await snode.start()
-        yield ProcessCluster(folder, namesrv, enodes, [snode])
+        fronts = []
+        for n in range(snodes):
+            settings = {"NAME": f"snode-{n}", "NAMESRV_ADDRESS": known, "REDIS_URL": redis_url}
+            fronts.append(RoleProcess("snode", folder / f"snode-{n}", settings))
+            parts.push_async_callback(fronts[-1].kill)
+            await fronts[-1].start()
+        yield ProcessCluster(folder, namesrvs[0], enodes, fronts)
 
 
 async def members_of(mq: Client) -> tuple[EnodeMember, ...]:

@@ -14,7 +14,7 @@ import contextlib
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -144,7 +144,7 @@ class TakeOvers:
         """Do so many rounds that say something about time."""
         while len(self.rounds) < count and self.repeated < 2 * count:
             async with asyncio.timeout(ROUND_S):
-                done = await self._round(HARMS[len(self.rounds) % len(HARMS)])
+                done = await self.round(HARMS[len(self.rounds) % len(HARMS)], await self.ready())
             self.say(
                 f"{done.harm}: {done.took_s:.2f} s, slowest send {done.slowest_s:.2f} s, "
                 f"machine stood still for {done.stalled_s * 1000:.0f} ms"
@@ -154,11 +154,15 @@ class TakeOvers:
             else:
                 self.rounds.append(done)
 
-    async def _round(self, harm: str) -> Round:
-        load, clock = self.load, self.load.clock
+    async def ready(self) -> RoleProcess:
+        """Wait until nobody is missing, and a little longer; who leads then."""
         await whole(self.mq)
-        await clock.sleep(CALM_S)
-        leader = await leading(self.cluster, self.mq)
+        await self.load.clock.sleep(CALM_S)
+        return await leading(self.cluster, self.mq)
+
+    async def round(self, harm: str, leader: RoleProcess) -> Round:
+        """Harm the leader, wait until a send is acknowledged again, and mend it."""
+        load, clock = self.load, self.load.clock
         load.stalled_s = 0.0
         begun_s = clock.monotonic_s()
         stopping = await self._harm(leader, harm)
@@ -214,32 +218,39 @@ class TakeOvers:
         return "\n".join(lines)
 
 
-async def take_overs(folder: Path, *, rounds: int, rate: int, say: Callable[[str], object]) -> TakeOvers:
-    """Run it in `folder`."""
+@contextlib.asynccontextmanager
+async def under_load(cluster: ProcessCluster, *, rate: int, say: Callable[[str], object]) -> AsyncIterator[TakeOvers]:
+    """Send and read while the block runs; leave with all of the history known."""
     clock = SystemClock()
     load = Load(clock, rate)
-    async with member_cluster(folder) as cluster, connect([cluster.address]) as mq, Background("load") as background:
+    async with connect([one.address for one in cluster.snodes]) as mq, Background("load") as background:
         await leading(cluster, mq)
         while True:
             with contextlib.suppress(OrtooError):
                 await mq.admin.ensure_topic(TOPIC, queue_count=QUEUES)
                 break
             await clock.sleep(PROBE_S)
-        done = TakeOvers(cluster, mq, load, say)
         async with Background("senders") as senders:
             producer = await _producer(mq, senders, clock)
             senders.spawn("send", load.send(producer, background))
             senders.spawn("read", load.read(mq))
             senders.spawn("probe", load.probe())
-            await done.run(rounds)
+            yield TakeOvers(cluster, mq, load, say)
         await whole(mq)
         while True:
             try:
                 await load.last_look(mq)
-                return done
+                return
             except (OrtooError, NotFound):
                 load.history.final.clear()
                 await clock.sleep(CALM_S)
+
+
+async def take_overs(folder: Path, *, rounds: int, rate: int, say: Callable[[str], object]) -> TakeOvers:
+    """Run it in `folder`."""
+    async with member_cluster(folder) as cluster, under_load(cluster, rate=rate, say=say) as done:
+        await done.run(rounds)
+    return done
 
 
 async def _producer(mq: Client, background: Background, clock: SystemClock) -> Producer:

@@ -32,13 +32,13 @@ async def test_what_is_sent_again_after_the_snodes_death_is_stored_once(tmp_path
             async with mq.producer("t") as producer:
                 first = await (await producer.send_many(bodies[:BEFORE]))
                 relay.deaf = True
-                lost = [producer.send_soon(body) for body in bodies[BEFORE : BEFORE + LOST]]
+                lost = [await producer.send_soon(body) for body in bodies[BEFORE : BEFORE + LOST]]
                 assert await stored_bodies(direct, "t", BEFORE + LOST) == bodies[: BEFORE + LOST]
                 assert not any(sending.done for sending in lost)
                 await relay.swallowed.wait()
                 await cluster.snode.kill()
                 relay.deaf = False
-                rest = [producer.send_soon(body) for body in bodies[BEFORE + LOST :]]
+                rest = [await producer.send_soon(body) for body in bodies[BEFORE + LOST :]]
                 await cluster.snode.restart()
                 receipts = first + [await sending for sending in lost + rest]
             assert [receipt.offset for receipt in receipts] == list(range(len(bodies)))

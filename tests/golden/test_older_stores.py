@@ -223,6 +223,9 @@ async def test_a_directory_keeps_topics_groups_and_users(commit: str, tmp_path: 
         }
         for group in expected["groups"]:
             group.setdefault("by_use", False)  # all were declared, as far as anybody knows
+            group.setdefault("lite_exclusive", False)
+        for topic in expected["topics"]:
+            topic.setdefault("lite_ttl_ms", 0)  # they live for ever, as before
         assert json.loads(json.dumps(found)) == expected
     finally:
         await catalog.close()

@@ -43,7 +43,7 @@ async def test_messages_of_a_message_group_keep_their_order(cluster: Cluster) ->
     async with connect(cluster.address) as mq, mq.producer("t") as producer:
         sendings = []
         for number in range(200):
-            sendings.append(producer.send_soon(Message(b"%d" % number, message_group="order-7")))
+            sendings.append(await producer.send_soon(Message(b"%d" % number, message_group="order-7")))
             if number % 10 == 0:
                 await sendings[-1]
         receipts = [await sending for sending in sendings]
@@ -54,7 +54,7 @@ async def test_messages_of_a_message_group_keep_their_order(cluster: Cluster) ->
 async def test_a_flush_sends_what_waits(cluster: Cluster) -> None:
     """It does so at once after the first messages of all, before their queue has a successor."""
     async with connect(cluster.address) as mq, mq.producer("t") as producer:
-        sendings = [producer.send_soon(b"%d" % number) for number in range(3)]
+        sendings = [await producer.send_soon(b"%d" % number) for number in range(3)]
         await producer.flush()
         assert all(sending.done for sending in sendings)
 
@@ -63,7 +63,7 @@ async def test_a_refused_message_harms_no_neighbour(cluster: Cluster) -> None:
     """A body of no bytes is named; the messages before and after it are stored."""
     async with connect(cluster.address) as mq:
         async with mq.producer("t") as producer:
-            sendings = [producer.send_soon(body) for body in (b"a", b"", b"c")]
+            sendings = [await producer.send_soon(body) for body in (b"a", b"", b"c")]
             with pytest.raises(Invalid):
                 await sendings[1]
             assert (await sendings[0]).offset + 1 == (await sendings[2]).offset

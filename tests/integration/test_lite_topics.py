@@ -11,80 +11,20 @@ from google.protobuf.duration_pb2 import Duration
 
 from apache.rocketmq.v2 import definition_pb2 as d
 from apache.rocketmq.v2 import service_pb2 as s
-from apache.rocketmq.v2.definition_pb2 import Code, LiteSubscriptionAction, Resource
+from apache.rocketmq.v2.definition_pb2 import Code
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.common.process.background import Background
 from ortoo.testing.servers.cluster import Cluster, open_cluster
 from ortoo.v1 import topic_pb2
-
-TOPIC, GROUP = Resource(name="t"), Resource(name="g")
-ADD, REMOVE = LiteSubscriptionAction.PARTIAL_ADD, LiteSubscriptionAction.PARTIAL_REMOVE
-COMPLETE = LiteSubscriptionAction.COMPLETE_ADD
-
-
-class Client:
-    """A client of the protocol by hand."""
-
-    def __init__(self, stub: MessagingServiceStub, name: str = "c") -> None:
-        self.stub = stub
-        self.metadata = (("x-mq-client-id", name),)
-
-    async def sync(
-        self, action: "LiteSubscriptionAction.ValueType", *names: str, group: str = "g", topic: str = "t", **more: Any
-    ) -> "Code.ValueType":
-        """The code that a change of the subscription is answered with."""
-        request = s.SyncLiteSubscriptionRequest(
-            action=action, topic=Resource(name=topic), group=Resource(name=group), lite_topic_set=names, **more
-        )
-        return (await self.stub.SyncLiteSubscription(request, metadata=self.metadata)).status.code
-
-    async def send(self, *sent: tuple[str, bytes], topic: str = "t") -> s.SendMessageResponse:
-        """Send (lite topic, body) pairs with one call."""
-        messages = [
-            d.Message(
-                topic=Resource(name=topic),
-                body=body,
-                system_properties=d.SystemProperties(message_id=body.decode(), lite_topic=name),
-            )
-            for name, body in sent
-        ]
-        return await self.stub.SendMessage(s.SendMessageRequest(messages=messages), metadata=self.metadata)
-
-    async def receive(self, count: int = 8, wait_s: float = 0.3) -> list[d.Message]:
-        """Messages for a simple consumer."""
-        wait = Duration(seconds=int(wait_s), nanos=int(wait_s % 1 * 1e9))
-        request = s.ReceiveMessageRequest(
-            group=GROUP,
-            message_queue=d.MessageQueue(topic=TOPIC, id=0),
-            batch_size=count,
-            invisible_duration=Duration(seconds=30),
-            long_polling_timeout=wait,
-        )
-        frames = [one async for one in self.stub.ReceiveMessage(request, metadata=self.metadata, timeout=30)]
-        assert frames[0].status.code in (Code.OK, Code.MESSAGE_NOT_FOUND)
-        return [frame.message for frame in frames if frame.WhichOneof("content") == "message"]
-
-    async def ack(self, message: d.Message) -> "Code.ValueType":
-        """Acknowledge one message."""
-        system = message.system_properties
-        entry = s.AckMessageEntry(
-            message_id=system.message_id, receipt_handle=system.receipt_handle, lite_topic=system.lite_topic
-        )
-        request = s.AckMessageRequest(group=GROUP, topic=TOPIC, entries=[entry])
-        return (await self.stub.AckMessage(request, metadata=self.metadata)).status.code
+from tests.integration.lite_client import ADD, COMPLETE, GROUP, REMOVE, TOPIC, LiteClient, bodies
 
 
 @asynccontextmanager
-async def served(folder: Path, **settings: Any) -> AsyncIterator[tuple[Cluster, Client]]:
+async def served(folder: Path, **settings: Any) -> AsyncIterator[tuple[Cluster, LiteClient]]:
     """A cluster with a parent topic `t`, and a client."""
     async with open_cluster(folder, **settings) as cluster, grpc.aio.insecure_channel(cluster.address) as channel:
         await cluster.create_topic("t", message_type=topic_pb2.MESSAGE_TYPE_LITE)
-        yield cluster, Client(MessagingServiceStub(channel))
-
-
-def bodies(messages: list[d.Message]) -> list[bytes]:
-    """What was received, sorted."""
-    return sorted(one.body for one in messages)
+        yield cluster, LiteClient(MessagingServiceStub(channel))
 
 
 async def test_each_lite_topic_is_a_queue_of_its_own(tmp_path: Path) -> None:
@@ -109,7 +49,7 @@ async def test_each_lite_topic_is_a_queue_of_its_own(tmp_path: Path) -> None:
 async def test_only_what_is_subscribed_comes_and_the_rest_waits(tmp_path: Path) -> None:
     """Subscriptions are each client's own; what nobody wanted is there from its beginning for who wants it later."""
     async with served(tmp_path) as (_, one):
-        other = Client(one.stub, "other")
+        other = LiteClient(one.stub, "other")
         await one.send(("a", b"a0"), ("b", b"b0"))
         assert await one.receive() == []
         assert (await one.sync(ADD, "a"), await other.sync(COMPLETE, "b")) == (Code.OK, Code.OK)
@@ -133,7 +73,7 @@ async def test_an_empty_poll_is_woken_by_a_message_and_by_a_subscription(tmp_pat
 async def test_two_clients_share_a_lite_topic(tmp_path: Path) -> None:
     """While one has a message of it the other gets none; when the first has left, the other goes on."""
     async with served(tmp_path) as (_, one):
-        other = Client(one.stub, "other")
+        other = LiteClient(one.stub, "other")
         await one.sync(ADD, "a")
         await other.sync(ADD, "a")
         await one.send(("a", b"a0"), ("a", b"a1"))
@@ -188,7 +128,7 @@ async def test_wrong_subscriptions_are_refused(
     async with served(tmp_path) as (cluster, client):
         await cluster.create_topic("plain")
         await cluster.create_topic("other", message_type=topic_pb2.MESSAGE_TYPE_LITE)
-        assert await Client(client.stub, "member").sync(ADD, "kept") == Code.OK
+        assert await LiteClient(client.stub, "member").sync(ADD, "kept") == Code.OK
         assert await client.sync(ADD, "kept") == Code.OK
         assert await client.sync(ADD, *names, **more) == code
         await client.send(("kept", b"k"))

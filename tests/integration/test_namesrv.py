@@ -151,6 +151,13 @@ async def test_second_snode_without_redis_is_refused(tmp_path: Path) -> None:
 WRONG: dict[str, tuple[str, Any, type[Exception]]] = {
     "unknown topic": ("GetTopic", pb.GetTopicRequest(name="x"), NotFound),
     "unknown topic deleted": ("DeleteTopic", pb.DeleteTopicRequest(name="x"), NotFound),
+    "deleted in a version that is over": ("DeleteTopic", pb.DeleteTopicRequest(name="t", version=1), Conflict),
+    "a time to live without lite topics": ("UpdateTopic", pb.UpdateTopicRequest(name="t", lite_ttl_ms=60_000), Invalid),
+    "too short a time to live": (
+        "CreateTopic",
+        pb.CreateTopicRequest(name="x", message_type=topic_pb2.MESSAGE_TYPE_LITE, lite_ttl_ms=59_999),
+        Invalid,
+    ),
     "unknown group deleted": ("DeleteGroup", pb.DeleteGroupRequest(name="x"), NotFound),
     "illegal name": ("CreateTopic", pb.CreateTopicRequest(name="a b"), Invalid),
     "unknown permission": ("CreateTopic", pb.CreateTopicRequest(name="x", permission=9), Invalid),  # type: ignore[arg-type]

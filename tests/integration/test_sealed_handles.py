@@ -160,7 +160,7 @@ async def test_a_producer_of_batches_recalls_its_own_messages_alone(tmp_path: Pa
         await cluster.create_topic("t", queues=1)
         seals, at_ms = await cluster.seals(), cluster.clock.now_ms() + HOUR_MS
         async with connect(cluster.address) as mq, mq.producer("t") as producer:
-            sent = [producer.send_soon(Message(b"%d" % n, deliver_at_ms=at_ms + n)) for n in range(4)]
+            sent = [await producer.send_soon(Message(b"%d" % n, deliver_at_ms=at_ms + n)) for n in range(4)]
             handles = [(await sending).recall_handle for sending in sent]
             known = [read_handle(text, HandleKind.DELAYED, "recall_handle", seals) for text in handles]
             numbers = {one.number for one in known}

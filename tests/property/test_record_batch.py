@@ -9,10 +9,13 @@ from hypothesis import strategies as st
 from ortoo.common.arrays.gather import gathered
 from ortoo.common.arrays.message_table import joined, taken
 from ortoo.common.errors import Invalid, Unsupported
+from ortoo.common.filters.projection import columns_of
 from ortoo.common.records.batch import SealedBatch, encode, open_batch
+from ortoo.common.records.columns import NUMBERS
 from ortoo.common.records.compression import Codec
 from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import crc32c
+from ortoo.common.records.wire import read_fields
 from ortoo.snode.send.batch_check import check
 from ortoo.v1 import record_pb2
 
@@ -59,10 +62,18 @@ def test_messages_survive(sent: list[Message], codec: Codec) -> None:
 
 @given(messages(), st.data())
 def test_gathering_is_encoding_the_rows_alone(sent: list[Message], data: st.DataObject) -> None:
-    """A gathered batch is byte for byte what its producer would have made of those messages."""
+    """A gathered batch is byte for byte what its producer would have made of those messages; also of some columns."""
     rows = sorted(data.draw(st.sets(st.integers(0, len(sent) - 1), min_size=1)))
     opened = check(encode(sent, now_ms=1))
-    assert gathered(opened, np.array(rows, "<i4")) == encode([sent[row] for row in rows], now_ms=1)
+    alone = gathered(opened, np.array(rows, "<i4"))
+    assert alone == encode([sent[row] for row in rows], now_ms=1)
+    names = {"body"} | data.draw(st.sets(st.sampled_from(sorted(NUMBERS))))
+    columns = columns_of(sorted(names))
+    some = gathered(opened, np.array(rows, "<i4"), columns)
+    some.check()
+    assert (some.count, some.delayed) == (alone.count, alone.delayed)
+    fields, all_fields = (read_fields(memoryview(batch.records), "batch") for batch in (some, alone))
+    assert fields == {number: field for number, field in all_fields.items() if number in columns}
 
 
 @given(st.booleans(), st.booleans(), st.data())

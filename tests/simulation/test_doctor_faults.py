@@ -42,7 +42,7 @@ class Patient:
         with contextlib.suppress(OrtooError):
             async with self.client.producer("t", ProducerSettings(delivery_timeout_ms=2_000)) as producer:
                 for _ in range(count):
-                    producer.send_soon(body)
+                    producer.send_nowait(body)
                     await self.stage.clock.sleep(0.01)
 
     async def pop(self, *, error: str = "", attempts_max: int = 16) -> None:
@@ -335,7 +335,7 @@ def test_a_healthy_cluster_under_load_has_no_findings(monkeypatch: pytest.Monkey
                 async with it.client.producer("t") as producer:
                     while not over.is_set():
                         for _ in range(20):
-                            producer.send_soon(b"m" * 200)
+                            producer.send_nowait(b"m" * 200)
                         await producer.flush()
                         await stage.clock.sleep(0.01)
 

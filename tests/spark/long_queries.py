@@ -1,26 +1,83 @@
-"""The driver that the long test kills: a topic into a lake, and the same topic into another topic, exactly once.
+"""The driver that the long test kills: a topic into a lake, and into two others, exactly once and, to compare, not.
 
-python -m tests.spark.long_queries ADDRESS SOURCE TARGET FOLDER MESSAGES_A_BATCH
+python -m tests.spark.long_queries ADDRESS SOURCE FOLDER MESSAGES_A_BATCH
+
+Each copy shuffles its rows, and its writers get them in pieces that are cut elsewhere by every attempt of a task: what
+is the same in all attempts is the order of a partition's rows and nothing else, as the documents ask for. `local[2,8]`
+lets Spark try a task again whose worker was killed; what plans a query and is killed takes the query with it, which is
+started again.
 """
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import StreamingQueryException
+
+from ortoo.common.process.randomness import Randomness
 from ortoo.spark import register
+from ortoo.spark.format.source import OrtooDataSource
 from ortoo.spark.lake.lake_sink import LakeDataSource, lake_schema
 from ortoo.spark.lake.table import Lake
 from ortoo.spark.pipeline.running.session import session
 from ortoo.spark.pipeline.running.settings import SparkSettings
+from ortoo.spark.writing.stream_write import StreamWriter
 
 COLUMNS = "topic,enode,queue_id,offset,body,stored_at,born_at"
+COPIES = {"copy": "exactly-once", "control": "at-least-once"}
+"""What stands behind the source's name in that of a copy, and how often a row is stored there."""
+PIECE_ROWS_MAX = 300
+LOOK_S = 0.2
+FAILURES_MAX = 20
 
 
-def main(address: str, source: str, target: str, folder: Path, messages: str) -> None:
-    """Run both queries until everything that is there now is through."""
-    conf = ("spark.driver.memory=768m", "spark.driver.host=127.0.0.1", "spark.sql.shuffle.partitions=2")
-    with session(SparkSettings("local[2]", conf)) as spark:
+class PiecesSource(OrtooDataSource):
+    """Our sink, whose tasks get their rows in pieces of any size."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "ortoo-pieces"
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> Any:
+        """The sink of a query: ours, with other pieces."""
+        return PiecesWriter(self._options(), schema, overwrite)
+
+
+class PiecesWriter(StreamWriter):
+    """Ours, for which Arrow batches are cut at random."""
+
+    def write(self, iterator: Iterator[Any]) -> Any:
+        """Write the rows of one task."""
+        return super().write(in_pieces(iterator))
+
+
+def in_pieces(batches: Iterator[Any]) -> Iterator[Any]:
+    """The same rows in the same order, in slices of sizes that no other attempt has."""
+    randomness = Randomness()
+    for batch in batches:
+        at = 0
+        while at < len(batch):
+            size = 1 + randomness.below(PIECE_ROWS_MAX)
+            yield batch.slice(at, size)
+            at += size
+
+
+def main(address: str, source: str, folder: Path, messages: str) -> None:
+    """Run all queries until everything that is there now is through."""
+    conf = (
+        "spark.driver.memory=768m",
+        "spark.driver.extraJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.driver.host=127.0.0.1",
+        "spark.sql.shuffle.partitions=2",
+        f"spark.sql.execution.arrow.maxRecordsPerBatch={1 + Randomness().below(2 * PIECE_ROWS_MAX)}",
+        # Otherwise Spark lets no stream be sorted, not even within the partitions of a batch.
+        "spark.sql.streaming.unsupportedOperationCheck=false",
+    )
+    with session(SparkSettings("local[2,8]", conf)) as spark:
         register(spark)
+        spark.dataSource.register(PiecesSource)
         spark.dataSource.register(LakeDataSource)
         frame = spark.readStream.format("ortoo").options(
             address=address,
@@ -35,22 +92,50 @@ def main(address: str, source: str, target: str, folder: Path, messages: str) ->
 
         lake.create(lake_schema(to_arrow_schema(rows.schema, timezone="UTC")))
         archive = rows.writeStream.format("ortoo-lake").option("path", lake.path).option("lakeFormat", "delta")
-        copy = (
-            rows.select("body", "born_at")
-            .writeStream.format("ortoo")
-            .options(address=address, topic=target, deliverySemantics="exactly-once", sinkId="copy")
-        )
-        queries = [_start(archive, folder / "checkpoint-lake"), _start(copy, folder / "checkpoint-copy")]
-        sys.stdout.write("started\n")
-        sys.stdout.flush()
-        for query in queries:
-            query.awaitTermination()
+        writers = {"lake": archive}
+        shuffled = rows.select("body", "born_at").repartition(2, "body").sortWithinPartitions("body")
+        for name, semantics in COPIES.items():
+            copy = shuffled.writeStream.format("ortoo-pieces")
+            copy = copy.options(address=address, topic=f"{source}-{name}", deliverySemantics=semantics)
+            writers[name] = copy.option("sinkId", name) if semantics == "exactly-once" else copy
+        supervise({name: at.option("checkpointLocation", str(folder / f"checkpoint-{name}"))
+                   for name, at in writers.items()})  # fmt: skip
 
 
-def _start(writer: Any, checkpoint: Path) -> Any:
-    return writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+def supervise(writers: dict[str, Any]) -> None:
+    """Run queries to their ends, one after the other and then all at once; those whose planner was killed start anew.
+
+    Errors: what a query ended with when that was often.
+    """
+    failures, started = 0, False
+    queries: dict[str, Any] = {}
+    waiting = list(writers)
+    while waiting or queries:
+        if waiting and all(query.lastProgress is not None for query in queries.values()):
+            name = waiting.pop(0)
+            queries[name] = writers[name].trigger(availableNow=True).start()
+            if not waiting and not started:
+                started = True
+                say("started")
+        for name, query in list(queries.items()):
+            try:
+                if query.awaitTermination(LOOK_S):
+                    del queries[name]
+            except StreamingQueryException as error:
+                failures += 1
+                if failures > FAILURES_MAX:
+                    raise
+                say(f"{name} ended: {error}", to=sys.stderr)
+                del queries[name]
+                waiting.append(name)
+
+
+def say(line: str, to: Any = sys.stdout) -> None:
+    """A line for whoever started this, or for the log."""
+    to.write(f"{line}\n")
+    to.flush()
 
 
 if __name__ == "__main__":
-    address, source, target, folder, messages = sys.argv[1:]
-    main(address, source, target, Path(folder), messages)
+    address, source, folder, messages = sys.argv[1:]
+    main(address, source, Path(folder), messages)

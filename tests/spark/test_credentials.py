@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ def bodies(**options: str) -> list[bytes]:
     return [body for task in reader.partitions() for batch in reader.read(task) for body in batch["body"].to_pylist()]
 
 
-async def test_queries_have_their_own_users_and_speak_tls(tmp_path: Path) -> None:
+async def test_queries_have_their_own_users_and_speak_tls(spark: Any, tmp_path: Path) -> None:
     """A user who may reads, one who may not is refused, one process beside the other; in the clear TLS hears nobody."""
     made, key = await certificate(tmp_path)
     tls = {"tls_listen_address": "127.0.0.1:0", "tls_certificate_file": str(made), "tls_key_file": str(key)}
@@ -41,3 +42,9 @@ async def test_queries_have_their_own_users_and_speak_tls(tmp_path: Path) -> Non
                 await asyncio.to_thread(bodies, **options, accessKey="nobody")
         with pytest.raises(Unavailable, match="no answer"):
             await asyncio.to_thread(bodies, **plain, accessKey="reader", callTimeoutMs="300ms", callAttempts="1")
+        frame = spark.read.format("ortoo").options(**options, accessKey="reader").load()
+        assert (await asyncio.to_thread(frame.count)) == 1
+        plan = frame._jdf.queryExecution().toString()
+        assert SECRET not in plan
+        with pytest.raises(Exception, match="Forbidden"):
+            await asyncio.to_thread(spark.read.format("ortoo").options(**options, accessKey="nobody").load().count)

@@ -1,5 +1,7 @@
 """The documents about Spark say what is true: every option is in them, and the tutorial runs as it stands."""
 
+import ast
+import inspect
 import json
 import os
 import re
@@ -17,6 +19,7 @@ from ortoo.client import Message
 from ortoo.common.process.settings import load
 from ortoo.spark.core.columns import COLUMNS
 from ortoo.spark.core.read_options import KNOWN as READ_OPTIONS
+from ortoo.spark.demo import wind
 from ortoo.spark.pipeline import app as command
 from ortoo.spark.pipeline.running.settings import PipelineSettings
 from ortoo.spark.writing.write_options import COLUMNS as SINK_COLUMNS
@@ -26,6 +29,26 @@ from tests.spark.session import Broker
 
 DOCS = ROOT / "docs/spark"
 TUTORIAL = (DOCS / "tutorial.md").read_text()
+
+KAFKA_OPTIONS = set(
+    re.findall(
+        r"\S+",
+        """
+        kafka.bootstrap.servers kafka.group.id assign subscribe subscribePattern
+        startingTimestamp startingOffsetsByTimestamp startingOffsets startingOffsetsByTimestampStrategy
+        endingTimestamp endingOffsetsByTimestamp endingOffsets failOnDataLoss kafkaConsumer.pollTimeoutMs
+        fetchOffset.numRetries fetchOffset.retryIntervalMs maxOffsetsPerTrigger minOffsetsPerTrigger maxTriggerDelay
+        minPartitions maxRecordsPerPartition groupIdPrefix includeHeaders topic
+        spark.sql.streaming.kafka.useDeprecatedOffsetFetching
+        spark.kafka.consumer.cache.capacity spark.kafka.consumer.cache.timeout
+        spark.kafka.consumer.cache.evictorThreadRunInterval spark.kafka.consumer.cache.jmx.enable
+        spark.kafka.consumer.fetchedData.cache.timeout spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval
+        spark.kafka.producer.cache.timeout spark.kafka.producer.cache.evictorThreadRunInterval
+        spark.kafka.clusters.*
+            """,
+    )
+)
+"""What the guide to Spark's Kafka connector lists."""
 
 
 def blocks(language: str) -> list[str]:
@@ -46,6 +69,23 @@ def test_every_option_and_column_is_described() -> None:
     assert named("reading.md", "Columns") == {column.name for column in COLUMNS}
     assert named("writing.md", "Options") == set(WRITE_OPTIONS)
     assert named("writing.md", "Columns") == set(SINK_COLUMNS)
+
+
+def test_each_option_of_kafkas_source_has_its_row() -> None:
+    """Every option that Spark's Kafka connector documents is on the page, and what stands beside it is one of ours."""
+    rows = [line.split("|")[1:4] for line in (DOCS / "kafka.md").read_text().splitlines() if line.startswith("| ")][1:]
+    theirs = {name for row in rows for name in re.findall(r"`([\w.*]+)`", row[0])}
+    assert theirs >= KAFKA_OPTIONS
+    columns = {column.name for column in COLUMNS}
+    for row in rows:
+        assert row[1].strip(), row
+        ours = set(re.findall(r"`(\w+)`", row[1]))
+        assert ours <= {*READ_OPTIONS, *WRITE_OPTIONS, *columns}, row
+        if row[1].strip() == "the same":
+            same = set(re.findall(r"`(\w+)`", row[0]))
+            assert same <= {*READ_OPTIONS, *WRITE_OPTIONS}, row
+        if row[1].strip() == "none":
+            assert row[2].strip(), f"{row}: why not?"
 
 
 def test_the_settings_in_the_documents_are_the_settings_there_are(folder: Path) -> None:
@@ -117,20 +157,23 @@ def test_the_report_over_two_live_topics_is_what_a_batch_finds(spark: Any, broke
     days = [f"2026-01-{day:02} {hour:02}:00:00" for day in (1, 2) for hour in range(24)]
     bodies = {
         "flights": [
-            {"origin": origin, "hour": at, "delay": float(number * 7 % 60)}
+            {"origin": origin, "time_hour": at, "dep_delay": float(number * 7 % 60)}
             for number, at in enumerate(days) for origin in ("EWR", "JFK", "LGA") for _ in range(number % 3)
         ],
-        "weather": [{"airport": origin, "at": at, "wind": float(number * 5 % 40)}
+        "weather": [{"origin": origin, "time_hour": at, "wind_speed": float(number * 5 % 40)}
                     for number, at in enumerate(days) for origin in ("EWR", "JFK")],
     }  # fmt: skip
     late = "2026-02-01 00:00:00"  # closes the windows before it
-    bodies["flights"].append({"origin": "EWR", "hour": late, "delay": 0.0})
-    bodies["weather"].append({"airport": "EWR", "at": late, "wind": 0.0})
+    bodies["flights"].append({"origin": "EWR", "time_hour": late, "dep_delay": 0.0})
+    bodies["weather"].append({"origin": "EWR", "time_hour": late, "wind_speed": 0.0})
     for topic, rows in bodies.items():
         broker.client.admin.create_topic(topic)
         with broker.client.producer(topic) as producer:
             producer.send_many([Message(json.dumps(row).encode()) for row in rows])
     report, live = re.findall(r"```python\n(.*?)```", (DOCS / "joins.md").read_text(), re.S)
+    _, *of_demo = ast.parse(inspect.getsource(wind.delays_by_wind)).body[0].body  # type: ignore[attr-defined]
+    of_page = ast.parse(report).body[-1].body
+    assert [*map(ast.dump, of_demo)] == [*map(ast.dump, of_page)]
     names: dict[str, Any] = {"spark": spark, "checkpoint": str(folder / "checkpoint")}
     report = report.replace('format("ortoo")', f'format("ortoo").option("address", "{broker.address}")')
     exec(report + live, names)

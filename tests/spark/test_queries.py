@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: make spark-setup")
 
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 
 from ortoo.client import Message
 from tests.spark.sending import numbered, send
@@ -64,7 +64,8 @@ def test_a_batch_of_one_moves_its_group_and_shows_how_far_it_is(queries: Queries
             assert not query.awaitTermination(0.1)
         shown = [json.loads(progress.sources[0].latestOffset)["metrics"] for progress in query.recentProgress]
         assert shown[-1]["maxOffsetsBehindLatest"] == 0
-        assert set(shown[-1]) >= {"minOffsetsBehindLatest", "avgOffsetsBehindLatest", "losses", "lostMessages"}
+        assert set(shown[-1]) >= {"minOffsetsBehindLatest", "avgOffsetsBehindLatest"}
+        assert [shown[-1][name] for name in ("losses", "lostMessages", "retries")] == [0, 0, 0]
     finally:
         query.stop()
 
@@ -115,3 +116,20 @@ def test_a_stream_reads_what_the_broker_is_asked_for(queries: Queries, broker: B
     assert sum(queries.batches(subscribe=topic, tags="red")) == 50
     send(broker, topic, [Message(b"x", "blue") for _ in range(10)])
     assert queries.batches(subscribe=topic, tags="red") == []
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"onDataLoss": "latest", "failOnDataLoss": "true"}, "onDataLoss.*contradicts failOnDataLoss=true"),
+        ({"maxTriggerDelay": "15min"}, "maxTriggerDelay.*minOffsetsPerTrigger"),
+        ({"maxBytesPerTrigger": "much"}, "maxBytesPerTrigger.*64k, 512m or 1g"),
+        ({"tags": "red", "sql": "a = 1"}, "tags and sql are given"),
+    ],
+)
+def test_options_that_contradict_one_another_start_no_query(
+    queries: Queries, broker: Broker, options: dict[str, str], said: str
+) -> None:
+    """B-171: Spark itself says which option, before there is a checkpoint."""
+    with pytest.raises(PySparkException, match=f"(?s){said}"):
+        queries.start({"subscribe": "whatever"} | options)

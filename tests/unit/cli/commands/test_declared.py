@@ -9,7 +9,8 @@ from ortoo.client import Invalid
 
 TOPIC: Entry = {"name": "orders", "queues": 4, "permission": "read_write", "type": "fifo"}
 GROUP: Entry = {"name": "billing", "consume": True, "attempts": 16, "retry": "list:1s,5s", "in_flight": 0,
-                "park_expired": False, "slow_messages": 1024, "slow_grace_ms": 10_000}  # fmt: skip
+                "park_expired": False, "slow_messages": 1024, "slow_grace_ms": 10_000,
+                "lite_exclusive": False}  # fmt: skip
 PRESENT: dict[str, list[Entry]] = {"topic": [TOPIC], "group": [GROUP]}
 
 

@@ -19,7 +19,8 @@ PAIRS: dict[str, tuple[type, type]] = {
     "Transaction": (client.Transaction, blocking.Transaction),
 }
 ONLY_ASYNC = {
-    "Producer": {"send_soon", "room"},  # whoever blocks waits for the outcome; many at a time go by send_many
+    # Whoever blocks waits for the outcome; many at a time go by send_many.
+    "Producer": {"send_soon", "send_nowait", "room"},
 }
 ONLY_BLOCKING = {"stop", "ack", "park", "give_back", "known", "close", "within"}
 """`known` is an event there; `stop` ends `run` from outside, which a cancelled task does; messages are settled by

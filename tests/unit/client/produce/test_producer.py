@@ -19,7 +19,7 @@ BODY = b"x" * 1000
 
 
 async def test_send_many_waits_while_too_much_is_under_way() -> None:
-    """With nothing answered it stops taking near its limit; `send_soon` says so; with answers all goes on."""
+    """With nothing answered it stops taking near its limit; `send_nowait` says so; with answers all goes on."""
     store = SimulatedStore()
     store.is_away.set()
     taken = 0
@@ -40,8 +40,8 @@ async def test_send_many_waits_while_too_much_is_under_way() -> None:
                 await SystemClock().sleep(0)
             assert taken == at_limit
             assert at_limit * len(BODY) < 8 << 20
-            with pytest.raises(Overloaded, match="room"):
-                producer.send_soon(BODY)
+            with pytest.raises(Overloaded, match="send_soon"):
+                producer.send_nowait(BODY)
             store.is_away.clear()
             call: Any = producer._call  # a SimulatedCall
             call._wake.set()
@@ -79,7 +79,7 @@ async def test_an_unanswered_message_ends_with_an_unknown_outcome() -> None:
     store = SimulatedStore()
     store.is_away.set()
     async with asyncio.timeout(10), producer_to(store, queue_count=1, delivery_timeout_ms=0.0) as producer:
-        producer.send_soon(b"unwatched")
+        producer.send_nowait(b"unwatched")
         with pytest.raises(Unavailable, match="outcome is unknown"):
             await producer.flush()
 
@@ -94,7 +94,7 @@ async def test_a_failure_is_told_once() -> None:
         with pytest.raises(Invalid):
             await producer.send(b"")
         await producer.flush()
-        producer.send_soon(b"unwatched")
+        producer.send_nowait(b"unwatched")
         with pytest.raises(Unavailable):
             await producer.flush()
         await producer.flush()
@@ -107,20 +107,47 @@ async def test_what_is_no_message_is_refused_with_what_to_do(given: Any) -> None
         for send in (producer.send, producer.send_soon, lambda it: producer.send_many([b"before", it])):
             with pytest.raises(Invalid, match="expected bytes or a Message"):
                 await send(given)
+        with pytest.raises(Invalid, match="expected bytes or a Message"):
+            producer.send_nowait(given)
         with pytest.raises(Invalid, match=r"\.encode\(\)"):
             await producer.send("text")  # type: ignore[arg-type]
         assert (await producer.send(b"good")).offset >= 0
 
 
-async def test_whoever_waits_for_room_is_never_refused() -> None:
-    """B-127: with `room` before each, any number of messages is taken, and never much more than may wait."""
-    largest = 0
+@pytest.mark.parametrize("waits", ["send_soon", "room"])
+async def test_whoever_waits_for_room_is_never_refused(waits: str) -> None:
+    """B-127: `send_soon` takes any number of messages, as `room` before `send_nowait` does; never much too many."""
+    largest, sendings = 0, []
     async with asyncio.timeout(30), producer_to(SimulatedStore(), memory_bytes_max=100_000) as producer:
         for _ in range(2_000):
-            await producer.room()
-            producer.send_soon(BODY)
+            if waits == "room":
+                await producer.room()
+            sendings.append(producer.send_nowait(BODY) if waits == "room" else await producer.send_soon(BODY))
             largest = max(largest, producer._bytes)
+        assert len({(one.queue, one.offset) for one in [await sending for sending in sendings]}) == 2_000
     assert 100_000 < largest < 100_000 + (2 << 20)
+
+
+async def test_a_send_soon_that_is_called_off_has_taken_nothing() -> None:
+    """B-127: one that waits for room in vain; what was taken before it is stored when there is an answer."""
+    store = SimulatedStore()
+    store.is_away.set()
+    async with asyncio.timeout(30), producer_to(store, memory_bytes_max=100_000) as producer:
+        taken = await producer.send_many([BODY] * 101)
+        while producer._bytes <= 100_000:
+            await SystemClock().sleep(0)
+        waiting = asyncio.ensure_future(producer.send_soon(b"too much"))  # noqa: TID251  # awaited below
+        for _ in range(50):
+            await SystemClock().sleep(0)
+        assert not waiting.done()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        store.is_away.clear()
+        call: Any = producer._call  # a SimulatedCall
+        call._wake.set()
+        assert len(await taken) == 101
+    assert [body for bodies in store.queues.values() for body in bodies] == [BODY] * 101
 
 
 async def test_a_closed_producer_takes_nothing() -> None:
@@ -128,7 +155,9 @@ async def test_a_closed_producer_takes_nothing() -> None:
     async with producer_to(SimulatedStore()) as producer:
         pass
     with pytest.raises(Closed, match="make a new one"):
-        producer.send_soon(b"late")
+        producer.send_nowait(b"late")
+    with pytest.raises(Closed, match="make a new one"):
+        await producer.send_soon(b"late")
     with pytest.raises(Closed, match="make a new one"):
         await producer.send_once(b"late", "once")
 

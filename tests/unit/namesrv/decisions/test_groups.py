@@ -63,6 +63,7 @@ def test_create_only_refuses_an_existing_group() -> None:
             "group.slow_consumer_threshold_messages",
         ),
         (dataclasses.replace(ASKED, slow_consumer_grace_ms=1 << 31), "group.slow_consumer_grace_ms"),
+        (dataclasses.replace(ASKED, name="g" * 116, lite_exclusive=True), "group.lite_exclusive"),
     ],
 )
 def test_wrong_group_is_invalid_by_field(asked: Group, field: str) -> None:

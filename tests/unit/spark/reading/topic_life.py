@@ -91,6 +91,7 @@ class FakeLink:
         self.now_s = 0.0
         self.clock = SimpleNamespace(monotonic_s=lambda: self.now_s)
         self.admin = self
+        self.connection = SimpleNamespace(retries=0)
 
     def run(self, answer: Any) -> Any:
         return answer

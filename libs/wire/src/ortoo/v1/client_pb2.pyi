@@ -538,6 +538,7 @@ class UpdateGroupRequest(_message.Message):
     RETRY_FIELD_NUMBER: _builtins.int
     IN_FLIGHT_MAX_FIELD_NUMBER: _builtins.int
     PARK_EXPIRED_FIELD_NUMBER: _builtins.int
+    LITE_EXCLUSIVE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The group."""
     consume_enabled: _builtins.bool
@@ -558,6 +559,8 @@ class UpdateGroupRequest(_message.Message):
     """How many messages of a topic the group may have in flight on each enode; 0 = 10,000 a queue."""
     park_expired: _builtins.bool
     """Whether messages whose time is over are parked; otherwise they are dropped and counted."""
+    lite_exclusive: _builtins.bool
+    """Whether each lite topic is for one member alone, the last that subscribed to it."""
     @_builtins.property
     def retry(self) -> _topic_pb2.RetryPolicy:
         """When a message comes again that was given back without a delay of its own; it counts for those given back from
@@ -578,10 +581,11 @@ class UpdateGroupRequest(_message.Message):
         retry: _topic_pb2.RetryPolicy | None = ...,
         in_flight_max: _builtins.int | None = ...,
         park_expired: _builtins.bool | None = ...,
+        lite_exclusive: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_attempts_max", b"_attempts_max", "_broadcast_enabled", b"_broadcast_enabled", "_consume_enabled", b"_consume_enabled", "_in_flight_max", b"_in_flight_max", "_notify_members_changed", b"_notify_members_changed", "_park_expired", b"_park_expired", "_slow_consumer_grace_ms", b"_slow_consumer_grace_ms", "_slow_consumer_threshold_messages", b"_slow_consumer_threshold_messages", "_unacknowledged_bytes_max", b"_unacknowledged_bytes_max", "attempts_max", b"attempts_max", "broadcast_enabled", b"broadcast_enabled", "consume_enabled", b"consume_enabled", "in_flight_max", b"in_flight_max", "notify_members_changed", b"notify_members_changed", "park_expired", b"park_expired", "retry", b"retry", "slow_consumer_grace_ms", b"slow_consumer_grace_ms", "slow_consumer_threshold_messages", b"slow_consumer_threshold_messages", "unacknowledged_bytes_max", b"unacknowledged_bytes_max"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_attempts_max", b"_attempts_max", "_broadcast_enabled", b"_broadcast_enabled", "_consume_enabled", b"_consume_enabled", "_in_flight_max", b"_in_flight_max", "_lite_exclusive", b"_lite_exclusive", "_notify_members_changed", b"_notify_members_changed", "_park_expired", b"_park_expired", "_slow_consumer_grace_ms", b"_slow_consumer_grace_ms", "_slow_consumer_threshold_messages", b"_slow_consumer_threshold_messages", "_unacknowledged_bytes_max", b"_unacknowledged_bytes_max", "attempts_max", b"attempts_max", "broadcast_enabled", b"broadcast_enabled", "consume_enabled", b"consume_enabled", "in_flight_max", b"in_flight_max", "lite_exclusive", b"lite_exclusive", "notify_members_changed", b"notify_members_changed", "park_expired", b"park_expired", "retry", b"retry", "slow_consumer_grace_ms", b"slow_consumer_grace_ms", "slow_consumer_threshold_messages", b"slow_consumer_threshold_messages", "unacknowledged_bytes_max", b"unacknowledged_bytes_max"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempts_max", b"_attempts_max", "_broadcast_enabled", b"_broadcast_enabled", "_consume_enabled", b"_consume_enabled", "_in_flight_max", b"_in_flight_max", "_notify_members_changed", b"_notify_members_changed", "_park_expired", b"_park_expired", "_slow_consumer_grace_ms", b"_slow_consumer_grace_ms", "_slow_consumer_threshold_messages", b"_slow_consumer_threshold_messages", "_unacknowledged_bytes_max", b"_unacknowledged_bytes_max", "attempts_max", b"attempts_max", "broadcast_enabled", b"broadcast_enabled", "consume_enabled", b"consume_enabled", "in_flight_max", b"in_flight_max", "name", b"name", "notify_members_changed", b"notify_members_changed", "park_expired", b"park_expired", "retry", b"retry", "slow_consumer_grace_ms", b"slow_consumer_grace_ms", "slow_consumer_threshold_messages", b"slow_consumer_threshold_messages", "unacknowledged_bytes_max", b"unacknowledged_bytes_max"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempts_max", b"_attempts_max", "_broadcast_enabled", b"_broadcast_enabled", "_consume_enabled", b"_consume_enabled", "_in_flight_max", b"_in_flight_max", "_lite_exclusive", b"_lite_exclusive", "_notify_members_changed", b"_notify_members_changed", "_park_expired", b"_park_expired", "_slow_consumer_grace_ms", b"_slow_consumer_grace_ms", "_slow_consumer_threshold_messages", b"_slow_consumer_threshold_messages", "_unacknowledged_bytes_max", b"_unacknowledged_bytes_max", "attempts_max", b"attempts_max", "broadcast_enabled", b"broadcast_enabled", "consume_enabled", b"consume_enabled", "in_flight_max", b"in_flight_max", "lite_exclusive", b"lite_exclusive", "name", b"name", "notify_members_changed", b"notify_members_changed", "park_expired", b"park_expired", "retry", b"retry", "slow_consumer_grace_ms", b"slow_consumer_grace_ms", "slow_consumer_threshold_messages", b"slow_consumer_threshold_messages", "unacknowledged_bytes_max", b"unacknowledged_bytes_max"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__attempts_max: _TypeAlias = _typing.Literal["attempts_max"]  # noqa: Y015
     _WhichOneofArgType__attempts_max: _TypeAlias = _typing.Literal["_attempts_max", b"_attempts_max"]  # noqa: Y015
@@ -591,6 +595,8 @@ class UpdateGroupRequest(_message.Message):
     _WhichOneofArgType__consume_enabled: _TypeAlias = _typing.Literal["_consume_enabled", b"_consume_enabled"]  # noqa: Y015
     _WhichOneofReturnType__in_flight_max: _TypeAlias = _typing.Literal["in_flight_max"]  # noqa: Y015
     _WhichOneofArgType__in_flight_max: _TypeAlias = _typing.Literal["_in_flight_max", b"_in_flight_max"]  # noqa: Y015
+    _WhichOneofReturnType__lite_exclusive: _TypeAlias = _typing.Literal["lite_exclusive"]  # noqa: Y015
+    _WhichOneofArgType__lite_exclusive: _TypeAlias = _typing.Literal["_lite_exclusive", b"_lite_exclusive"]  # noqa: Y015
     _WhichOneofReturnType__notify_members_changed: _TypeAlias = _typing.Literal["notify_members_changed"]  # noqa: Y015
     _WhichOneofArgType__notify_members_changed: _TypeAlias = _typing.Literal["_notify_members_changed", b"_notify_members_changed"]  # noqa: Y015
     _WhichOneofReturnType__park_expired: _TypeAlias = _typing.Literal["park_expired"]  # noqa: Y015
@@ -609,6 +615,8 @@ class UpdateGroupRequest(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__consume_enabled) -> _WhichOneofReturnType__consume_enabled | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__in_flight_max) -> _WhichOneofReturnType__in_flight_max | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lite_exclusive) -> _WhichOneofReturnType__lite_exclusive | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__notify_members_changed) -> _WhichOneofReturnType__notify_members_changed | None: ...
     @_typing.overload

@@ -95,6 +95,60 @@ class JoinResponse(_message.Message):
 Global___JoinResponse: _TypeAlias = JoinResponse  # noqa: Y015
 
 @_typing.final
+class CopyFrameRequest(_message.Message):
+    """The frame at a position."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SET_ID_FIELD_NUMBER: _builtins.int
+    OF_FIELD_NUMBER: _builtins.int
+    POSITION_FIELD_NUMBER: _builtins.int
+    set_id: _builtins.str
+    """Which set both are of."""
+    position: _builtins.int
+    """Where it begins in the log."""
+    @_builtins.property
+    def of(self) -> _member_report_pb2.MemberId:
+        """Whose copy. Another disk at that address refuses."""
+
+    def __init__(
+        self,
+        *,
+        set_id: _builtins.str = ...,
+        of: _member_report_pb2.MemberId | None = ...,
+        position: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["of", b"of"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["of", b"of", "position", b"position", "set_id", b"set_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CopyFrameRequest: _TypeAlias = CopyFrameRequest  # noqa: Y015
+
+@_typing.final
+class CopyFrameResponse(_message.Message):
+    """It is whole, as far as its checksums say."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTENT_FIELD_NUMBER: _builtins.int
+    content: _builtins.bytes
+    """Header, body and padding."""
+    def __init__(
+        self,
+        *,
+        content: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CopyFrameResponse: _TypeAlias = CopyFrameResponse  # noqa: Y015
+
+@_typing.final
 class MemberProcess(_message.Message):
     """One start of a member."""
 

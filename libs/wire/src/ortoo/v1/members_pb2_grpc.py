@@ -45,6 +45,11 @@ class MemberServiceStub:
                 request_serializer=ortoo_dot_v1_dot_members__pb2.JoinRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_members__pb2.JoinResponse.FromString,
                 _registered_method=True)
+        self.CopyFrame = channel.unary_unary(
+                '/ortoo.v1.MemberService/CopyFrame',
+                request_serializer=ortoo_dot_v1_dot_members__pb2.CopyFrameRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_members__pb2.CopyFrameResponse.FromString,
+                _registered_method=True)
 
 
 class MemberServiceServicer:
@@ -68,6 +73,14 @@ class MemberServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CopyFrame(self, request, context):
+        """Gives one frame of the log as this member has it, for another one whose copy of it is damaged.
+        DATA_LOSS: it has not that frame either.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_MemberServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -80,6 +93,11 @@ def add_MemberServiceServicer_to_server(servicer, server):
                     servicer.Join,
                     request_deserializer=ortoo_dot_v1_dot_members__pb2.JoinRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_members__pb2.JoinResponse.SerializeToString,
+            ),
+            'CopyFrame': grpc.unary_unary_rpc_method_handler(
+                    servicer.CopyFrame,
+                    request_deserializer=ortoo_dot_v1_dot_members__pb2.CopyFrameRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_members__pb2.CopyFrameResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -137,6 +155,33 @@ class MemberService:
             '/ortoo.v1.MemberService/Join',
             ortoo_dot_v1_dot_members__pb2.JoinRequest.SerializeToString,
             ortoo_dot_v1_dot_members__pb2.JoinResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CopyFrame(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.MemberService/CopyFrame',
+            ortoo_dot_v1_dot_members__pb2.CopyFrameRequest.SerializeToString,
+            ortoo_dot_v1_dot_members__pb2.CopyFrameResponse.FromString,
             options,
             channel_credentials,
             insecure,

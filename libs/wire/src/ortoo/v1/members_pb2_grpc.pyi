@@ -25,6 +25,10 @@ class MemberServiceStub:
     """Asks a member with an empty folder to be of a set from now on, and any member who it is. It is written down before
     it is answered, and a member of another set refuses.
     """
+    CopyFrame: _aio.UnaryUnaryMultiCallable[_members_pb2.CopyFrameRequest, _members_pb2.CopyFrameResponse]
+    """Gives one frame of the log as this member has it, for another one whose copy of it is damaged.
+    DATA_LOSS: it has not that frame either.
+    """
 
 class MemberServiceServicer(metaclass=_abc_1.ABCMeta):
     """What a member offers to the others, on its member address."""
@@ -48,6 +52,16 @@ class MemberServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.Awaitable[_members_pb2.JoinResponse]:
         """Asks a member with an empty folder to be of a set from now on, and any member who it is. It is written down before
         it is answered, and a member of another set refuses.
+        """
+
+    @_abc_1.abstractmethod
+    def CopyFrame(
+        self,
+        request: _members_pb2.CopyFrameRequest,
+        context: _aio.ServicerContext[_members_pb2.CopyFrameRequest, _abc.Awaitable[_members_pb2.CopyFrameResponse]],
+    ) -> _abc.Awaitable[_members_pb2.CopyFrameResponse]:
+        """Gives one frame of the log as this member has it, for another one whose copy of it is damaged.
+        DATA_LOSS: it has not that frame either.
         """
 
 def add_MemberServiceServicer_to_server(servicer: MemberServiceServicer, server: _aio.Server) -> None: ...

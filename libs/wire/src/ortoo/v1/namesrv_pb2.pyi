@@ -242,6 +242,7 @@ class CreateTopicRequest(_message.Message):
     ENODES_FIELD_NUMBER: _builtins.int
     MESSAGE_TYPE_FIELD_NUMBER: _builtins.int
     IGNORE_OFFERS_FIELD_NUMBER: _builtins.int
+    LITE_TTL_MS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Letters, digits and _ - % |, at most 127 characters."""
     read_queue_count: _builtins.int
@@ -254,6 +255,8 @@ class CreateTopicRequest(_message.Message):
     """What kind of messages RocketMQ's clients may send to it, for good; MESSAGE_TYPE_UNSPECIFIED = every kind."""
     ignore_offers: _builtins.bool
     """Create it although enodes offer a topic of this name; that one stays unknown, with its messages."""
+    lite_ttl_ms: _builtins.int
+    """With MESSAGE_TYPE_LITE: its lite topics end without a message for so long, ms, 60,000 to a year; 0 = never."""
     @_builtins.property
     def enodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Where to place it; empty = every enode that is alive."""
@@ -268,10 +271,11 @@ class CreateTopicRequest(_message.Message):
         enodes: _abc.Iterable[_builtins.str] | None = ...,
         message_type: _topic_pb2.MessageType.ValueType = ...,
         ignore_offers: _builtins.bool = ...,
+        lite_ttl_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["enodes", b"enodes", "ignore_offers", b"ignore_offers", "message_type", b"message_type", "name", b"name", "permission", b"permission", "read_queue_count", b"read_queue_count", "write_queue_count", b"write_queue_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["enodes", b"enodes", "ignore_offers", b"ignore_offers", "lite_ttl_ms", b"lite_ttl_ms", "message_type", b"message_type", "name", b"name", "permission", b"permission", "read_queue_count", b"read_queue_count", "write_queue_count", b"write_queue_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -313,6 +317,7 @@ class UpdateTopicRequest(_message.Message):
     PERMISSION_FIELD_NUMBER: _builtins.int
     ADD_ENODES_FIELD_NUMBER: _builtins.int
     PUBLISH_ORDER_FIELD_NUMBER: _builtins.int
+    LITE_TTL_MS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Which topic."""
     read_queue_count: _builtins.int
@@ -321,6 +326,8 @@ class UpdateTopicRequest(_message.Message):
     """0 = leave. May be fewer than now: the rest drains."""
     permission: _topic_pb2.Permission.ValueType
     """PERMISSION_UNSPECIFIED = leave."""
+    lite_ttl_ms: _builtins.int
+    """Of a topic of MESSAGE_TYPE_LITE: as in CreateTopicRequest. Absent = leave."""
     @_builtins.property
     def add_enodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Enodes to add."""
@@ -340,12 +347,15 @@ class UpdateTopicRequest(_message.Message):
         permission: _topic_pb2.Permission.ValueType = ...,
         add_enodes: _abc.Iterable[_builtins.str] | None = ...,
         publish_order: _topic_pb2.PublishOrder | None = ...,
+        lite_ttl_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["publish_order", b"publish_order"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_lite_ttl_ms", b"_lite_ttl_ms", "lite_ttl_ms", b"lite_ttl_ms", "publish_order", b"publish_order"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["add_enodes", b"add_enodes", "name", b"name", "permission", b"permission", "publish_order", b"publish_order", "read_queue_count", b"read_queue_count", "write_queue_count", b"write_queue_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lite_ttl_ms", b"_lite_ttl_ms", "add_enodes", b"add_enodes", "lite_ttl_ms", b"lite_ttl_ms", "name", b"name", "permission", b"permission", "publish_order", b"publish_order", "read_queue_count", b"read_queue_count", "write_queue_count", b"write_queue_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__lite_ttl_ms: _TypeAlias = _typing.Literal["lite_ttl_ms"]  # noqa: Y015
+    _WhichOneofArgType__lite_ttl_ms: _TypeAlias = _typing.Literal["_lite_ttl_ms", b"_lite_ttl_ms"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lite_ttl_ms) -> _WhichOneofReturnType__lite_ttl_ms | None: ...
 
 Global___UpdateTopicRequest: _TypeAlias = UpdateTopicRequest  # noqa: Y015
 
@@ -381,19 +391,23 @@ class DeleteTopicRequest(_message.Message):
 
     NAME_FIELD_NUMBER: _builtins.int
     AT_ONCE_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name."""
     at_once: _builtins.bool
     """Without a grace period: enodes drop its messages now, and it cannot come back."""
+    version: _builtins.int
+    """Only while this is its version: whoever has changed it meanwhile wants it. 0 = whichever it is."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         at_once: _builtins.bool = ...,
+        version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_once", b"at_once", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_once", b"at_once", "name", b"name", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -193,6 +193,7 @@ class Topic(_message.Message):
     CREATED_AT_MS_FIELD_NUMBER: _builtins.int
     MESSAGE_TYPE_FIELD_NUMBER: _builtins.int
     PUBLISH_ORDER_FIELD_NUMBER: _builtins.int
+    LITE_TTL_MS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Letters, digits and _ - % |, at most 127 characters."""
     topic_id: _builtins.int
@@ -205,6 +206,8 @@ class Topic(_message.Message):
     """When it was created, milliseconds since 1970-01-01 UTC."""
     message_type: Global___MessageType.ValueType
     """What kind of messages RocketMQ's clients may send to it; MESSAGE_TYPE_UNSPECIFIED = every kind."""
+    lite_ttl_ms: _builtins.int
+    """Of MESSAGE_TYPE_LITE: a lite topic that got no message for so long, milliseconds, is deleted; 0 = never."""
     @_builtins.property
     def placements(self) -> _containers.RepeatedCompositeFieldContainer[Global___Placement]:
         """Which enodes hold its queues."""
@@ -224,10 +227,11 @@ class Topic(_message.Message):
         created_at_ms: _builtins.int = ...,
         message_type: Global___MessageType.ValueType = ...,
         publish_order: Global___PublishOrder | None = ...,
+        lite_ttl_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["publish_order", b"publish_order"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at_ms", b"created_at_ms", "message_type", b"message_type", "name", b"name", "permission", b"permission", "placements", b"placements", "publish_order", b"publish_order", "topic_id", b"topic_id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at_ms", b"created_at_ms", "lite_ttl_ms", b"lite_ttl_ms", "message_type", b"message_type", "name", b"name", "permission", b"permission", "placements", b"placements", "publish_order", b"publish_order", "topic_id", b"topic_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -333,6 +337,7 @@ class Group(_message.Message):
     IN_FLIGHT_MAX_FIELD_NUMBER: _builtins.int
     PARK_EXPIRED_FIELD_NUMBER: _builtins.int
     BY_USE_FIELD_NUMBER: _builtins.int
+    LITE_EXCLUSIVE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Letters, digits and _ - % |, at most 120 characters."""
     version: _builtins.int
@@ -367,6 +372,8 @@ class Group(_message.Message):
     """Nobody declared it: it was created because a consumer named it. Enodes forget what they keep of such a group when
     nobody has used it for long (group_retention_ms). PutGroup and UpdateGroup declare it.
     """
+    lite_exclusive: _builtins.bool
+    """Whether each lite topic is for one of its members alone, the last that subscribed to it. Absent = no."""
     @_builtins.property
     def retry(self) -> Global___RetryPolicy:
         """When a message comes again that was given back without a delay of its own. Absent = classic."""
@@ -388,15 +395,18 @@ class Group(_message.Message):
         in_flight_max: _builtins.int = ...,
         park_expired: _builtins.bool = ...,
         by_use: _builtins.bool = ...,
+        lite_exclusive: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_broadcast_enabled", b"_broadcast_enabled", "_consume_enabled", b"_consume_enabled", "_notify_members_changed", b"_notify_members_changed", "_slow_consumer_grace_ms", b"_slow_consumer_grace_ms", "broadcast_enabled", b"broadcast_enabled", "consume_enabled", b"consume_enabled", "notify_members_changed", b"notify_members_changed", "retry", b"retry", "slow_consumer_grace_ms", b"slow_consumer_grace_ms"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_broadcast_enabled", b"_broadcast_enabled", "_consume_enabled", b"_consume_enabled", "_lite_exclusive", b"_lite_exclusive", "_notify_members_changed", b"_notify_members_changed", "_slow_consumer_grace_ms", b"_slow_consumer_grace_ms", "broadcast_enabled", b"broadcast_enabled", "consume_enabled", b"consume_enabled", "lite_exclusive", b"lite_exclusive", "notify_members_changed", b"notify_members_changed", "retry", b"retry", "slow_consumer_grace_ms", b"slow_consumer_grace_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_broadcast_enabled", b"_broadcast_enabled", "_consume_enabled", b"_consume_enabled", "_notify_members_changed", b"_notify_members_changed", "_slow_consumer_grace_ms", b"_slow_consumer_grace_ms", "attempts_max", b"attempts_max", "broadcast_enabled", b"broadcast_enabled", "by_use", b"by_use", "consume_enabled", b"consume_enabled", "created_at_ms", b"created_at_ms", "in_flight_max", b"in_flight_max", "name", b"name", "notify_members_changed", b"notify_members_changed", "park_expired", b"park_expired", "retry", b"retry", "slow_consumer_grace_ms", b"slow_consumer_grace_ms", "slow_consumer_threshold_messages", b"slow_consumer_threshold_messages", "unacknowledged_bytes_max", b"unacknowledged_bytes_max", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_broadcast_enabled", b"_broadcast_enabled", "_consume_enabled", b"_consume_enabled", "_lite_exclusive", b"_lite_exclusive", "_notify_members_changed", b"_notify_members_changed", "_slow_consumer_grace_ms", b"_slow_consumer_grace_ms", "attempts_max", b"attempts_max", "broadcast_enabled", b"broadcast_enabled", "by_use", b"by_use", "consume_enabled", b"consume_enabled", "created_at_ms", b"created_at_ms", "in_flight_max", b"in_flight_max", "lite_exclusive", b"lite_exclusive", "name", b"name", "notify_members_changed", b"notify_members_changed", "park_expired", b"park_expired", "retry", b"retry", "slow_consumer_grace_ms", b"slow_consumer_grace_ms", "slow_consumer_threshold_messages", b"slow_consumer_threshold_messages", "unacknowledged_bytes_max", b"unacknowledged_bytes_max", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__broadcast_enabled: _TypeAlias = _typing.Literal["broadcast_enabled"]  # noqa: Y015
     _WhichOneofArgType__broadcast_enabled: _TypeAlias = _typing.Literal["_broadcast_enabled", b"_broadcast_enabled"]  # noqa: Y015
     _WhichOneofReturnType__consume_enabled: _TypeAlias = _typing.Literal["consume_enabled"]  # noqa: Y015
     _WhichOneofArgType__consume_enabled: _TypeAlias = _typing.Literal["_consume_enabled", b"_consume_enabled"]  # noqa: Y015
+    _WhichOneofReturnType__lite_exclusive: _TypeAlias = _typing.Literal["lite_exclusive"]  # noqa: Y015
+    _WhichOneofArgType__lite_exclusive: _TypeAlias = _typing.Literal["_lite_exclusive", b"_lite_exclusive"]  # noqa: Y015
     _WhichOneofReturnType__notify_members_changed: _TypeAlias = _typing.Literal["notify_members_changed"]  # noqa: Y015
     _WhichOneofArgType__notify_members_changed: _TypeAlias = _typing.Literal["_notify_members_changed", b"_notify_members_changed"]  # noqa: Y015
     _WhichOneofReturnType__slow_consumer_grace_ms: _TypeAlias = _typing.Literal["slow_consumer_grace_ms"]  # noqa: Y015
@@ -405,6 +415,8 @@ class Group(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__broadcast_enabled) -> _WhichOneofReturnType__broadcast_enabled | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__consume_enabled) -> _WhichOneofReturnType__consume_enabled | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lite_exclusive) -> _WhichOneofReturnType__lite_exclusive | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__notify_members_changed) -> _WhichOneofReturnType__notify_members_changed | None: ...
     @_typing.overload

@@ -153,6 +153,7 @@ async def open_snode(
         steps: list[tuple[str, float, Callable[[], Awaitable[object]]]] = [
             ("sweep", settings.sweep_interval_s, sweep),
             ("sweep clients", PRESENCE_SWEEP_S, gateway.presence.sweep),
+            ("sweep lite topics", PRESENCE_SWEEP_S, gateway.lite_expiry.sweep),
             ("certificates", CERTIFICATES_INTERVAL_S, channels.renew),
             ("renew leases", LEASES_INTERVAL_S, gateway.leases.renew),
         ]

@@ -1,5 +1,6 @@
 """What a client subscribes to while it waits counts at once."""
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,7 +57,7 @@ async def test_a_lite_topic_left_during_a_look_is_not_received_from() -> None:
     subscriptions.add(known, ["a", "b"], 0.0)
     pops, topics, parent = Pops(subscriptions), LiteQueues(), object()
     async with Background("test") as background:
-        lite: Any = LitePopping(pops, topics, background, VirtualClock())  # type: ignore[arg-type]
+        lite: Any = LitePopping(pops, topics, asyncio.Event, background, VirtualClock())  # type: ignore[arg-type]
         answer = await lite.pop(PopCall("g", "t", 8, 1000, 0), parent, lambda: known)
     assert set(pops.asked) == {A, B}
     assert [one.queue for one in answer.batches] == [B]

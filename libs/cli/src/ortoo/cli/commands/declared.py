@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 OWN = "%"
 """What the names of groups' own topics begin with: nobody declares those, and enodes fill them themselves."""
-TOPIC_KEYS: Mapping[str, type] = {"name": str, "queues": int, "permission": str, "type": str}
+TOPIC_KEYS: Mapping[str, type] = {"name": str, "queues": int, "permission": str, "type": str, "lite_ttl_ms": int}
 GROUP_KEYS: Mapping[str, type] = {
     "name": str,
     "consume": bool,
@@ -26,6 +26,7 @@ GROUP_KEYS: Mapping[str, type] = {
     "park_expired": bool,
     "slow_messages": int,
     "slow_grace_ms": int,
+    "lite_exclusive": bool,
 }
 GROUP_FIELDS = {
     "consume": "consume_enabled",
@@ -35,8 +36,11 @@ GROUP_FIELDS = {
     "park_expired": "park_expired",
     "slow_messages": "slow_consumer_threshold_messages",
     "slow_grace_ms": "slow_consumer_grace_ms",
+    "lite_exclusive": "lite_exclusive",
 }
 """Key of the file to what GroupAdmin.update calls it."""
+LITE = "lite"
+"""The type of topics whose lite topics may have a time to live."""
 Entry = dict[str, Any]
 
 
@@ -154,7 +158,8 @@ async def _present(mq: "Client") -> dict[str, list[Entry]]:
 
 def _topic(topic: "TopicInfo") -> Entry:
     queues = max((one.read_queue_count for one in topic.placements), default=0)
-    return {"name": topic.name, "queues": queues, "permission": topic.permission, "type": topic.message_type}
+    kind = {"type": topic.message_type} | ({"lite_ttl_ms": topic.lite_ttl_ms} if topic.message_type == LITE else {})
+    return {"name": topic.name, "queues": queues, "permission": topic.permission, **kind}
 
 
 def _group(group: "GroupInfo") -> Entry:
@@ -166,11 +171,19 @@ async def _make_topic(mq: "Client", change: Change) -> None:
     if change.is_new:
         kind = change.wanted.get("type", "any")
         await mq.admin.create_topic(
-            change.name, queue_count=queues, permission=permission or "read_write", message_type=kind
+            change.name,
+            queue_count=queues,
+            permission=permission or "read_write",
+            message_type=kind,
+            lite_ttl_ms=change.wanted.get("lite_ttl_ms", 0),
         )
     else:
         await mq.admin.update_topic(
-            change.name, read_queue_count=queues, write_queue_count=queues, permission=permission
+            change.name,
+            read_queue_count=queues,
+            write_queue_count=queues,
+            permission=permission,
+            lite_ttl_ms=change.wanted.get("lite_ttl_ms"),
         )
 
 

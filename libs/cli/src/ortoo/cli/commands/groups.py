@@ -58,6 +58,7 @@ async def update(
     ] = None,
     in_flight: Annotated[int | None, typer.Option(min=0, help="How many messages of a topic may be leased.")] = None,
     park_expired: Annotated[bool | None, typer.Option(help="Whether messages whose time is over are parked.")] = None,
+    lite_exclusive: Annotated[bool | None, typer.Option(help="Whether a lite topic is for one member.")] = None,
 ) -> Answer:
     """Change a group, or create it; what is not given stays."""
     changed = await mq.admin.groups.update(
@@ -71,6 +72,7 @@ async def update(
         retry=retry,
         in_flight_max=in_flight,
         park_expired=park_expired,
+        lite_exclusive=lite_exclusive,
     )
     return Answer(changed, f"changed group {changed.name}")
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ortoo.cli.commands.delays import milliseconds_of
 from ortoo.cli.terminal.command import TopicName
 from ortoo.cli.terminal.output import Answer, Columns, Table
 from ortoo.common.errors import Invalid
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from ortoo.client import Client, OfferedTopic, TopicInfo
 
 SORTED_ORDER = "sorted"
+LiteTtl = Annotated[
+    str,
+    typer.Option(help="Of type lite: lite topics without a message for so long end, such as 30m or 2d; 0s = never."),
+]
 
 
 async def create(
@@ -27,9 +32,11 @@ async def create(
             "--type", help="What RocketMQ's clients may send: any, normal, fifo, delay, transaction, priority, lite."
         ),
     ] = "any",
+    lite_ttl: LiteTtl = "",
 ) -> Answer:
     """Create a topic."""
-    topic = await mq.admin.create_topic(name, queue_count=queues, message_type=message_type)
+    lite_ttl_ms = milliseconds_of(lite_ttl) if lite_ttl else 0
+    topic = await mq.admin.create_topic(name, queue_count=queues, message_type=message_type, lite_ttl_ms=lite_ttl_ms)
     return Answer(topic, f"created topic {topic.name} with {_queue_count(topic)} queues")
 
 
@@ -58,6 +65,7 @@ async def update(
     publish_order: Annotated[
         str, typer.Option(help="Queues that producers get, in this order: ENODE:QUEUES;ENODE:QUEUES, or sorted.")
     ] = "",
+    lite_ttl: LiteTtl = "",
 ) -> Answer:
     """Change a topic; what is not given stays."""
     topic = await mq.admin.update_topic(
@@ -67,6 +75,7 @@ async def update(
         permission=permission,
         add_enodes=enode or [],
         publish_order=_publish_order(publish_order),
+        lite_ttl_ms=milliseconds_of(lite_ttl) if lite_ttl else None,
     )
     return Answer(topic, f"{topic.name} has {_queue_count(topic)} queues, {topic.permission}")
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -83,3 +84,12 @@ class RoleProcess:
                     await self._process.wait()
             except TimeoutError:
                 await self.kill()
+
+
+def free_addresses(count: int) -> list[str]:
+    """So many addresses on this machine that nobody has: for processes that are told of them before they start."""
+    with contextlib.ExitStack() as opened:
+        sockets = [opened.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]

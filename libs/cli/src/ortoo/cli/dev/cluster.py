@@ -1,5 +1,6 @@
 """The three roles in one process: name server and enode on ports of their own, the snode where clients expect it."""
 
+import asyncio
 import contextlib
 import dataclasses
 import socket
@@ -8,7 +9,10 @@ from pathlib import Path
 
 from ortoo.cli.dev.members import open_members
 from ortoo.cli.dev.store_link import StoreLinks
+from ortoo.client import connect
+from ortoo.common.errors import Unavailable
 from ortoo.common.grpc.tls import made_certificate
+from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.service import Running
 from ortoo.enode.app import open_enode
 from ortoo.enode.log.settings import StoreSettings
@@ -21,13 +25,18 @@ from ortoo.snode.settings import Settings as SnodeSettings
 ANY_PORT = "127.0.0.1:0"
 STOP_GRACE_S = 1.0
 SEGMENT_BYTES = 64 << 20
+ENODE_TIMEOUT_S = 60.0
+"""How long an enode may take to open its store, to be elected and to register; a large store takes a while."""
+ENODE_LOOK_S = 0.02
 
 
 @contextlib.asynccontextmanager
 async def open_dev_cluster(
     data_dir: Path, listen_address: str, tls_address: str = "", members: int = 1
 ) -> AsyncIterator[Running]:
-    """Run a cluster with its data in `data_dir`; yields the snode. Several members are processes of their own.
+    """Run a cluster with its data in `data_dir`; yields the snode once topics can be made and sent to.
+
+    Several members are processes of their own.
 
     At `tls_address` it speaks TLS by a certificate that is made at the first start, `data_dir`/tls; empty = nowhere.
     Errors: Conflict when folder or port is taken; Unavailable when a member does not start.
@@ -48,7 +57,9 @@ async def open_dev_cluster(
         snode.check()
         if members > 1:
             await roles.enter_async_context(open_members(members, data_dir, name_server.address, SEGMENT_BYTES))
-            yield await roles.enter_async_context(open_snode(snode))
+            running = await roles.enter_async_context(open_snode(snode))
+            await _enode_known(running.address, SystemClock())
+            yield running
             return
         enode = await roles.enter_async_context(
             open_enode(
@@ -61,7 +72,20 @@ async def open_dev_cluster(
                 )
             )
         )
-        yield await roles.enter_async_context(open_snode(snode, links=StoreLinks.of(enode)))
+        running = await roles.enter_async_context(open_snode(snode, links=StoreLinks.of(enode)))
+        await _enode_known(running.address, SystemClock())
+        yield running
+
+
+async def _enode_known(address: str, clock: Clock) -> None:
+    """Return when an enode has registered, so that a topic has where to lie. Errors: Unavailable after a minute."""
+    try:
+        async with asyncio.timeout(ENODE_TIMEOUT_S), connect(address) as mq:
+            while not any(enode.alive for enode in (await mq.admin.describe_cluster()).enodes):
+                await clock.sleep(ENODE_LOOK_S)
+    except TimeoutError:
+        what = f"no enode has registered within {ENODE_TIMEOUT_S:.0f} s; the log above says why, or the disk is slow"
+        raise Unavailable(what) from None
 
 
 def tls_address_beside(listen_address: str) -> str:

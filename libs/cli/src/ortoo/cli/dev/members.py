@@ -1,12 +1,11 @@
 """The members of one enode as processes of their own beside `ortoo dev`: one can be killed to see what happens."""
 
 import contextlib
-import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from ortoo.cli.demo.role_process import RoleProcess
+from ortoo.cli.demo.role_process import RoleProcess, free_addresses
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 
@@ -20,7 +19,7 @@ async def open_members(count: int, data_dir: Path, name_server: str, segment_byt
 
     Errors: Unavailable when one does not start, with the end of its log.
     """
-    addresses = _free_addresses(count)
+    addresses = free_addresses(count)
     members = []
     for number in range(1, count + 1):
         folder = data_dir / f"enode-{number}"
@@ -56,12 +55,3 @@ async def _kept(number: int, member: RoleProcess) -> None:
         await SystemClock().sleep(RESTART_AFTER_S)
         await member.start()
         print(f"member {number}: process {member.process_id}", flush=True)
-
-
-def _free_addresses(count: int) -> list[str]:
-    """Members have to be told of each other before they are started."""
-    with contextlib.ExitStack() as opened:
-        sockets = [opened.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]

@@ -31,6 +31,8 @@ class TopicInfo:
     """What RocketMQ's clients may send to it."""
     publish_order: tuple[tuple[str, int], ...] = ()
     """What producers are given: (enode, how many of its queues), in this order; empty = all queues, by enode."""
+    lite_ttl_ms: int = 0
+    """Of one of type lite: its lite topics that got no message for so long are deleted; 0 = never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,8 @@ class GroupInfo:
     """Whether messages whose time is over are parked; otherwise they are dropped."""
     by_use: bool = False
     """Whether nobody declared it: it was created because a consumer named it."""
+    lite_exclusive: bool = False
+    """Whether each lite topic is for one member alone, the last that subscribed to it."""
 
 
 @dataclass(frozen=True, slots=True)

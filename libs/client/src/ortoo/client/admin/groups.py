@@ -55,6 +55,7 @@ class GroupAdmin:
         retry: str | None = None,
         in_flight_max: int | None = None,
         park_expired: bool | None = None,
+        lite_exclusive: bool | None = None,
     ) -> GroupInfo:
         """Change what is given and leave the rest; a group that does not exist is created. Errors: Invalid.
 
@@ -72,6 +73,7 @@ class GroupAdmin:
             retry=None if retry is None else _wire_retry(retry),
             in_flight_max=in_flight_max,
             park_expired=park_expired,
+            lite_exclusive=lite_exclusive,
         )
         return group_info((await self._call("UpdateGroup", request)).group)
 

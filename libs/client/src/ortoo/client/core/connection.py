@@ -71,6 +71,8 @@ class Connection:
         )
         self._call_timeout_s = call_timeout_s
         self._tries_max = tries_max
+        self.retries = 0
+        """How many calls were tried again because nobody answered."""
         self._process_id = os.getpid()
         self._is_closed = False
 
@@ -189,6 +191,7 @@ class Connection:
             if attempt >= self._tries_max:
                 asked = " or ".join(self._addresses)
                 raise Unavailable(f"no answer from {asked}: {error}; is a snode running there?") from error
+            self.retries += 1
             await self.clock.sleep(max(error.retry_after_ms / 1000, self.backoff.delay_s(attempt, self.randomness)))
 
 

@@ -73,6 +73,10 @@ class Tries:
     def __init__(self) -> None:
         self._tries: OrderedDict[tuple[Queue, int], int] = OrderedDict()
 
+    def begin(self, message: ReceivedMessage) -> None:
+        """It is tried now: let it say which try this is."""
+        message.tried_here(self._tries.get((message.queue, message.offset), 0))
+
     def failed(self, message: ReceivedMessage) -> int:
         """It failed; how often it has been tried, this time included."""
         return self._tries.get((message.queue, message.offset), message.attempt - 1) + 1

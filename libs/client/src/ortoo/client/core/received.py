@@ -206,7 +206,22 @@ class MessageFields:
 class ReceivedMessage(MessageFields):
     """One message of a push or pull consumer."""
 
-    __slots__ = ()
+    __slots__ = ("_tried",)
+
+    def __init__(self, batch: ReceivedBatch, index: int) -> None:
+        """The message at `index` of `batch`."""
+        self._batch = batch
+        self._index = index
+        self._tried = 0
+
+    @property
+    def attempt(self) -> int:
+        """Which try of the group this is, 1 for the first: over all members, and in order also over tries here."""
+        return max(super().attempt, self._tried + 1)
+
+    def tried_here(self, tries: int) -> None:
+        """Say how many of its tries are over, where a consumer keeps a message and tries again."""
+        self._tried = tries
 
     @property
     def is_current(self) -> bool:

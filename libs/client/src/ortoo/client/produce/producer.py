@@ -106,17 +106,23 @@ class Producer:
         [receipt] = (await self._connection.call(ProducerServiceStub, "Publish", request)).receipts
         return read(Receipt, receipt, stored_at_ms=0)
 
-    def send_soon(self, message: Message | bytes) -> Sending:
-        """Take a message now and send it with others; await the answer for the receipt, or `flush` for all.
+    async def send_soon(self, message: Message | bytes) -> Sending:
+        """Take a message and send it with others; await the answer for the receipt, or `flush` for all.
 
-        Errors: Overloaded when too much is under way: `await room()` before each message, and it never is.
+        Waits while too much is under way; one that is called off while it waits has taken nothing. Errors: Invalid.
         """
+        await self._let_leave()
+        return self._take(message)
+
+    def send_nowait(self, message: Message | bytes) -> Sending:
+        """The same without waiting, for callers that cannot. Errors: Invalid; Overloaded when too much is under way."""
         if self._bytes > self._settings.memory_bytes_max:
-            raise Overloaded(f"{self._bytes} bytes wait for an answer; await room() first", retry_after_ms=10)
+            what = f"{self._bytes} bytes wait for an answer; `await send_soon(...)` waits for room"
+            raise Overloaded(what, retry_after_ms=10)
         return self._take(message)
 
     async def room(self) -> None:
-        """Wait until `send_soon` has room for a message; it has at once while little is under way."""
+        """Wait until `send_nowait` has room for a message; it has at once while little is under way."""
         while self._bytes > self._settings.memory_bytes_max:
             self._room.clear()
             await self._room.wait()
@@ -129,11 +135,7 @@ class Producer:
             if not _ONE_KIND.issuperset(kinds := set(map(type, chunk))) or len(kinds) > 1:
                 chunk = list(map(message_of, chunk))
             while chunk:
-                if self._pause:
-                    # A batch was sealed: let it leave before the next one is filled.
-                    self._pause = False
-                    await self._clock.sleep(0)
-                    await self.room()
+                await self._let_leave()
                 chunk = chunk[self._take_some(chunk, runs) :]
         return Sendings(runs)
 
@@ -145,6 +147,13 @@ class Producer:
             self._settled.clear()
             await self._settled.wait()
         self._unheard.say()
+
+    async def _let_leave(self) -> None:
+        """Let a batch that was sealed leave before the next one is filled, and wait for room."""
+        if self._pause:
+            self._pause = False
+            await self._clock.sleep(0)
+        await self.room()
 
     def _check_open(self) -> None:
         if self._closed:

@@ -16,7 +16,7 @@ class ProducerSettings:
     codec: Codec = Codec.NONE
     """How bodies are compressed."""
     memory_bytes_max: int = 64 << 20
-    """How much may wait for an answer before `send` waits and `send_soon` refuses."""
+    """How much may wait for an answer before `send` waits and `send_nowait` refuses."""
     delivery_timeout_ms: float = 120_000.0
     """How long one message is tried before its outcome is given up as unknown."""
     route_interval_ms: float = 30_000.0

@@ -59,6 +59,7 @@ class OrderedHandling:
             if not self.member.may_process(queue):
                 await self._pause(self._pause_ms)
                 continue
+            self._tries.begin(waiting[0])
             try:
                 outcome = await self.handler(waiting[:1])
             except Exception as error:

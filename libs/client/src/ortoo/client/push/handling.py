@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol
 
-from ortoo.client.core.handlers import GivenBack, Tries, named
+from ortoo.client.core.handlers import GivenBack, RetryLater, Tries, named
 from ortoo.client.core.place import Queue
 from ortoo.client.core.received import ReceivedMessage
 from ortoo.common.errors import OrtooError
@@ -114,6 +114,7 @@ class PushHandlers:
         """Why the handler failed; a message that somebody else gets is none of its business."""
         try:
             if message.is_current:
+                self._tries.begin(message)
                 await self._handler(message)
         except Exception as error:
             return error
@@ -125,9 +126,12 @@ class PushHandlers:
         """How long to wait before the next try here; None when the message is the server's again, or parked."""
         where = named(self._group, message)
         _log.error("a handler failed", exc_info=failure, **where)
+        tries = self._tries.failed(message)
+        counts = not isinstance(failure, RetryLater) or failure.counts
+        if counts and (in_order or self._send_back is None):  # the server counts the others
+            self._tries.keep(message, tries)
         if self._send_back is None:
             return self._retry_delay_ms
-        tries = self._tries.failed(message)
         given = GivenBack.after(failure, message.queue, [message.offset], tries if in_order else 0)
         try:
             answer = await self._send_back(given)
@@ -136,5 +140,4 @@ class PushHandlers:
             return self._retry_delay_ms
         if not in_order or answer.parked:
             return None
-        self._tries.keep(message, tries if given.counts else tries - 1)
         return float(answer.delay_ms)

@@ -20,10 +20,11 @@ FEW_ROWS_MAX = 48
 _PATH = "batch.records"
 
 
-def few_gathered(fields: dict[int, Field], rows: Sequence[int]) -> SealedBatch:
+def few_gathered(fields: dict[int, Field], rows: Sequence[int], columns: frozenset[int] = frozenset()) -> SealedBatch:
     """An uncompressed batch of some rows of an uncompressed batch, by its fields; idempotence does not travel with it.
 
-    Errors: Invalid when the columns do not fit together.
+    Of the columns behind the body it has those with the numbers `columns`, all if that is empty. Errors: Invalid when
+    the columns do not fit together.
     """
     sizes, body = _ranges(_column(fields, "body_offsets"), _column(fields, "body"), rows)
     parts = [
@@ -36,7 +37,7 @@ def few_gathered(fields: dict[int, Field], rows: Sequence[int]) -> SealedBatch:
     ]
     for name, write in _COLUMNS.items():
         column = _column(fields, name)
-        if column:
+        if column and (not columns or NUMBERS[name] in columns):
             parts.append(bytes_field(NUMBERS[name], write(column, rows)))
     records = b"".join(parts)
     return SealedBatch(records, crc32c(records), len(rows), len(body), delayed=bool(_column(fields, "deliver_at_ms")))

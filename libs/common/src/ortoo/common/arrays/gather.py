@@ -32,20 +32,23 @@ from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.common.records.wire import bytes_field, bytes_head, number_field
 
 
-def narrowed(opened: OpenedBatch, rows: Int32s) -> tuple[SealedBatch, Int32s]:
-    """Return a batch that holds at least `rows` of `opened`, and `rows`; see the module for how to read them."""
+def narrowed(opened: OpenedBatch, rows: Int32s, columns: frozenset[int] = frozenset()) -> tuple[SealedBatch, Int32s]:
+    """Return a batch that holds at least `rows` of `opened`, and `rows`; see the module for how to read them.
+
+    Columns without a number in `columns` may be left out, none if that is empty.
+    """
     if len(rows) == 0 or 2 * len(rows) >= opened.count or opened.is_compressed or opened.has_unknown_columns:
         return opened.sealed, rows
-    return gathered(opened, rows), rows
+    return gathered(opened, rows, columns), rows
 
 
-def gathered(columns: MessageColumns, rows: Int32s) -> SealedBatch:
-    """Make an uncompressed batch of some rows, 1 or more; idempotence does not travel with it."""
-    if len(rows) <= FEW_ROWS_MAX and isinstance(columns, OpenedBatch) and not columns.is_compressed:
+def gathered(table: MessageColumns, rows: Int32s, columns: frozenset[int] = frozenset()) -> SealedBatch:
+    """Make an uncompressed batch of some rows, 1 or more, as `narrowed`; idempotence does not travel with it."""
+    if len(rows) <= FEW_ROWS_MAX and isinstance(table, OpenedBatch) and not table.is_compressed:
         # Where the columns do not fit together, the arrays below say what is wrong.
         with contextlib.suppress(Invalid, IndexError, TypeError):
-            return few_gathered(columns.fields, rows.tolist())
-    return written(taken(columns, rows))
+            return few_gathered(table.fields, rows.tolist(), columns)
+    return written(taken(table, rows))
 
 
 def written(table: MessageTable) -> SealedBatch:

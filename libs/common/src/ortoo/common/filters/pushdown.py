@@ -48,7 +48,7 @@ class Pushdown:
         """What is wanted of some batches; those without anything are left out. Errors: Invalid, Unsupported."""
         parts = []
         for one in stored:
-            part = selected(one, from_offset, self.to_offset or None, wanted)
+            part = selected(one, from_offset, self.to_offset or None, wanted, columns=self.columns)
             if part.batch is not None:
                 batch = projected(part.batch, self.columns)
                 parts.append(ChosenPart(part.first_offset, part.next_offset, part.stored_at_ms, batch, part.rows))

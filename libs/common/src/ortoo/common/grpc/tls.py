@@ -1,6 +1,7 @@
 """Both ends of TLS, by files that are read again when they change: servers' ports, what a client believes and shows."""
 
 import contextlib
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -14,6 +15,8 @@ from ortoo.common.errors import Invalid
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.logs import get_logger
 
+LOOKED_AT_S = 0.05
+"""How long a new certificate is held back, so that handshakes that have looked at the old one get hold of it."""
 SYSTEM = "system"
 """In place of a file: the roots that come with gRPC."""
 MADE_FOR = timedelta(days=3_650)
@@ -86,11 +89,19 @@ class TlsListener:
         files = [self.certificate_file, self.key_file, *([Path(self.client_ca_file)] if self.client_ca_file else [])]
         made = Renewed(files, self._read)
 
-        def newest() -> grpc.ServerCertificateConfiguration:
-            made.look()
+        def newest() -> grpc.ServerCertificateConfiguration | None:
+            """Called by gRPC before each handshake, in a thread of its own, one call at a time.
+
+            What it returns replaces what there was, and a configuration may be returned once. gRPC frees the old one
+            while another handshake may just have looked at it, which ends the process: who has looked goes on first.
+            """
+            if not made.look():
+                return None
+            time.sleep(LOOKED_AT_S)  # noqa: TID251  # no loop of ours runs in that thread
             return made.value
 
-        return grpc.dynamic_ssl_server_credentials(made.value, newest, bool(self.client_ca_file))
+        # That None stands for what there was is in gRPC's documentation, not in its types.
+        return grpc.dynamic_ssl_server_credentials(made.value, newest, bool(self.client_ca_file))  # type: ignore[arg-type]
 
     def _read(self) -> grpc.ServerCertificateConfiguration:
         assert self.certificate_file is not None

@@ -19,6 +19,7 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.logs import configure
 from ortoo.spark import register
 from ortoo.spark.demo.delays import delays
+from ortoo.spark.demo.wind import live_report
 from ortoo.spark.lake.table import Lake
 from ortoo.spark.pipeline.jobs.archive import archive
 from ortoo.spark.pipeline.jobs.compact import compact
@@ -99,6 +100,10 @@ def _pipeline(spark: Any, settings: PipelineSettings, say: Say) -> bool:
     for _ in range(2):
         replay(spark, settings, say)
     register(spark)
+    wind, same = live_report(spark, settings.address, Path(settings.output("reports", "")) / "checkpoint-wind", say)
+    for line in text_table(wind):
+        say(line)
+    say("the live report is the batch's, row by row" if same else "THE LIVE REPORT DIFFERS from the batch's")
     source = spark.read.format("ortoo").options(address=settings.address, columns="offset")
     counts = {
         "flights in the topic": (source.option("subscribe", "flights").load().count(), flights.FLIGHTS),
@@ -109,7 +114,9 @@ def _pipeline(spark: Any, settings: PipelineSettings, say: Say) -> bool:
     }
     for what, (found, expected) in counts.items():
         say(f"{what:30} {found:>9,}  {'as expected' if found == expected else f'EXPECTED {expected:,}'}")
-    right = outcome is not None and outcome.right and all(found == expected for found, expected in counts.values())
+    right = (
+        same and outcome is not None and outcome.right and all(found == expected for found, expected in counts.values())
+    )
     say("every flight is where it belongs, once" if right else "something is wrong")
     return right
 

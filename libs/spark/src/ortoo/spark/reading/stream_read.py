@@ -191,7 +191,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             _log.warning("the group's offsets are not moved", group=group, why=str(error))
 
     def _metrics(self, stored: Offsets) -> dict[str, Any]:
-        """What Spark has no place for: how far the batch's end is behind what is stored, by Kafka's names; losses."""
+        """What Spark has no place for: by Kafka's names how far the batch is behind; losses and retries."""
         reached = self._end.queues if self._end is not None else {}
         behind = [max(end - reached[queue], 0) for queue, end in stored.queues.items() if queue in reached] or [0]
         return {
@@ -201,6 +201,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             "estimatedTotalBytesBehindLatest": round(sum(behind) * self._size.mean_bytes),
             "losses": self._losses,
             "lostMessages": self._lost,
+            "retries": self._link().connection.retries,
         }
 
 

@@ -20,9 +20,10 @@ from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
 from ortoo.common.grpc.fields import read
 from ortoo.common.grpc.tls import cluster_tls
+from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.randomness import Randomness
-from ortoo.common.process.service import Running
+from ortoo.common.process.service import Running, tell_of_late_stop
 from ortoo.enode import app as enode_app
 from ortoo.enode import settings as enode_settings
 from ortoo.enode.disk.disk import Disk
@@ -92,7 +93,11 @@ class Cluster:
         self.running.pop(name, None)
         parts = self._parts.pop(name, None)
         if parts is not None:
-            await parts.aclose()
+            stopping = asyncio.Event()
+            stopping.set()
+            async with Background("stop") as background:
+                background.spawn("late", tell_of_late_stop(stopping, SystemClock()))
+                await parts.aclose()
 
     async def close_all(self) -> None:
         """Close everything, clients' side first."""

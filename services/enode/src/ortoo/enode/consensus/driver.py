@@ -1,12 +1,13 @@
 """The driver: it lets the protocol take one event after another, and does what that wants in the order it says."""
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from ortoo.common.errors import Conflict, OrtooError, Overloaded
+from ortoo.common.errors import Conflict, DataLoss, OrtooError, Overloaded
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
@@ -215,7 +216,7 @@ class Driver:
     async def _ship(self, action: Ship) -> None:
         epoch = self.member.reign.epoch
         try:
-            content, marks = await self.log.read(action.begin, action.limit)
+            content, marks = await self.log.bytes.read(action.begin, action.limit)
         except (OSError, OrtooError, BadFrame) as error:  # whoever follows asks again when nothing comes
             _log.warning("the log cannot be read for a member that follows", position=action.begin, reason=str(error))
             return
@@ -290,6 +291,16 @@ class Driver:
             return None
         others = [one for one in self.member.log.members.voters if one != me]
         return max(others, key=lambda one: self.member.rules.counted_position(role.stream_of(one)), default=None)
+
+    async def copy_of(self, position: int) -> bytes:
+        """The frame that this disk has at a position, for another member. Errors: DataLoss without one; OSError."""
+        outline = self.member.log
+        if outline.begin <= position < outline.flushed:
+            with contextlib.suppress(BadFrame):
+                content, _ = await self.log.bytes.read_copy(position, position + 1)
+                if content:
+                    return content
+        raise DataLoss(f"member {self.member.me.member.number} has no whole frame at {position}")
 
     async def stepped(self) -> None:
         """Wait until something has happened to the member."""

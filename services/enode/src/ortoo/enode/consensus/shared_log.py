@@ -1,20 +1,20 @@
 """The log of one member: what the protocol's actions do to an open engine."""
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from ortoo.common.errors import Unavailable
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
+from ortoo.enode.consensus.log_bytes import PART_BYTES, LogBytes
 from ortoo.enode.disk.clean_stop import forget_clean_stop
 from ortoo.enode.disk.disk import DirectoryLock, Disk
 from ortoo.enode.disk.identity import Identity, claim
 from ortoo.enode.disk.log_begin import LogBegin, write_log_begin
 from ortoo.enode.disk.outline_file import KeptOutline, write_outline
-from ortoo.enode.log.copies.copying import append_copies, frames_in, whole_frames
+from ortoo.enode.log.copies.copying import append_copies, frames_in
 from ortoo.enode.log.copies.cut_frames import CutFrames
 from ortoo.enode.log.copies.words import marks_in
 from ortoo.enode.log.flushing.disk_work import disk_work
@@ -27,37 +27,8 @@ from ortoo.enode.members.log_outline import LogOutline, Mark
 from ortoo.enode.recovery.member_opening import MemberLog, cut_files, recover_member
 from ortoo.enode.store.engine import Engine
 
-PART_BYTES = 1 << 20
-"""About how much of the log is sent at once."""
-KEPT_BYTES = 32 << 20
-"""So much of the log's end is kept in memory for those who follow."""
 NOBODY_LEADS = "this member does not lead"
 _log = get_logger("members")
-
-
-@dataclass(slots=True)
-class _Tail:
-    """The newest bytes of the log by position, as they went to the disk."""
-
-    parts: deque[tuple[int, bytes]] = field(default_factory=deque)
-    size: int = 0
-
-    def add(self, position: int, data: bytes) -> None:
-        self.parts.append((position, data))
-        self.size += len(data)
-        while self.size > KEPT_BYTES and len(self.parts) > 1:
-            self.size -= len(self.parts.popleft()[1])
-
-    def clear(self) -> None:
-        self.parts.clear()
-        self.size = 0
-
-    def read(self, position: int, length: int) -> bytes:
-        """Bytes from a position on; empty when it is not here."""
-        for begin, data in reversed(self.parts):
-            if begin <= position < begin + len(data):
-                return data[position - begin : position - begin + length]
-        return b""
 
 
 @dataclass(eq=False)
@@ -80,7 +51,7 @@ class SharedLog:
 
     def __post_init__(self) -> None:
         """Nobody leads here."""
-        self._tail = _Tail()
+        self.bytes = LogBytes(self.engine)
         self._is_leading = False
         appender = self.engine.appender
         appender.on_handed_over = self._handed_over
@@ -167,7 +138,7 @@ class SharedLog:
         appender, committer, catalog = self.engine.appender, self.engine.committer, self.engine.catalog
         position = outline.appended
         await appender.quiet()
-        self._tail.clear()
+        self.bytes.forget_newest()
         await self._keep_cut(position)
         kept = KeptOutline.of(outline, cut=position)
         await self.engine.work.run(write_outline, self.disk, self.folder, kept)
@@ -183,7 +154,7 @@ class SharedLog:
         """Say what a cut takes away, and keep it aside. Errors: OSError."""
         parts, at = [], position
         while at < self.engine.appender.durable_position:
-            part = await self._from_disk(at, PART_BYTES)
+            part = await self.bytes.from_disk(at, PART_BYTES)
             if not part:
                 break
             parts.append(part)
@@ -228,37 +199,6 @@ class SharedLog:
         count = sum(one.end is not None and one.end <= begin for one in segments[:-1])
         await self.engine.housekeeping.delete(count)
 
-    # reading
-
-    async def read(self, begin: int, limit: int) -> tuple[bytes, tuple[Mark, ...]]:
-        """Whole frames from `begin` on, the last beginning below `limit`, at most some at once; with their marks.
-
-        Errors: OSError, Unavailable.
-        """
-        length = max(PART_BYTES, HEADER_BYTES)
-        while True:
-            data = self._tail.read(begin, length) or await self._from_disk(begin, length)
-            whole = whole_frames(data, begin, limit)
-            if whole or len(data) < length:
-                break
-            length *= 16  # one frame is larger than a part
-        if length > PART_BYTES:
-            whole = min(whole, whole_frames(data, begin, begin + 1))
-        data = data[:whole]
-        return data, marks_in((frame.header, frame.body) for frame in frames_in(data, begin))
-
-    async def _from_disk(self, position: int, length: int) -> bytes:
-        segments = [*self.engine.catalog.segments, *self.engine.committer.next_segments]
-        segment = next((one for one in reversed(segments) if one.base <= position), None)
-        if segment is None:
-            raise Unavailable(f"the log at {position} was deleted")
-        end = self.engine.appender.durable_position if segment.end is None else segment.end
-        segment.acquire()
-        try:
-            return await self.engine.work.run(segment.read, position, min(length, max(0, end - position)))
-        finally:
-            segment.release()
-
     def _is_durable(self, group: Group) -> None:
         self.on_flushed(group.end_position)
 
@@ -268,7 +208,7 @@ class SharedLog:
             return  # the protocol knows: it sent it here
         data = b"".join(buffer for part in group.parts for buffer in part.buffers)
         begin = group.parts[0].position
-        self._tail.add(begin, data)
+        self.bytes.add_newest(begin, data)
         words = [entry.header for entry in group.entries if entry.header.kind >= Kind.EPOCH]
         marks = marks_in(
             (one, data[one.position - begin + HEADER_BYTES :][: one.length]) for one in words

@@ -1,7 +1,7 @@
 """The catalog: which segments there are, and which batches of which queues lie where in them."""
 
 import asyncio
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -159,6 +159,10 @@ class Catalog:
         """What is known about the active segment: rows by queue, checkpoint slices, holes."""
         return {key: queue.rows for key, queue in self._active.items() if queue.rows}, self._slices, self._holes
 
+    def holes(self) -> list[tuple[int, int]]:
+        """Position and length of all damaged places that indexes tell of."""
+        return [*(hole for one in self.contents.values() for hole in one.holes), *self._holes]
+
     def load_sealed(self, segment: Segment, contents: Contents) -> None:
         """Take over a sealed segment that has an index file; in order of position."""
         segment.end = contents.end
@@ -168,6 +172,18 @@ class Catalog:
         for entry in contents.queues:
             self.queue((entry.topic_id, entry.queue_id)).runs.append(Run.indexed(segment, entry))
             self.run_count += 1
+
+    def reindexed(self, segment: Segment, contents: Contents) -> None:
+        """The index of a sealed segment was made anew, for frames that were damaged are there again."""
+        self.contents[segment.base] = contents
+        for entry in contents.queues:
+            runs = self.queue((entry.topic_id, entry.queue_id)).runs
+            at = bisect_left(runs, segment.base, key=lambda run: run.segment.base)
+            if at < len(runs) and runs[at].segment is segment:
+                runs[at] = Run.indexed(segment, entry)
+            else:
+                runs.insert(at, Run.indexed(segment, entry))
+                self.run_count += 1
 
     def seal(self, segment: Segment) -> "Sealed":
         """The active segment is full and durable: its rows become runs. Returns what its index file is made of."""

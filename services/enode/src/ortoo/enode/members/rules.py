@@ -76,6 +76,13 @@ class Rules:
         """Frames of older epochs are committed only through this leader's EPOCH frame (raft §5.4.2, figure 8)."""
         return 0 < leader.epoch_end <= position
 
+    def may_take_copy(self, log: LogOutline, epoch: int, end: int) -> bool:
+        """Another disk's frame may take the place of a damaged one only where it is committed, and of the same epoch.
+
+        An epoch has one leader, so such a frame at such a position is the one that was there.
+        """
+        return end <= log.committed and epoch == log.history.epoch_below(end)
+
     def may_serve(self, leader: Leader, committed: int) -> bool:
         """Before its EPOCH frame is committed a leader does not know what was (raft §8)."""
         return 0 < leader.epoch_end <= committed

@@ -1,7 +1,7 @@
 """The reading end of the log: from an offset to the batches that are stored there."""
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -57,6 +57,8 @@ class Reader:
     """Batches in memory."""
     index_bytes: int
     """How much memory rows of old segments may take, about."""
+    repair: Callable[[int, int], Awaitable[int]] | None = None
+    """Has the frame at a position, which ends at another, written again from another copy; 0 when there is none."""
     hits: int = 0
     misses: int = 0
     _loaded: OrderedDict[Run, Rows] = field(default_factory=OrderedDict)
@@ -76,13 +78,15 @@ class Reader:
             if rows is None:
                 rows = await self._rows_of(run) if run is not None else Rows()
             row = rows.find(from_offset)
-            if row < 0:
+            if row >= 0:
+                return await self._read_rows(queue, segment, rows, row, bytes_max)
+            if not await self._filled(queue, from_offset):
                 raise self._hole(queue, from_offset, rows, -1 - row)
-            return await self._read_rows(queue, segment, rows, row, bytes_max)
         except OSError as error:
             raise _unreadable(error) from error
         finally:
             segment.release()
+        return await self.read(queue, from_offset, bytes_max)
 
     async def find_time(self, queue: QueueLog, stored_at_ms: int) -> int:
         """The first offset stored at or after a time; the end of the queue if there is none."""
@@ -126,13 +130,45 @@ class Reader:
         self.hits += len(found)
         if missing:
             self.misses += len(missing)
-            batches, bad = await self.work.run(read_places, missing)
+            batches, bad = await self._whole(missing)
             found += batches
             if bad is not None:
                 damage = self._remember(bad)
                 if not found:
                     raise _damaged(damage, bad.place.first_offset, bad.place.first_offset + bad.place.message_count)
         return tuple(found)
+
+    async def _whole(self, places: list[Place]) -> tuple[list[StoredBatch], BadPlace | None]:
+        """Batches until one is bad for good: one that another copy has is read again. Errors: Unavailable, OSError."""
+        batches, bad = await self.work.run(read_places, places)
+        position = -1
+        while bad is not None and self.repair is not None and bad.place.position != position:
+            position = bad.place.position
+            if not await self.repair(position, position + frame_bytes(bad.place.length)):
+                break
+            more, bad = await self.work.run(read_places, places[len(batches) :])
+            batches += more
+        return batches, bad
+
+    async def _filled(self, queue: QueueLog, offset: int) -> bool:
+        """Have the damaged places repaired that an offset may lie in, in closed segments; whether any was."""
+        segments = [
+            next(one for one in reversed(self.catalog.segments) if one.base <= damage.position)
+            for damage in self._damages_at(queue, offset)
+        ]
+        is_filled = False
+        for segment in {one.base: one for one in segments if one.base in self.catalog.contents}.values():
+            for position, length in self.catalog.contents[segment.base].holes:
+                at = position
+                while self.repair is not None and position <= at < position + length:
+                    at = await self.repair(at, position + length)
+                is_filled |= at == position + length
+            if is_filled:
+                end = segment.end or segment.base
+                contents = await self.work.run(make_index, self.disk, segment, end)
+                self.forget(segment)
+                self.catalog.reindexed(segment, contents)
+        return is_filled
 
     async def _rows_of(self, run: Run) -> Rows:
         """The rows of a sealed run: from memory, from the index file, or from the segment if that is bad."""
@@ -194,16 +230,24 @@ class Reader:
                 resume = later.begin_offset
             else:
                 resume = queue.rows.begin_offset if queue.rows and queue.rows is not rows else queue.end_offset
-        for damage in self.catalog.damages:
-            if any((one.topic_id, one.queue_id) == queue.key and one.begin_offset <= offset < one.end_offset
-                   for one in damage.queues):  # fmt: skip
-                return _damaged(damage, offset, resume)
+        for damage in self._damages_at(queue, offset):
+            return _damaged(damage, offset, resume)
         return DataLoss(
             f"no batch holds offset {offset}: the place it lay in is damaged; reading can go on at offset {resume}",
             field="from_offset",
             begin_offset=offset,
             end_offset=resume,
         )
+
+    def _damages_at(self, queue: QueueLog, offset: int) -> list[Damage]:
+        return [
+            damage
+            for damage in self.catalog.damages
+            if any(
+                (one.topic_id, one.queue_id) == queue.key and one.begin_offset <= offset < one.end_offset
+                for one in damage.queues
+            )
+        ]
 
 
 def _acquire(segment: Segment) -> None:

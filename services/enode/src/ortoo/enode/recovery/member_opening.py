@@ -9,6 +9,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
+from ortoo.common.errors import DataLoss
 from ortoo.enode.disk.clean_stop import read_clean_stop
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.log_begin import read_log_begin
@@ -109,13 +110,13 @@ class _Opening:
         """What is there."""
         slices = [one for segment in self._segments for one in self._slices(segment)]
         begin = self._outline.begin
-        committed = self._committed(slices)
-        is_cold = committed is None and begin > 0
-        at = begin if committed is None else committed
-        catalog, holes = Catalog(), []
+        fold = self._folded(slices)
+        is_cold = fold is None and begin > 0
+        at = begin if fold is None else fold.end_position
+        catalog = Catalog()
         before = [one for one in self._segments if one.base < at] if at > begin else []
         behind = self._segments[len(before) :]
-        state, store_open, stored_at_ms = State(), 0, 0
+        state, store_open, stored_at_ms = (fold.state, fold.store_open, 0) if fold else (State(), 0, 0)
         active: Segment | None = None
         if before:
             _load_before(catalog, self._disk, before, self._names)
@@ -123,9 +124,7 @@ class _Opening:
             surveyed = survey(active.read, active.base, at)
             catalog.segments.append(active)
             catalog.load_active(surveyed.rows, surveyed.slices, [(one.position, one.length) for one in surveyed.holes])
-            fold = Refold(self._segments, slices, at)
-            state, store_open, stored_at_ms = fold.state, fold.store_open, surveyed.stored_at_ms
-            holes = fold.holes
+            stored_at_ms = surveyed.stored_at_ms
             if surveyed.is_ended and surveyed.end_position == at:
                 active.end, active.last_stored_at_ms, active = at, stored_at_ms, None
         if active is None and behind and behind[0].base == at:
@@ -134,10 +133,9 @@ class _Opening:
                 # The one before is full: its index file is made once more when this one is folded on.
                 _seal_last(catalog, self._disk, before[-1], self._names)
             catalog.segments.append(active)
-        recovered = Recovered(
-            catalog, state, at, store_open, stored_at_ms, active, was_clean=False, holes=holes
-        )  # fmt: skip
-        catalog.damages = damages_of(catalog, holes, partial(load_rows, self._disk))
+        recovered = Recovered(catalog, state, at, store_open, stored_at_ms, active, was_clean=False)
+        recovered.holes = [Hole(position, length, "damaged") for position, length in catalog.holes()]
+        catalog.damages = damages_of(catalog, recovered.holes, partial(load_rows, self._disk))
         log = MemberLog(recovered, self._outline, is_cold=is_cold)
         self._follow(log, [*([active] if active else []), *behind])
         return log
@@ -146,20 +144,23 @@ class _Opening:
         contents = read_contents(self._disk, segment) if index_name(segment.base) in self._names else None
         return list(contents.slices) if contents else survey(segment.read, segment.base, segment.limit).slices
 
-    def _committed(self, slices: list[SliceAt]) -> int | None:
-        """Up to where the newest whole checkpoint is folded, which is committed; the begin of a log without deletions.
+    def _folded(self, slices: list[SliceAt]) -> Refold | None:
+        """The state of the newest whole checkpoint and what it is folded from; all of that is committed.
 
-        None when nothing says so.
+        None when the log has to be followed from its begin: nothing is folded over a damaged place, which others have
+        whole.
         """
         gap = self._first_gap()
         for parts in complete_checkpoints(slices):
+            known = [one for one in slices if one.checkpoint_id <= parts[0].checkpoint_id]
             try:
                 as_of = max(decode_slice(read_frame(self._holding(one).read, one.position)[1]).as_of for one in parts)
-            except BadFrame:
+                # The disk may have got a checkpoint, and not all the frames before that it tells of.
+                if as_of <= gap and not (fold := Refold(self._segments, known, as_of)).holes:
+                    return fold
+            except (BadFrame, DataLoss):
                 continue
-            if as_of <= gap:
-                return as_of  # the disk may have got a checkpoint, and not all the frames before that it tells of
-        return 0 if self._outline.begin == 0 else None
+        return None
 
     def _first_gap(self) -> int:
         """Where the frames end that no flush of this disk covers, whatever lies behind."""

@@ -38,7 +38,7 @@ class Refold:
         """The number of the last opening that was met."""
         self._lost_bytes = 0
         self._segments = segments
-        self._end_position = end_position
+        self.end_position = end_position
         self._seen_behind_hole: set[tuple[int, int]] = set()
         self._producers_behind_hole: set[tuple[int, int, int]] = set()
         self.folded_from = self._load_checkpoint(list(slices))

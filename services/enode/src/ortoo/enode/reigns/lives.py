@@ -20,6 +20,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.enode.consensus.driver import Driver
 from ortoo.enode.consensus.joining import Joining
+from ortoo.enode.consensus.repair import Repair
 from ortoo.enode.consensus.shared_log import SharedLog, open_shared_log
 from ortoo.enode.disk.identity import Identity
 from ortoo.enode.disk.reign_file import KeptReign, write_reign
@@ -33,7 +34,7 @@ from ortoo.enode.reigns.serving import Parts, announced, open_parts
 from ortoo.enode.reigns.watching import Health, measured
 from ortoo.enode.rpc.leader_only import LeaderOnly
 from ortoo.enode.rpc.members.operators import EnodeMembersService
-from ortoo.enode.rpc.members.peers import MemberPeers, join
+from ortoo.enode.rpc.members.peers import MemberPeers, copy_frame, join
 from ortoo.enode.rpc.members.reports import MemberReports
 from ortoo.enode.rpc.members.service import MemberService
 from ortoo.enode.rpc.service import reachable_address
@@ -75,6 +76,8 @@ class Lives:
     """While it leads: who knows what is wrong with the enode."""
     cut_messages: int = 0
     """How many messages were cut out of this member's log since the process started."""
+    repaired_frames: int = 0
+    """How many damaged frames were written again from other copies since the process started."""
 
     def __post_init__(self) -> None:
         """Nothing is open."""
@@ -197,6 +200,8 @@ class Lives:
             member = Member.started(kept.process, log.outline, kept.reign, clock.monotonic_s())
             driver = Driver(log, member, kept, peers, background, clock)
             driver.kept_changed = self.joining.keep
+            repair = Repair(log.bytes, lambda: driver.member, self._copy_of, self._count_repaired)
+            log.bytes.repair = log.engine.reader.repair = repair.frame
             self.driver = self.reports.driver = self.words.listener = driver
             driver.start()
             stopping = background.spawn("stopping", self._stopping.wait())
@@ -206,6 +211,14 @@ class Lives:
             reigns.cancel()
             await asyncio.wait([reigns])
             return driver.over.result() if driver.over.done() else "the process stops"
+
+    async def _copy_of(self, member: MemberId, position: int) -> bytes:
+        of = write(member_report_pb2.MemberId, member)
+        request = members_pb2.CopyFrameRequest(set_id=self.joining.kept.set_id, of=of, position=position)
+        return await copy_frame(self.address_of(member), request, self.channels)
+
+    def _count_repaired(self) -> None:
+        self.repaired_frames += 1
 
     def _count_cut(self, frames: CutFrames) -> None:
         self.cut_messages += frames.messages

@@ -81,6 +81,11 @@ async def open_member(
             "Messages that were cut out of this member's log, for no majority had them.",
             lambda: lives.cut_messages,
         )
+        metrics.counter(
+            "ortoo_repaired_frames_total",
+            "Damaged frames of this member's log that were written again from another member's copy.",
+            lambda: lives.repaired_frames,
+        )
         found = Findings("enode", settings.name, [lives.findings, memory.findings, telemetry.findings])
         findings = findings_servicer(found, clock)
         lives.server = member_server(lives.service, lives.members, settings, telemetry.calls, token, memory, [findings])

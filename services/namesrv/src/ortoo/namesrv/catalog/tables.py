@@ -86,6 +86,8 @@ def _topic_columns() -> list[sa.Column[Any]]:
         sa.Column("created_at_ms", sa.BigInteger, nullable=False),
         sa.Column("message_type", Kept(sa.Integer(), int, _known(MessageType)), nullable=False, server_default="0"),
         sa.Column("publish_order", Kept(sa.Text(), order_to_text, order_of_text), nullable=False, server_default=""),
+        # Since revision 0012.
+        sa.Column("lite_ttl_ms", sa.BigInteger, nullable=False, server_default="0"),
     ]
 
 
@@ -142,6 +144,8 @@ def _group_columns() -> list[sa.Column[Any]]:
         sa.Column("park_expired", sa.Boolean, nullable=False, server_default=sa.false()),
         # Since revision 0010.
         sa.Column("by_use", sa.Boolean, nullable=False, server_default=sa.false()),
+        # Since revision 0012.
+        sa.Column("lite_exclusive", sa.Boolean, nullable=False, server_default=sa.false()),
     ]
 
 

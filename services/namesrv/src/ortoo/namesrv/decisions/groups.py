@@ -17,6 +17,8 @@ SLOW_GRACE_MAX_MS = 86_400_000
 UNACKNOWLEDGED_DEFAULT_BYTES = 64 << 20
 UNACKNOWLEDGED_MAX_BYTES = 16 << 30
 IN_FLIGHT_MAX = 1_000_000
+EXCLUSIVE_NAME_MAX = 115
+"""How long the name of a group may be whose lite topics have one member each: who it is, is kept under a longer one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class Group:
     park_expired: bool = False
     by_use: bool = False
     """Whether nobody declared it: a consumer named it."""
+    lite_exclusive: bool = False
 
 
 def completed(request: Group) -> Group:
@@ -59,6 +62,9 @@ def completed(request: Group) -> Group:
     ):
         if getattr(group, field) > most:
             raise Invalid(f"{getattr(group, field)}; give at most {most}", field=f"group.{field}")
+    if group.lite_exclusive and len(group.name) > EXCLUSIVE_NAME_MAX:
+        what = f"the name has {len(group.name)} characters; at most {EXCLUSIVE_NAME_MAX} with lite_exclusive"
+        raise Invalid(what, field="group.lite_exclusive")
     return group
 
 

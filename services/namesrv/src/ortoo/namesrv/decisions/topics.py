@@ -13,6 +13,8 @@ QUEUE_COUNT_MAX = 1024
 QUEUE_COUNT_DEFAULT = 4
 TOPICS_MAX = 100_000
 PLACEMENTS_MAX = 1_000
+LITE_TTL_MIN_MS = 60_000
+LITE_TTL_MAX_MS = 365 * 86_400_000
 
 
 class Permission(enum.IntEnum):
@@ -59,6 +61,8 @@ class Topic:
     created_at_ms: int
     message_type: MessageType = MessageType.UNSPECIFIED
     publish_order: PublishOrder = ()
+    lite_ttl_ms: int = 0
+    """Of a parent of lite topics: how long one of them lives without a message; 0 = for ever."""
 
     def placement(self, enode: str) -> Placement | None:
         """Its queues on one enode."""
@@ -87,6 +91,7 @@ class NewTopic:
     message_type: MessageType = MessageType.UNSPECIFIED
     ignore_offers: bool = False
     """Create it although enodes hold a topic of this name that the directory does not know."""
+    lite_ttl_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +104,7 @@ class TopicChange:
     permission: Permission = Permission.UNSPECIFIED
     add_enodes: tuple[str, ...] = ()
     publish_order: PublishOrder | None = None
+    lite_ttl_ms: int | None = None
 
 
 def completed(request: NewTopic) -> NewTopic:
@@ -108,6 +114,7 @@ def completed(request: NewTopic) -> NewTopic:
     write = request.write_queue_count or read
     _check_counts(read, write)
     _check_enodes(request.enodes, "enodes")
+    _check_lite_ttl(request.lite_ttl_ms, request.message_type)
     permission = request.permission or Permission.READ_WRITE
     return dataclasses.replace(request, read_queue_count=read, write_queue_count=write, permission=permission)
 
@@ -132,7 +139,16 @@ def create(
     check_count(topic_count + 1)
     chosen = place(request.name, request.enodes, enodes)
     placements = tuple(Placement(enode, request.read_queue_count, request.write_queue_count) for enode in chosen)
-    return Topic(request.name, topic_id, version, request.permission, placements, now_ms, request.message_type)
+    return Topic(
+        request.name,
+        topic_id,
+        version,
+        request.permission,
+        placements,
+        now_ms,
+        request.message_type,
+        lite_ttl_ms=request.lite_ttl_ms,
+    )
 
 
 def check_count(count: int) -> None:
@@ -184,7 +200,9 @@ def change(request: TopicChange, existing: Topic | None, enodes: Mapping[str, bo
         permission=request.permission or topic.permission,
         placements=tuple(Placement(enode, read, write) for enode in sorted(here)),
         publish_order=topic.publish_order if request.publish_order is None else request.publish_order,
+        lite_ttl_ms=topic.lite_ttl_ms if request.lite_ttl_ms is None else request.lite_ttl_ms,
     )
+    _check_lite_ttl(changed.lite_ttl_ms, topic.message_type)
     check_publish_order(changed.publish_order, {p.enode: p.write_queue_count for p in changed.placements})
     return topic if changed == topic else dataclasses.replace(changed, version=version)
 
@@ -209,6 +227,15 @@ def _check_counts(read: int, write: int) -> None:
         )
 
 
+def _check_lite_ttl(lite_ttl_ms: int, message_type: MessageType) -> None:
+    if lite_ttl_ms and message_type is not MessageType.LITE:
+        what = f"{lite_ttl_ms}; only a topic of type lite has lite topics, and this one is {message_type.name.lower()}"
+        raise Invalid(what, field="lite_ttl_ms")
+    if lite_ttl_ms and not LITE_TTL_MIN_MS <= lite_ttl_ms <= LITE_TTL_MAX_MS:
+        what = f"{lite_ttl_ms}; give {LITE_TTL_MIN_MS} to {LITE_TTL_MAX_MS}, or 0 for lite topics that never end"
+        raise Invalid(what, field="lite_ttl_ms")
+
+
 def _check_enodes(names: Sequence[str], field: str) -> None:
     if len(names) > PLACEMENTS_MAX:
         raise Invalid(f"{len(names)} enodes; give at most {PLACEMENTS_MAX}", field=field)
@@ -226,6 +253,7 @@ def _check_same(request: NewTopic, existing: Topic) -> None:
         "message_type": (request.message_type.name, existing.message_type.name),
         "read_queue_count": (request.read_queue_count, existing.read_queue_count),
         "write_queue_count": (request.write_queue_count, existing.write_queue_count),
+        "lite_ttl_ms": (request.lite_ttl_ms, existing.lite_ttl_ms),
     }
     if request.enodes:
         asked["enodes"] = (", ".join(sorted(request.enodes)), ", ".join(p.enode for p in existing.placements))

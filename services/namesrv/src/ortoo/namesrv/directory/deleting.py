@@ -1,5 +1,6 @@
 """What deleting topics and groups, and taking that back, does to what is stored and to what watchers are told."""
 
+from ortoo.common.errors import Conflict
 from ortoo.namesrv.catalog.transaction import Transaction
 from ortoo.namesrv.decisions import deletions, groups, topics
 from ortoo.namesrv.decisions.deletions import DeletedGroup, DeletedTopic
@@ -8,9 +9,15 @@ from ortoo.namesrv.decisions.route_changes import RouteChange
 from ortoo.namesrv.decisions.topics import Topic
 
 
-def delete_topic(name: str, now_ms: int, grace_ms: int, stored: Transaction) -> tuple[DeletedTopic, RouteChange]:
-    """Move a topic to the deleted ones. Errors: Invalid, NotFound."""
-    deletion = deletions.delete(topics.found(name, stored.topic(name)), now_ms=now_ms, grace_ms=grace_ms)
+def delete_topic(
+    name: str, version: int, now_ms: int, grace_ms: int, stored: Transaction
+) -> tuple[DeletedTopic, RouteChange]:
+    """Move a topic to the deleted ones. Errors: Invalid, NotFound; Conflict when it has another version than this."""
+    topic = topics.found(name, stored.topic(name))
+    if version not in (0, topic.version):
+        what = f"topic {name} has version {topic.version}, not {version}: it was changed meanwhile; look at it again"
+        raise Conflict(what, field="version")
+    deletion = deletions.delete(topic, now_ms=now_ms, grace_ms=grace_ms)
     stored.delete_topic(deletion)
     return deletion, RouteChange(stored.version, deleted_topics=(name,), deletions=(deletion,))
 

@@ -141,10 +141,10 @@ class Directory:
 
         return await self._change(decide)
 
-    async def delete_topic(self, name: str, *, at_once: bool = False) -> DeletedTopic:
-        """Delete a topic, so that it can come back unless `at_once`. Errors: Invalid, NotFound."""
+    async def delete_topic(self, name: str, *, at_once: bool = False, version: int = 0) -> DeletedTopic:
+        """Delete a topic, so that it can come back unless `at_once`. Errors: as `deleting.delete_topic`."""
         grace_ms = 0 if at_once else self._deletion_grace_ms
-        return await self._change(partial(deleting.delete_topic, name, self._clock.now_ms(), grace_ms))
+        return await self._change(partial(deleting.delete_topic, name, version, self._clock.now_ms(), grace_ms))
 
     async def undelete_topic(self, name: str, topic_id: int) -> Topic:
         """Take a deletion back. Errors: as `deletions.undelete`."""

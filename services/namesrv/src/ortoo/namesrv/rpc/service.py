@@ -104,7 +104,9 @@ class NameService(NameServiceServicer):
 
     async def DeleteTopic(self, request: pb.DeleteTopicRequest, context: Context) -> pb.DeleteTopicResponse:
         """Delete a topic."""
-        return write(pb.DeleteTopicResponse, await self._directory.delete_topic(request.name, at_once=request.at_once))
+        at_once, version = request.at_once, request.version
+        deletion = await self._directory.delete_topic(request.name, at_once=at_once, version=version)
+        return write(pb.DeleteTopicResponse, deletion)
 
     async def UndeleteTopic(self, request: pb.UndeleteTopicRequest, context: Context) -> pb.UndeleteTopicResponse:
         """Take a deletion back."""

@@ -22,7 +22,12 @@ FIRST = ("enodes", "snodes")
 def topic_change_of(request: namesrv_pb2.UpdateTopicRequest) -> TopicChange:
     """A change that is asked for, read. Errors: Invalid."""
     places = tuple(read(PublishPlace, place) for place in request.publish_order.places)
-    return read(TopicChange, request, publish_order=places if request.HasField("publish_order") else None)
+    return read(
+        TopicChange,
+        request,
+        publish_order=places if request.HasField("publish_order") else None,
+        lite_ttl_ms=request.lite_ttl_ms if request.HasField("lite_ttl_ms") else None,
+    )
 
 
 def topic_to(topic: Topic) -> topic_pb2.Topic:

@@ -9,7 +9,7 @@ from ortoo.common.errors import AlreadyExists, Forbidden, NotFound, OrtooError, 
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN
-from ortoo.snode.cluster.routes import Group, MessageType, RouteChange, Topic
+from ortoo.snode.cluster.routes import Group, MessageType, Permission, RouteChange, Topic
 from ortoo.snode.cluster.wire import change_of, group_of, group_to, topic_of
 from ortoo.v1 import namesrv_pb2, topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
@@ -87,6 +87,19 @@ class NameServer:
         with rpc_errors(self.peer, within=True):
             answer = await self.stub.UpdateTopic(request, timeout=CALL_TIMEOUT_S)
         return topic_of(answer.topic)
+
+    async def set_permission(self, name: str, permission: Permission) -> Topic:
+        """Say what may be done with a topic. Errors: NotFound, Unavailable."""
+        request = namesrv_pb2.UpdateTopicRequest(name=name, permission=permission.value)  # type: ignore[arg-type]
+        with rpc_errors(self.peer, within=True):
+            answer = await self.stub.UpdateTopic(request, timeout=CALL_TIMEOUT_S)
+        return topic_of(answer.topic)
+
+    async def delete_topic(self, name: str, *, version: int) -> None:
+        """Delete a topic while this is its version. Errors: Conflict, NotFound, Unavailable."""
+        with rpc_errors(self.peer, within=True):
+            request = namesrv_pb2.DeleteTopicRequest(name=name, version=version)
+            await self.stub.DeleteTopic(request, timeout=CALL_TIMEOUT_S)
 
     async def ensure_group(self, name: str) -> Group:
         """A group; created by its use, with the default settings, unless it exists."""

@@ -87,6 +87,8 @@ class Topic:
     message_type: MessageType = MessageType.UNSPECIFIED
     publish_order: tuple[PublishPlace, ...] = ()
     """What producers are given, in an operator's order; empty = all that takes messages, by enode."""
+    lite_ttl_ms: int = 0
+    """Of a parent of lite topics: how long one of them lives without a message; 0 = for ever."""
 
     @property
     def readable(self) -> bool:
@@ -143,6 +145,8 @@ class Group:
     retry: RetryPolicy = RetryPolicy()
     in_flight_max: int = 0
     park_expired: bool = False
+    lite_exclusive: bool = False
+    """Whether each lite topic is for one member alone, the last that subscribed to it."""
 
 
 class MemberState(enum.IntEnum):

@@ -10,7 +10,7 @@ from ortoo.spark.core.columns import BY_NAME, COLUMNS
 from ortoo.spark.core.offsets import Offsets
 from ortoo.spark.lake.lake_sink import LakeDataSource, lake_schema
 from ortoo.spark.lake.table import Lake
-from ortoo.spark.pipeline.jobs.reconciliation import Reconciliation, counts, reconcile
+from ortoo.spark.pipeline.jobs.reconciliation import Reconciliation, counts, counts_by_date, reconcile
 from ortoo.spark.pipeline.running.progress import ProgressLines, Say
 from ortoo.spark.pipeline.running.settings import PipelineSettings
 
@@ -59,7 +59,7 @@ def check(spark: Any, settings: PipelineSettings, say: Say) -> Reconciliation | 
     if start is None or end is None:
         say("nothing has been archived yet")
         return None
-    held = counts(lake.read(spark)) if lake.file_paths() else {}
+    held = counts_by_date(lake) if lake.is_remote else counts(lake.read(spark)) if lake.file_paths() else {}
     outcome = reconcile(start, end, held)
     outcome.write(settings.output("reports", "") / "reconciliation.json")
     for text in outcome.lines():

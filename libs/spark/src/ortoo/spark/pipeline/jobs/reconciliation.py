@@ -6,8 +6,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
+
 from ortoo.client import Queue
 from ortoo.spark.core.offsets import Offsets
+from ortoo.spark.lake.table import DATE, Lake
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,3 +105,25 @@ def counts(frame: Any) -> dict[Queue, QueueCount]:
         Queue(row.topic, row.enode, row.queue_id): QueueCount(row.total, row.different, row.smallest, row.largest)
         for row in rows
     }
+
+
+def counts_by_date(lake: Lake) -> dict[Queue, QueueCount]:
+    """The same for a Delta lake anywhere, without Spark, which needs a package of its own for each kind of store.
+
+    A message has one date, so what each date holds is added up, and only one date's places are in memory.
+    """
+    dataset, found = lake.table().to_pyarrow_dataset(), dict[Queue, QueueCount]()
+    of_offset = [("offset", kind) for kind in ("count", "count_distinct", "min", "max")]
+    for date in sorted({Path(file).parent.name.removeprefix(f"{DATE}=") for file in lake.file_paths()}):
+        held = dataset.to_table(["topic", "enode", "queue_id", "offset"], filter=pc.field(DATE) == date)
+        for row in held.group_by(["topic", "enode", "queue_id"]).aggregate(of_offset).to_pylist():
+            queue = Queue(row["topic"], row["enode"], row["queue_id"])
+            one = QueueCount(*(row[f"offset_{kind}"] for _, kind in of_offset))
+            before = found.get(queue, QueueCount(0, 0, one.first, one.last))
+            found[queue] = QueueCount(
+                before.rows + one.rows,
+                before.distinct + one.distinct,
+                min(before.first, one.first),
+                max(before.last, one.last),
+            )
+    return found

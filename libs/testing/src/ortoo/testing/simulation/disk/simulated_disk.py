@@ -114,12 +114,23 @@ class MachineDisk:
         content = self._image.contents[number]
         used = len(content.durable.rstrip(b"\0")) or 1
         position, mask = self._chance.below(used), 1 << self._chance.below(8)
-        for data in (content.durable, content.live):
-            if position < len(data):
-                data[position] ^= mask
+        self.flip(path, position, mask)
         where = f"{path}:{position}"
         self.damaged.append(where)
         return where
+
+    def flip(self, path: Path, position: int, mask: int = 1) -> None:
+        """Change bits of one byte of a file, durably."""
+        content = self._image.contents[self._image.folders[path.parent].live[path.name]]
+        for data in (content.durable, content.live):
+            if position < len(data):
+                data[position] ^= mask
+
+    def remove(self, path: Path) -> None:
+        """Take a file away, durably."""
+        folder = self._image.folders[path.parent]
+        folder.change(path.name, "", folder.live[path.name])
+        folder.sync()
 
     def files(self) -> list[Path]:
         """The files that are there, by name."""

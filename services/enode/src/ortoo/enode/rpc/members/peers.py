@@ -177,3 +177,14 @@ async def join(
     with rpc_errors(f"member {address}"):
         answer = await MemberServiceStub(channels.to(address)).Join(request, timeout=timeout_s)
     return MemberId(answer.member.number, answer.member.disk)
+
+
+async def copy_frame(
+    address: str, request: members_pb2.CopyFrameRequest, channels: Channels, *, timeout_s: float = CONNECT_TIMEOUT_S
+) -> bytes:
+    """Ask a member for its frame at a position. Errors: DataLoss when it has none; Conflict; Unavailable."""
+    if not address:
+        raise Unavailable("nobody knows where it is")
+    with rpc_errors(f"member {address}"):
+        answer = await MemberServiceStub(channels.to(address)).CopyFrame(request, timeout=timeout_s)
+    return answer.content

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Protocol
 
-from ortoo.common.errors import Conflict, Invalid
+from ortoo.common.errors import Conflict, Invalid, Unavailable
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import write
 from ortoo.enode.consensus.joining import Joining
@@ -23,6 +23,9 @@ class Listener(Protocol):
     def post(self, event: Event) -> None:
         """Take a word."""
 
+    async def copy_of(self, position: int) -> bytes:
+        """The frame that this disk has at a position. Errors: DataLoss, OSError."""
+
 
 class MemberService(MemberServiceServicer):
     """The words of others, for the start of this member that is there."""
@@ -41,17 +44,7 @@ class MemberService(MemberServiceServicer):
         first = await anext(aiter(request_iterator), None)
         if first is None:
             return
-        kept = self._joining.kept
-        if first.set_id != kept.set_id:
-            raise Conflict(
-                f"this member is of set {kept.set_id or '(none yet)'}, not of {first.set_id}", field="set_id"
-            )
-        if member_id(first.to) != kept.member:
-            raise Conflict(
-                f"here is member {kept.member.number} with disk {kept.member.disk}, not member {first.to.number} with "
-                f"disk {first.to.disk}",
-                field="to",
-            )
+        self._check(first.set_id, member_id(first.to), "to")
         yield pb.SpeakResponse()
         async for message in request_iterator:
             word = decode_word(message)
@@ -59,6 +52,24 @@ class MemberService(MemberServiceServicer):
                 self.listener.post(word)
             if word is None or is_answered(word):
                 yield pb.SpeakResponse()
+
+    async def CopyFrame(self, request: pb.CopyFrameRequest, context: Context) -> pb.CopyFrameResponse:
+        """Give what this disk has at a position."""
+        self._check(request.set_id, member_id(request.of), "of")
+        if self.listener is None:
+            raise Unavailable("this member opens its log")
+        return pb.CopyFrameResponse(content=await self.listener.copy_of(request.position))
+
+    def _check(self, set_id: str, member: MemberId, field: str) -> None:
+        kept = self._joining.kept
+        if set_id != kept.set_id:
+            raise Conflict(f"this member is of set {kept.set_id or '(none yet)'}, not of {set_id}", field="set_id")
+        if member != kept.member:
+            raise Conflict(
+                f"here is member {kept.member.number} with disk {kept.member.disk}, not member {member.number} with "
+                f"disk {member.disk}",
+                field=field,
+            )
 
     async def Join(self, request: pb.JoinRequest, context: Context) -> pb.JoinResponse:
         """Be of a set from now on."""

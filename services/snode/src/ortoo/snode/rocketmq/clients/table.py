@@ -5,11 +5,12 @@ for transaction checks, for commands and for people.
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from dataclasses import dataclass, field
 
 from apache.rocketmq.v2.definition_pb2 import ClientType, Settings
-from apache.rocketmq.v2.service_pb2 import TelemetryCommand
+from apache.rocketmq.v2.service_pb2 import NotifyUnsubscribeLiteCommand, TelemetryCommand
 from ortoo.common.errors import Overloaded
 from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.rocketmq.protocol.caller import Caller
@@ -117,6 +118,14 @@ class Clients:
     def get(self, client_id: str) -> Client | None:
         """A client, if it is there."""
         return self._clients.get(client_id)
+
+    def unsubscribed(self, client_id: str, lite_topic: str) -> None:
+        """Tell a client that it is subscribed to a lite topic no more, if it listens."""
+        client = self._clients.get(client_id)
+        if client is not None and client.stream is not None:
+            command = NotifyUnsubscribeLiteCommand(lite_topic=lite_topic)
+            with contextlib.suppress(Overloaded):
+                client.stream.say(TelemetryCommand(notify_unsubscribe_lite_command=command))
 
     def publishes(self, client: Client, topics: set[str]) -> None:
         """The client is a producer of these topics as well."""

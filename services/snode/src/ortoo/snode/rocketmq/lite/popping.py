@@ -1,7 +1,7 @@
 """Pops over the lite topics of one client: each is a queue of its own, and one message of each is out at a time."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,25 +20,42 @@ class LitePopping:
 
     popping: Popping
     lite_topics: LiteTopics
+    topics_changed: Callable[[], asyncio.Event]
+    """Gives what is set when the directory changes: a lite topic may come that is subscribed to and not there yet."""
     background: Background
     clock: Clock
     _turn: int = 0
 
-    async def pop(self, call: PopCall, parent: Topic, subscribed: Callable[[], LiteSubscription]) -> PopAnswer:
-        """Lease messages, waiting for the first. What is subscribed meanwhile counts at once. Errors: as `Popping`."""
+    async def pop(
+        self,
+        call: PopCall,
+        parent: Topic,
+        subscribed: Callable[[], LiteSubscription],
+        owned: Callable[[list[Queue]], Awaitable[list[Queue]]] | None = None,
+    ) -> PopAnswer:
+        """Lease messages, waiting for the first. What is subscribed meanwhile counts at once.
+
+        Of an exclusive group, `owned` tells which queues are still the client's. Errors: as `Popping`.
+        """
         deadline_s = self.clock.monotonic_s() + call.wait_ms / 1000
         found: list[PopAnswer] = []
         try:
             while True:
-                subscription = subscribed()
+                subscription, topics_changed = subscribed(), self.topics_changed()
                 changed = subscription.changed
                 queues = self._queues(parent, subscription)
+                if owned is not None:
+                    queues = await owned(queues)
+                    if changed.is_set() and self.clock.monotonic_s() < deadline_s:
+                        continue
                 await self._look(queues, call, found)
                 wait_s = deadline_s - self.clock.monotonic_s()
                 if not found and wait_s > 0:
-                    await self._wait(queues, replace(call, wait_ms=int(wait_s * 1000) + 1), changed, found)
-                if found and changed.is_set():
-                    found = await self._still_wanted(found, self._queues(parent, subscribed()))
+                    events = [changed, *([topics_changed] if len(queues) < len(subscription.lite_topics) else [])]
+                    await self._wait(queues, replace(call, wait_ms=int(wait_s * 1000) + 1), events, found)
+                if found and (changed.is_set() or owned is not None):
+                    wanted = self._queues(parent, subscribed())
+                    found = await self._still_wanted(found, wanted if owned is None else await owned(wanted))
                 if found or self.clock.monotonic_s() >= deadline_s:
                     return await self._cut(found, call)
         except BaseException:
@@ -69,24 +86,25 @@ class LitePopping:
             raise failure
 
     async def _wait(
-        self, queues: Sequence[Queue], call: PopCall, changed: asyncio.Event, found: list[PopAnswer]
+        self, queues: Sequence[Queue], call: PopCall, events: Sequence[asyncio.Event], found: list[PopAnswer]
     ) -> None:
-        """Add what the first ones bring to `found`; nothing when the time is over or the subscription has changed."""
+        """Add what the first ones bring to `found`; nothing when the time is over or one of the events has come."""
         calls = [_one_of(queue, call, wait_ms=call.wait_ms) for queue in queues]
         # Tasks, not futures of theirs: one that is called off must hear it at once, or what it got would be lost.
         pops = [self.background.contained("lite pop", tried(self.popping.pop(one))) for one in calls]
-        change = self.background.asked("lite change", changed.wait())
+        changes = [self.background.asked("lite change", event.wait()) for event in events]
         clock = self.background.asked("lite deadline", self.clock.sleep(call.wait_ms / 1000))
         try:
-            waiting: set[asyncio.Future[Any]] = {change, clock, *pops}
+            others: list[asyncio.Future[Any]] = [*changes, clock]
+            waiting: set[asyncio.Future[Any]] = {*others, *pops}
             while waiting:
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 brought = [_result(pop) for pop in pops if pop in done]
-                if any(answer is not None and answer.batches for answer in brought) or change in done or clock in done:
+                if any(answer is not None and answer.batches for answer in brought) or not done.isdisjoint(others):
                     break
         finally:
             found += [answer for pop in pops if (answer := _result(pop)) is not None and answer.batches]
-            waiting_for: list[asyncio.Future[Any]] = [change, clock, *pops]
+            waiting_for: list[asyncio.Future[Any]] = [*changes, clock, *pops]
             for task in waiting_for:
                 task.cancel()
 

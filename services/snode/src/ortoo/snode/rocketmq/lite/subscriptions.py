@@ -1,20 +1,21 @@
 """Which client receives which lite topics. What is known here is lost with the snode; clients say it again."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from apache.rocketmq.v2.definition_pb2 import Code, LiteSubscriptionAction, OffsetOption
 from apache.rocketmq.v2.service_pb2 import SyncLiteSubscriptionRequest, SyncLiteSubscriptionResponse
 from ortoo.common.errors import Overloaded
 from ortoo.common.process.clock import Clock
-from ortoo.snode.cluster.routes import MessageType
+from ortoo.snode.cluster.routes import MessageType, Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.rocketmq.clients.settings_reply import LITE_TOPICS_MAX
+from ortoo.snode.rocketmq.lite.owners import LiteOwners
 from ortoo.snode.rocketmq.lite.topics import LiteTopics
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import Refused, ok
-from ortoo.snode.rocketmq.protocol.names import group_name, stored_topic, topic_name
+from ortoo.snode.rocketmq.protocol.names import group_name, lite_topic_of, stored_topic, topic_name
 
 TOTAL_MAX = 100_000
 SILENT_S = 180.0
@@ -36,7 +37,14 @@ class LiteSubscription:
 class LiteSubscriptions:
     """The subscriptions of all clients of this snode."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        tell: Callable[[str, str], None] = lambda client_id, lite_topic: None,
+        release: Callable[[str, str, str, Iterable[str]], None] = lambda client_id, group, parent, lite_topics: None,
+    ) -> None:
+        """`tell` a client that it is subscribed to a lite topic no more; `release` what a client does not want."""
+        self._tell = tell
+        self._release = release
         self._by_client: dict[str, LiteSubscription] = {}
         self._of_group: dict[str, dict[str, LiteSubscription]] = {}
         self._total = 0
@@ -60,6 +68,24 @@ class LiteSubscriptions:
         """Add lite topics. Errors: Refused when they are too many, Overloaded when those of all clients are."""
         self._set(known, known.lite_topics | set(names), now_s)
 
+    def items(self) -> list[tuple[str, LiteSubscription]]:
+        """Every client's subscription."""
+        return list(self._by_client.items())
+
+    def lose(self, client_id: str, names: Collection[str]) -> None:
+        """Take lite topics from a client that did not ask for it, and tell it."""
+        known = self._by_client.get(client_id)
+        if known is not None and names:
+            self._set(known, known.lite_topics - set(names), known.said_at_s)
+        for name in names:
+            self._tell(client_id, name)
+
+    def take_from_others(self, client_id: str, group: str, names: Collection[str]) -> None:
+        """Of an exclusive group: this client has subscribed to lite topics, so the others lose them."""
+        for other, known in list(self._of_group.get(group, {}).items()):
+            if other != client_id:
+                self.lose(other, known.lite_topics & set(names))
+
     def remove(self, known: LiteSubscription, names: Iterable[str], now_s: float) -> None:
         """Take lite topics away."""
         self._set(known, known.lite_topics - set(names), now_s)
@@ -78,6 +104,7 @@ class LiteSubscriptions:
         if not members:
             del self._of_group[gone.group]
         self._total -= len(gone.lite_topics)
+        self._release(client_id, gone.group, gone.parent, gone.lite_topics)
         gone.lite_topics = frozenset()
         gone.changed.set()
 
@@ -111,6 +138,7 @@ class LiteSync:
     watch: DirectoryWatch
     subscriptions: LiteSubscriptions
     lite_topics: LiteTopics
+    owners: LiteOwners
     clock: Clock
 
     async def sync(self, caller: Caller, request: SyncLiteSubscriptionRequest) -> SyncLiteSubscriptionResponse:
@@ -130,8 +158,9 @@ class LiteSync:
         adds = request.action in (LiteSubscriptionAction.PARTIAL_ADD, LiteSubscriptionAction.COMPLETE_ADD)
         for name in sorted(names) if adds else ():
             stored_topic(parent.name, name)
-        for name in sorted(names) if adds else ():
-            await self.lite_topics.ensure(parent, name)
+        queues = await self._queues(parent, sorted(names), request.action) if adds else []
+        if self.owners.counts(group) and adds:
+            names -= await self._owned(caller.client_id, group, queues, request.action)
         now_s = self.clock.monotonic_s()
         known = self.subscriptions.of(caller.client_id, group, parent.name, now_s)
         match request.action:
@@ -139,6 +168,7 @@ class LiteSync:
                 self.subscriptions.add(known, names, now_s)
             case LiteSubscriptionAction.PARTIAL_REMOVE:
                 self.subscriptions.remove(known, names, now_s)
+                self.owners.release(caller.client_id, group, parent.name, names)
             case LiteSubscriptionAction.COMPLETE_ADD:
                 self.subscriptions.replace(known, names, now_s)
             case LiteSubscriptionAction.COMPLETE_REMOVE:
@@ -146,6 +176,27 @@ class LiteSync:
             case _:
                 raise Refused(Code.BAD_REQUEST, f"{request.action} is no action of a lite subscription")
         return SyncLiteSubscriptionResponse(status=ok())
+
+    async def _queues(
+        self, parent: Topic, names: Sequence[str], action: LiteSubscriptionAction.ValueType
+    ) -> list[Queue]:
+        """Where they lie. What is subscribed to now is made; what is only said again may have ended, and stays so."""
+        if action == LiteSubscriptionAction.PARTIAL_ADD:
+            return [await self.lite_topics.ensure(parent, name) for name in names]
+        return [queue for name in names if (queue := self.lite_topics.queue(parent, name)) is not None]
+
+    async def _owned(
+        self, client_id: str, group: str, queues: Sequence[Queue], action: LiteSubscriptionAction.ValueType
+    ) -> set[str]:
+        """Make lite topics this client's own, or find which of them have become another's. Errors: Unavailable."""
+        if action == LiteSubscriptionAction.PARTIAL_ADD:
+            await self.owners.take(group, client_id, queues)
+            self.subscriptions.take_from_others(client_id, group, [lite_topic_of(queue.topic) for queue in queues])
+            return set()
+        # The client says again what it thinks to have; it may not have heard yet that another one subscribed.
+        _, lost = await self.owners.kept(group, client_id, queues)
+        self.subscriptions.lose(client_id, lost)
+        return set(lost)
 
 
 def _is_last(option: OffsetOption) -> bool:

@@ -3,11 +3,11 @@
 import asyncio
 
 from apache.rocketmq.v2.definition_pb2 import Code
-from ortoo.common.errors import AlreadyExists
+from ortoo.common.errors import AlreadyExists, NotFound
 from ortoo.common.groups.queue_choice import queue_of_group
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.name_server import NameServer
-from ortoo.snode.cluster.routes import MessageType, Queue, Topic
+from ortoo.snode.cluster.routes import MessageType, Permission, Queue, Topic
 from ortoo.snode.rocketmq.protocol.codes import Refused
 from ortoo.snode.rocketmq.protocol.names import LITE_PREFIX, stored_topic
 from ortoo.snode.topics.arrival import TopicArrival
@@ -29,24 +29,34 @@ class LiteTopics:
         topic = self._directory.find_topic(stored_topic(parent.name, lite_topic))
         return topic.read_queues()[0] if topic is not None else None
 
-    async def ensure(self, parent: Topic, lite_topic: str) -> Queue:
-        """The queue of a lite topic, made if there is none.
+    async def ensure(self, parent: Topic, lite_topic: str, *, to_send: bool = False) -> Queue:
+        """The queue of a lite topic, made if there is none; `to_send`, opened again if its time was over.
 
         Errors: Refused with LITE_TOPIC_QUOTA_EXCEEDED or ILLEGAL_LITE_TOPIC; Unavailable.
         """
         name = stored_topic(parent.name, lite_topic)
-        while (queue := self.queue(parent, lite_topic)) is None:
+        while (topic := self._directory.find_topic(name)) is None or (to_send and _is_closed(parent, topic)):
             making = self._making.get(name)
             if making is not None:
                 await making.wait()
                 continue
             making = self._making[name] = asyncio.Event()
             try:
-                await self._arrival.of(await self._make(parent, name))
+                if topic is None:
+                    await self._arrival.of(await self._make(parent, name))
+                else:
+                    await self._open(name)
             finally:
                 del self._making[name]
                 making.set()
-        return queue
+        return topic.read_queues()[0]
+
+    async def _open(self, name: str) -> None:
+        """Let senders at a closed one; if it was deleted meanwhile, wait until that is known, to make a new one."""
+        try:
+            await self._arrival.of(await self._name_server.set_permission(name, Permission.READ_WRITE))
+        except NotFound:
+            await self._arrival.gone(name)
 
     async def _make(self, parent: Topic, name: str) -> Topic:
         self._check_room(parent)
@@ -67,3 +77,8 @@ class LiteTopics:
                 Code.LITE_TOPIC_QUOTA_EXCEEDED,
                 f"topic {parent.name} has {count} lite topics, which is the most; delete some that are not used",
             )
+
+
+def _is_closed(parent: Topic, lite: Topic) -> bool:
+    """Whether its time was over; without one it was an operator who closed it."""
+    return bool(parent.lite_ttl_ms) and not lite.writable

@@ -15,6 +15,8 @@ from ortoo.snode.pull import Pull
 from ortoo.snode.rocketmq.clients.registration import Registration
 from ortoo.snode.rocketmq.clients.routes import Routing
 from ortoo.snode.rocketmq.clients.table import Clients
+from ortoo.snode.rocketmq.lite.expiry import LiteExpiry
+from ortoo.snode.rocketmq.lite.owners import LiteOwners
 from ortoo.snode.rocketmq.lite.popping import LitePopping
 from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions, LiteSync
 from ortoo.snode.rocketmq.lite.topics import LiteTopics
@@ -52,6 +54,7 @@ class Gateway:
     telemetry: Telemetry
     commands: RocketmqCommands
     lite: LiteSync
+    lite_expiry: LiteExpiry
 
     async def admit(self, context: Context) -> Caller:
         """Who calls, once the signature is checked. Errors: Refused, Forbidden."""
@@ -84,9 +87,11 @@ def open_gateway(
     clients, results, leases = Clients(), Results(randomness), Leases(popping, clock)
     transacting = Transacting(sending.transactions, clients, directory)
     registration = Registration(membership, clock, randomness, settings.name, runtime.incarnation)
-    lite_topics, lite_subscriptions = LiteTopics(directory, name_server, topics.arrival), LiteSubscriptions()
+    lite_topics = LiteTopics(directory, name_server, topics.arrival)
+    lite_owners = LiteOwners(directory, enodes, background, runtime.incarnation)
+    lite_subscriptions = LiteSubscriptions(clients.unsubscribed, lite_owners.release)
     lite_popping, starting = (
-        LitePopping(popping, lite_topics, background, clock),
+        LitePopping(popping, lite_topics, lambda: watch.changed, background, clock),
         Starting(watch, pull.reading),
     )
     return Gateway(
@@ -96,12 +101,13 @@ def open_gateway(
         Presence(clients, leases, transacting, registration, lite_subscriptions, clock),
         Sending(topics.sendable, sending.publisher, transacting, lite_topics, clients, clock),
         transacting,
-        Receiving(directory, popping, clients, leases, starting, lite_popping, lite_subscriptions, clock),
+        Receiving(directory, popping, clients, leases, starting, lite_popping, lite_subscriptions, lite_owners, clock),
         Settling(directory, popping, leases),
         Recalling(directory, watch, sending.delayed),
         QueueOffsets(watch, enodes, pull.offsets),
         leases,
         Telemetry(clients, directory, results, transacting, registration, background, clock),
         RocketmqCommands(clients, results, pull.search, clock),
-        LiteSync(watch, lite_subscriptions, lite_topics, clock),
+        LiteSync(watch, lite_subscriptions, lite_topics, lite_owners, clock),
+        LiteExpiry(directory, name_server, enodes, lite_subscriptions, clients, clock),
     )

@@ -61,7 +61,7 @@ class Sending:
             return await self.publisher.publish(topic.name, [one.message for one in sent], None)
         receipts: dict[int, Receipt] = {}
         for lite_topic in sorted({one.lite_topic for one in sent}):
-            queue = await self.lite_topics.ensure(topic, lite_topic)
+            queue = await self.lite_topics.ensure(topic, lite_topic, to_send=True)
             rows = [row for row, one in enumerate(sent) if one.lite_topic == lite_topic]
             stored = await self.publisher.publish(queue.topic, [sent[row].message for row in rows], queue)
             receipts.update(zip(rows, stored, strict=True))

@@ -1,0 +1,75 @@
+"""What flows in a demo: flights that were sent, and two groups that receive them and compare."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+
+from ortoo.cli.demo.flights import UNITED
+from ortoo.cli.demo.progress import FlightProgress
+from ortoo.cli.demo.tally import GroupTally, Verdict, content_hash
+from ortoo.client import ConsumerSettings, Message, connect
+from ortoo.common.process.background import Background
+
+TOPIC = "flights"
+QUEUES = 8
+CHUNK_MESSAGES = 2_000
+CONSUMERS = 2
+"""In each group."""
+PATIENCE_S = 60.0
+"""How long nothing may arrive before the rest is called lost."""
+
+
+class FlightFlow:
+    """Counts both sides: one group wants all flights, the other one United's."""
+
+    def __init__(self) -> None:
+        """Nothing was sent."""
+        self.sent: Counter[bytes] = Counter()
+        self.body_bytes = 0
+        self._sent_united: Counter[bytes] = Counter()
+        self._tallies = (GroupTally("delays"), GroupTally("united"))
+
+    def note(self, chunk: Sequence[Message]) -> None:
+        """These are sent now."""
+        for message in chunk:
+            content = content_hash(message.body, message.tag, tuple(message.keys))
+            self.sent[content] += 1
+            if message.tag == UNITED:
+                self._sent_united[content] += 1
+            self.body_bytes += len(message.body)
+
+    def consume(self, background: Background, addresses: str | Sequence[str]) -> None:
+        """Let both groups receive, through the snodes at `addresses`, until `background` ends."""
+        for tally, tags in zip(self._tallies, ("*", UNITED), strict=True):
+            for _ in range(CONSUMERS):
+                background.spawn(tally.group, _consume(addresses, tally, tags))
+
+    async def all_arrived(self, progress: FlightProgress) -> None:
+        """Wait until both groups have everything, or nothing comes any more."""
+        for tally, wanted in zip(self._tallies, (self.sent, self._sent_united), strict=True):
+            while tally.delivered < wanted.total():
+                tally.changed.clear()
+                progress.delivered([tally.delivered for tally in self._tallies])
+                try:
+                    async with asyncio.timeout(PATIENCE_S):
+                        await tally.changed.wait()
+                except TimeoutError:
+                    return
+        progress.delivered([tally.delivered for tally in self._tallies])
+
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """What each group got, beside what it should have got."""
+        expected = (self.sent, self._sent_united)
+        return tuple(tally.verdict(want) for tally, want in zip(self._tallies, expected, strict=True))
+
+
+async def _consume(addresses: str | Sequence[str], tally: GroupTally, tags: str) -> None:
+    settings = ConsumerSettings(from_first=True)
+    async with connect(addresses) as mq, mq.consumer(tally.group, {TOPIC: tags}, settings) as consumer:
+        async for batch in consumer.batches():
+            queue = batch.queue
+            for offset, message in zip(batch.offsets, batch.messages(), strict=True):
+                content = content_hash(message.body, message.tag, tuple(message.keys))
+                tally.received((queue.topic, queue.enode, queue.queue_id, offset), content)
+            batch.ack()
+            tally.changed.set()

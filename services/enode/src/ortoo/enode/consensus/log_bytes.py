@@ -1,0 +1,144 @@
+"""The bytes of a member's open log: read for those who follow, and a damaged frame written again."""
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from ortoo.common.errors import Unavailable
+from ortoo.enode.log.copies.copying import frames_in, whole_frames
+from ortoo.enode.log.copies.words import marks_in
+from ortoo.enode.log.frame import HEADER_BYTES, BadFrame
+from ortoo.enode.log.scan import Hole, read_frame, walk
+from ortoo.enode.log.segment import Segment
+from ortoo.enode.members.log_outline import Mark
+from ortoo.enode.store.engine import Engine
+
+PART_BYTES = 1 << 20
+"""About how much of the log is sent at once."""
+KEPT_BYTES = 32 << 20
+"""So much of the log's end is kept in memory for those who follow."""
+Repairing = Callable[[int, int], Awaitable[int]]
+"""Has a whole frame at a position of a log that goes on at another one; where it ends, 0 when nobody has it."""
+
+
+@dataclass(slots=True)
+class _Tail:
+    """The newest bytes of the log by position, as they went to the disk."""
+
+    parts: deque[tuple[int, bytes]] = field(default_factory=deque)
+    size: int = 0
+
+    def add(self, position: int, data: bytes) -> None:
+        self.parts.append((position, data))
+        self.size += len(data)
+        while self.size > KEPT_BYTES and len(self.parts) > 1:
+            self.size -= len(self.parts.popleft()[1])
+
+    def clear(self) -> None:
+        self.parts.clear()
+        self.size = 0
+
+    def read(self, position: int, length: int) -> bytes:
+        """Bytes from a position on; empty when it is not here."""
+        for begin, data in reversed(self.parts):
+            if begin <= position < begin + len(data):
+                return data[position - begin : position - begin + length]
+        return b""
+
+
+@dataclass(eq=False)
+class LogBytes:
+    """What lies in an open log, by position."""
+
+    engine: Engine
+    repair: Repairing | None = None
+    """Writes a damaged frame again from another copy."""
+    _newest: _Tail = field(default_factory=_Tail)
+
+    def add_newest(self, position: int, data: bytes) -> None:
+        """Keep what goes to the disk in memory for a while."""
+        self._newest.add(position, data)
+
+    def forget_newest(self) -> None:
+        """The log's end is cut: nothing in memory is believed."""
+        self._newest.clear()
+
+    async def read(self, begin: int, limit: int) -> tuple[bytes, tuple[Mark, ...]]:
+        """Whole frames from `begin` on, the last beginning below `limit`, at most some at once; with their marks.
+
+        A damaged one is repaired first. Errors: OSError, Unavailable, BadFrame.
+        """
+        while True:
+            try:
+                return await self.read_copy(begin, limit)
+            except BadFrame:
+                hole = await self.engine.work.run(self._first_hole, begin)
+                if hole is None or self.repair is None or not await self.repair(hole.position, hole.end_position):
+                    raise
+
+    async def read_copy(self, begin: int, limit: int) -> tuple[bytes, tuple[Mark, ...]]:
+        """As `read`, of what this disk has. Errors: OSError, Unavailable, BadFrame."""
+        length = max(PART_BYTES, HEADER_BYTES)
+        while True:
+            data = self._newest.read(begin, length) or await self.from_disk(begin, length)
+            whole = whole_frames(data, begin, limit)
+            if whole or len(data) < length:
+                break
+            length *= 16  # one frame is larger than a part
+        if length > PART_BYTES:
+            whole = min(whole, whole_frames(data, begin, begin + 1))
+        data = data[:whole]
+        return data, marks_in((frame.header, frame.body) for frame in frames_in(data, begin))
+
+    async def whole_frame_end(self, position: int, most: int) -> int:
+        """Where the frame at a position ends; 0 when there is no whole one that ends at `most` or before.
+
+        Errors: OSError, Unavailable.
+        """
+        segment = self._holding(position)
+        try:
+            header, _ = await self.engine.work.run(read_frame, segment.read, position)
+        except BadFrame:
+            return 0
+        return header.end_position if header.end_position <= most else 0
+
+    async def write_again(self, position: int, frame: bytes) -> None:
+        """Give a frame back to the disk that has it damaged, and know of no damage there. Errors: OSError."""
+        segment, catalog = self._holding(position), self.engine.catalog
+        segment.acquire()
+        try:
+            await self.engine.work.run(_write_again, segment, position, frame)
+        finally:
+            segment.release()
+        catalog.damages = [one for one in catalog.damages if one.position != position]
+
+    def _first_hole(self, begin: int) -> Hole | None:
+        segment = self._holding(begin)
+        found = walk(segment.read, begin, self._end_of(segment), bodies_from=begin)
+        return next((one for one in found if isinstance(one, Hole)), None)
+
+    def _holding(self, position: int) -> Segment:
+        """The segment of a position. Errors: Unavailable when it was deleted."""
+        segments = [*self.engine.catalog.segments, *self.engine.committer.next_segments]
+        segment = next((one for one in reversed(segments) if one.base <= position), None)
+        if segment is None:
+            raise Unavailable(f"the log at {position} was deleted")
+        return segment
+
+    def _end_of(self, segment: Segment) -> int:
+        return self.engine.appender.durable_position if segment.end is None else segment.end
+
+    async def from_disk(self, position: int, length: int) -> bytes:
+        """Bytes of this disk from a position on; fewer at the log's end. Errors: OSError, Unavailable."""
+        segment = self._holding(position)
+        end = self._end_of(segment)
+        segment.acquire()
+        try:
+            return await self.engine.work.run(segment.read, position, min(length, max(0, end - position)))
+        finally:
+            segment.release()
+
+
+def _write_again(segment: Segment, position: int, frame: bytes) -> None:
+    segment.file.write(position - segment.base, [frame])
+    segment.file.sync_data()

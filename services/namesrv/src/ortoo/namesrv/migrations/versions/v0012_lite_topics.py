@@ -1,0 +1,15 @@
+"""How long lite topics live without a message, and whether each is for one member of a group."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0012"
+down_revision = "0011"
+
+
+def upgrade() -> None:
+    """They live for ever and are for everybody, as before."""
+    for table in ("topics", "deleted_topics"):
+        op.add_column(table, sa.Column("lite_ttl_ms", sa.BigInteger, nullable=False, server_default="0"))
+    for table in ("groups", "deleted_groups"):
+        op.add_column(table, sa.Column("lite_exclusive", sa.Boolean, nullable=False, server_default=sa.false()))

@@ -1,0 +1,111 @@
+"""The end of lite topics that nobody sends to any more, after the time that their parent gives them.
+
+Snodes agree by the topic itself: it is closed for senders, and deleted a while later unless anybody changed it. A send
+to a closed one opens it again, which is such a change; so what is accepted is not deleted.
+"""
+
+import contextlib
+from dataclasses import dataclass, field
+
+from ortoo.common.errors import OrtooError
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.logs import get_logger
+from ortoo.snode.cluster.directory import Directory
+from ortoo.snode.cluster.name_server import NameServer
+from ortoo.snode.cluster.routes import MessageType, Permission, Topic
+from ortoo.snode.enodes.link import EnodeLinks
+from ortoo.snode.rocketmq.clients.table import Clients
+from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions
+from ortoo.snode.rocketmq.protocol.names import LITE_PREFIX, stored_topic
+
+SETTLE_S = 60.0
+"""How long a lite topic is closed before it is deleted: longer than any snode takes to hear that it is."""
+LOOKS_MAX = 200
+"""At how many lite topics one sweep looks; the others come next."""
+_log = get_logger("lite topics")
+
+
+@dataclass(slots=True)
+class _Look:
+    """What was seen of one lite topic."""
+
+    looked_at_s: float = 0.0
+    used_at_ms: int = 0
+    """When its last message was stored, or when it was made."""
+    closed_version: int = 0
+    closed_since_s: float = 0.0
+    """Since when it is known here to be closed, in this version."""
+
+
+@dataclass(slots=True, eq=False)
+class LiteExpiry:
+    """Looks for lite topics whose time is over. Every snode does; that several do harms nothing."""
+
+    directory: Directory
+    name_server: NameServer
+    links: EnodeLinks
+    subscriptions: LiteSubscriptions
+    clients: Clients
+    clock: Clock
+    _looks: dict[int, _Look] = field(default_factory=dict, init=False)
+    _missing: set[tuple[str, str]] = field(default_factory=set, init=False)
+    """(client id, lite topic) of what has ended though a client subscribed to it; each is told once."""
+
+    async def sweep(self) -> None:
+        """Close those whose time is over, delete those that are closed for long enough, tell who had subscribed."""
+        now_ms = self.clock.now_ms()
+        ending = self._ending()
+        self._looks = {lite.topic_id: self._looks.get(lite.topic_id) or _Look() for _, lite in ending}
+        looks = [(self._looks[lite.topic_id], parent, lite) for parent, lite in ending]
+        due = [
+            (look, parent, lite)
+            for look, parent, lite in looks
+            if max(look.used_at_ms, lite.created_at_ms) + parent.lite_ttl_ms <= now_ms
+        ]
+        for look, parent, lite in sorted(due, key=lambda one: one[0].looked_at_s)[:LOOKS_MAX]:
+            look.looked_at_s = self.clock.monotonic_s()
+            with contextlib.suppress(OrtooError):  # away, or somebody was quicker: the next sweep sees
+                await self._look(look, parent, lite)
+        missing = {
+            (client_id, name)
+            for client_id, known in self.subscriptions.items()
+            for name in known.lite_topics
+            if self.directory.find_topic(stored_topic(known.parent, name)) is None
+        }
+        for client_id, name in sorted(missing - self._missing):
+            self.clients.unsubscribed(client_id, name)
+        self._missing = missing
+
+    def _ending(self) -> list[tuple[Topic, Topic]]:
+        """All lite topics that do not live for ever, each with its parent."""
+        topics = self.directory.topics()
+        parents = {one.name: one for one in topics if one.message_type is MessageType.LITE and one.lite_ttl_ms}
+        if not parents:
+            return []
+        lite = (one for one in topics if one.name.startswith(LITE_PREFIX))
+        named = ((one.name.removeprefix(LITE_PREFIX).rpartition("|")[0], one) for one in lite)
+        return [(parents[parent], one) for parent, one in named if parent in parents]
+
+    async def _look(self, look: _Look, parent: Topic, lite: Topic) -> None:
+        """Errors: Unavailable; Conflict and NotFound when somebody else has changed or deleted it."""
+        look.used_at_ms = await self._used_at_ms(lite)
+        if look.used_at_ms + parent.lite_ttl_ms > self.clock.now_ms():
+            return
+        if lite.writable:
+            await self.name_server.set_permission(lite.name, Permission.READ_ONLY)
+            return
+        now_s = self.clock.monotonic_s()
+        if look.closed_version != lite.version:
+            look.closed_version, look.closed_since_s = lite.version, now_s
+        if now_s - look.closed_since_s >= SETTLE_S:
+            await self.name_server.delete_topic(lite.name, version=lite.version)
+            _log.info("a lite topic has ended: no message for its time to live", topic=lite.name)
+
+    async def _used_at_ms(self, lite: Topic) -> int:
+        [queue] = lite.read_queues()
+        link = self.links.to(queue.enode)
+        held = [one for one in await link.describe_queues(lite.topic_id) if one.queue_id == queue.queue_id]
+        if not held or held[0].begin_offset == held[0].end_offset:
+            return lite.created_at_ms
+        last = await link.fetch(lite.topic_id, queue.queue_id, held[0].end_offset - 1, bytes_max=1)
+        return max((one.stored_at_ms for one in last.batches), default=lite.created_at_ms)

@@ -1,0 +1,87 @@
+"""Whose a lite topic is in a group where each is for one client: the last that subscribed to it.
+
+The lock of the lite topic's queue says so, for clients at all snodes: whoever subscribes takes it from who has it, and
+whoever receives asks whether it is still his. It ends with its snode, and when its client leaves.
+"""
+
+import contextlib
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from ortoo.common.errors import OrtooError
+from ortoo.common.process.background import Background
+from ortoo.snode.cluster.directory import Directory
+from ortoo.snode.cluster.routes import Queue
+from ortoo.snode.enodes.link import EnodeLinks, LockRequest
+from ortoo.snode.rocketmq.protocol.names import lite_topic_of, stored_topic
+
+LOCK_GROUP_PREFIX = "%LMQ%"
+"""Before a group's name: its messages are popped, and what is popped has no locks under that name."""
+OWNER = "lite"
+"""Of every such lock; its session is the client, so that a newer one takes it over."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiteOwners:
+    """Takes, asks for and gives back lite topics of exclusive groups."""
+
+    directory: Directory
+    links: EnodeLinks
+    background: Background
+    incarnation: str
+
+    def counts(self, group: str) -> bool:
+        """Whether each lite topic is for one client of this group."""
+        known = self.directory.group(group)
+        return known is not None and known.lite_exclusive
+
+    async def take(self, group: str, client_id: str, queues: Collection[Queue]) -> None:
+        """The client has subscribed: the lite topics are its own from now on. Errors: Unavailable."""
+        for enode in {queue.enode for queue in queues}:
+            await self._ask(group, client_id, _on(enode, queues), resume=False)
+
+    async def kept(self, group: str, client_id: str, queues: Sequence[Queue]) -> tuple[list[Queue], list[str]]:
+        """Those queues that are the client's now, and the lite topics that have become another's.
+
+        What lies on an enode that does not answer is neither.
+        """
+        if not self.counts(group):
+            return list(queues), []
+        own, lost = set[Queue](), list[str]()
+        for enode in {queue.enode for queue in queues}:
+            with contextlib.suppress(OrtooError):
+                asked = _on(enode, queues)
+                held = await self._ask(group, client_id, asked, resume=True)
+                own |= held
+                lost += [lite_topic_of(queue.topic) for queue in asked if queue not in held]
+        return [queue for queue in queues if queue in own], lost
+
+    def release(self, client_id: str, group: str, parent: str, lite_topics: Iterable[str]) -> None:
+        """The client wants these no more; what another one has taken stays that one's."""
+        if self.counts(group) and (names := list(lite_topics)):
+            self.background.contained("lite owners", self._release(client_id, group, parent, names))
+
+    async def _release(self, client_id: str, group: str, parent: str, lite_topics: Sequence[str]) -> None:
+        topics = (self.directory.find_topic(stored_topic(parent, name)) for name in lite_topics)
+        queues = [topic.read_queues()[0] for topic in topics if topic is not None]
+        for enode in {queue.enode for queue in queues}:
+            wishes = [self._request(group, client_id, queue, resume=True) for queue in _on(enode, queues)]
+            with contextlib.suppress(OrtooError):  # who subscribes next takes it over
+                await self.links.to(enode).release_locks(wishes)
+
+    async def _ask(self, group: str, client_id: str, queues: Sequence[Queue], *, resume: bool) -> set[Queue]:
+        """Which of these queues, all on one enode, the client has then. Errors: Unavailable."""
+        wishes = [self._request(group, client_id, queue, resume=resume) for queue in queues]
+        answers = await self.links.to(queues[0].enode).take_locks(self.incarnation, wishes)
+        for answer in answers:
+            if answer.error is not None:
+                raise answer.error
+        return {queue for queue, answer in zip(queues, answers, strict=True) if answer.generation}
+
+    def _request(self, group: str, client_id: str, queue: Queue, *, resume: bool) -> LockRequest:
+        topic_id = self.directory.topic(queue.topic).topic_id
+        return LockRequest(LOCK_GROUP_PREFIX + group, topic_id, queue.queue_id, OWNER, client_id, resume)
+
+
+def _on(enode: str, queues: Iterable[Queue]) -> list[Queue]:
+    return [queue for queue in queues if queue.enode == enode]

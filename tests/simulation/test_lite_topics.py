@@ -1,0 +1,176 @@
+"""Lite topics that end, and those that are for one client, at snodes that know nothing of each other's clients."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from apache.rocketmq.v2 import definition_pb2 as d
+from apache.rocketmq.v2 import service_pb2 as s
+from apache.rocketmq.v2.definition_pb2 import Code
+from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
+from ortoo.client import Client, TopicInfo
+from ortoo.common.grpc.channels import Channels
+from ortoo.common.process.background import Background
+from ortoo.testing.simulation.cluster.cluster import Shape
+from tests.integration.lite_client import ADD, COMPLETE, GROUP, TOPIC, LiteClient, bodies
+from tests.simulation.stage import Stage, play
+
+SHAPE = Shape(enodes=2, snodes=2)
+TTL_MS = 60_000
+
+
+@dataclass
+class Lite:
+    """A parent topic, and a client at each snode that notes what it is told."""
+
+    stage: Stage
+    mq: Client
+    clients: list[LiteClient]
+    told: list[tuple[int, str]] = field(default_factory=list)
+    """(which client, lite topic) of those it is subscribed to no more."""
+
+    async def listen(self, number: int) -> None:
+        """Note what a client's telemetry stream says, for ever."""
+        client = self.clients[number]
+        call = client.stub.Telemetry(metadata=client.metadata)
+        settings = d.Settings(client_type=d.LITE_SIMPLE_CONSUMER)
+        settings.subscription.group.CopyFrom(GROUP)
+        settings.subscription.subscriptions.add(topic=TOPIC)
+        await call.write(s.TelemetryCommand(settings=settings))
+        async for command in call:
+            if command.HasField("notify_unsubscribe_lite_command"):
+                self.told.append((number, command.notify_unsubscribe_lite_command.lite_topic))
+
+    async def live(self, number: int, *names: str) -> None:
+        """Let a client say that it lives, and what it is subscribed to, for ever."""
+        while True:
+            await self.stage.clock.sleep(30.0)
+            await self.clients[number].live(*names)
+
+    async def lite_topics(self) -> dict[str, TopicInfo]:
+        """Those there are, by name."""
+        return {one.name[-1]: one for one in await self.mq.admin.list_topics() if one.name.startswith("%LMQ%")}
+
+    async def until(self, holds: Callable[[dict[str, TopicInfo]], bool]) -> None:
+        """Wait until something holds of the lite topics."""
+        while not holds(await self.lite_topics()):
+            await self.stage.clock.sleep(1.0)
+
+
+@asynccontextmanager
+async def lite(stage: Stage) -> AsyncIterator[Lite]:
+    """Everything, ready."""
+    async with stage.connect("operator") as mq, Channels() as channels, Background("clients") as background:
+        stubs = [MessagingServiceStub(channels.to(address)) for address in stage.cluster.addresses]
+        it = Lite(stage, mq, [LiteClient(stub, f"c{number}") for number, stub in enumerate(stubs)])
+        await mq.admin.create_topic("t", message_type="lite", lite_ttl_ms=TTL_MS)
+        for number in range(2):
+            background.spawn("listen", it.listen(number))
+        yield it
+
+
+def played(script: Callable[[Lite], Awaitable[None]]) -> None:
+    """Play with two snodes and two enodes."""
+
+    async def whole(stage: Stage) -> None:
+        async with lite(stage) as it:
+            await script(it)
+
+    play(whole, shape=SHAPE)
+
+
+def test_a_lite_topic_that_nobody_sends_to_ends_after_its_time() -> None:
+    """Its subscriber is told, its messages can come back for a day; one that is sent to lives, with all it has."""
+
+    async def script(it: Lite) -> None:
+        one, other = it.clients
+        assert await one.sync(ADD, "a", "b") == Code.OK
+        await one.send(("a", b"a0"), ("b", b"b0"))
+        sent = 0
+
+        async def keep_alive() -> None:
+            nonlocal sent
+            while True:
+                await it.stage.clock.sleep(20.0)
+                sent += 1
+                await other.send(("b", b"b%d" % sent))
+
+        async with Background("clients") as background:
+            background.spawn("keep alive", keep_alive())
+            background.spawn("live", it.live(0, "a", "b"))
+            began_s = it.stage.clock.monotonic_s()
+            await it.until(lambda found: "a" not in found)
+            # Its time, a sweep that closes it, and the time in which everybody hears of that.
+            assert 120.0 <= it.stage.clock.monotonic_s() - began_s <= 160.0
+            await it.stage.clock.sleep(75.0)
+        assert it.told == [(0, "a")]
+        assert set(await it.lite_topics()) == {"b"}
+        [deleted] = await it.mq.admin.list_deleted_topics()
+        assert deleted.topic.name == "%LMQ%|t|a"
+        received: list[bytes] = []
+        while len(received) <= sent:
+            [found] = await one.receive(wait_s=5)
+            received.append(found.body)
+            await one.ack(found)
+        assert received == [b"b%d" % number for number in range(sent + 1)]
+        # A client that goes on saying so is subscribed: a poll that waits gets what is sent to it anew.
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(one.receive(wait_s=20))
+            await it.stage.clock.sleep(1.0)
+            await other.send(("a", b"again"))
+        assert bodies(waiting.result()) == [b"again"]
+
+    played(script)
+
+
+def test_a_send_opens_a_lite_topic_whose_time_was_over() -> None:
+    """What is accepted while it is closed, until the moment before it is deleted, is received."""
+
+    async def script(it: Lite) -> None:
+        one, other = it.clients
+        await one.send(("a", b"a0"))
+        for number in range(1, 4):
+            await it.until(lambda found: found["a"].permission == "read_only")
+            # Closed for a second, and until the moment before it would be deleted.
+            await it.stage.clock.sleep((1.0, 30.0, 59.0)[number - 1])
+            assert (await other.send(("a", b"a%d" % number))).entries[0].status.code == Code.OK
+            await it.stage.clock.sleep(15.0)
+        assert await one.sync(ADD, "a") == Code.OK
+        for number in range(4):
+            [found] = await one.receive(wait_s=5)
+            assert found.body == b"a%d" % number
+            await one.ack(found)
+        assert (it.told, await it.mq.admin.list_deleted_topics()) == ([], [])
+
+    played(script)
+
+
+def test_a_lite_topic_of_an_exclusive_group_is_for_who_subscribed_last() -> None:
+    """At whichever snode; who had it is told and gets nothing more, not by a poll that waits, until it subscribes."""
+
+    async def script(it: Lite) -> None:
+        await it.mq.admin.groups.update("g", lite_exclusive=True)
+        one, other = it.clients
+        assert await one.sync(ADD, "a", "b") == Code.OK
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(one.receive(wait_s=20))
+            await it.stage.clock.sleep(1.0)
+            assert await other.sync(ADD, "a") == Code.OK
+            await one.send(("a", b"a0"))
+            assert bodies(await other.receive(wait_s=10)) == [b"a0"]
+            await one.send(("b", b"b0"))
+        assert bodies(waiting.result()) == [b"b0"]
+        assert it.told == [(0, "a")]
+        # It says again what it thinks to have, and is told again.
+        assert await one.sync(COMPLETE, "a", "b") == Code.OK
+        assert await other.sync(COMPLETE, "a") == Code.OK
+        await it.stage.clock.sleep(1.0)
+        assert it.told == [(0, "a"), (0, "a")]
+        # Who subscribes has it again, also what the other one had out when it left.
+        await other.stub.NotifyClientTermination(s.NotifyClientTerminationRequest(group=GROUP), metadata=other.metadata)
+        assert await one.sync(ADD, "a") == Code.OK
+        await it.stage.clock.sleep(25.0)
+        assert bodies(await one.receive(wait_s=20)) == [b"a0"]
+
+    played(script)

@@ -1,0 +1,180 @@
+"""Damage in closed segments of members: what one disk has damaged another one gives, and it is whole again."""
+
+import contextlib
+
+import grpc
+import pytest
+
+from ortoo.client import Client, DataLoss, OrtooError, Queue
+from ortoo.common.grpc.channels import Channels
+from ortoo.enode.log.segment import INDEX_SUFFIX
+from ortoo.enode.reigns.member import RunningMember
+from ortoo.testing.simulation.cluster.roles import MemberMachine
+from ortoo.testing.simulation.run.agreement import SEGMENT_SUFFIX, differences
+from ortoo.v1 import enode_members_pb2 as pb
+from ortoo.v1.enode_members_pb2_grpc import EnodeMembersServiceStub
+from ortoo.v1.member_report_pb2 import MemberId
+from tests.simulation.stage import Stage, play
+from tests.simulation.test_take_over import THREE, bodies, leader, topic
+
+MESSAGES = [b"%02d" % number * 10_000 for number in range(12)]
+"""Some of these fill a segment."""
+FRAME_HEAD_BYTES = 100
+"""About where a message begins in its frame."""
+
+
+def damage(machine: MemberMachine, message: bytes, *, before: int = 0) -> None:
+    """Flip a bit of a stored message, or so many bytes before it."""
+    for path in machine.disk.files():
+        place = machine.disk.content(path).find(message) if path.suffix == SEGMENT_SUFFIX else -1
+        if place >= 0:
+            machine.disk.flip(path, place - before if before else place + len(message) // 2)
+            return
+    raise AssertionError(f"{machine.name} has no such message")
+
+
+def closed_segments(machine: MemberMachine) -> list[bytes]:
+    """What lies in all segments of a member but the newest."""
+    return [machine.disk.content(path) for path in machine.disk.files() if path.suffix == SEGMENT_SUFFIX][:-1]
+
+
+def repaired(machine: MemberMachine) -> int:
+    """How many frames a member has repaired."""
+    assert isinstance(machine.running, RunningMember)
+    return machine.running.lives.repaired_frames
+
+
+async def filled(client: Client) -> Queue:
+    """Send all messages; where they are."""
+    async with client.producer("t") as producer:
+        receipts = [await producer.send(one) for one in MESSAGES]
+    return receipts[0].queue
+
+
+async def stored(stage: Stage, client: Client) -> tuple[Queue, MemberMachine, list[MemberMachine]]:
+    """Messages in closed segments, of which nobody has anything in memory; who leads, and the others."""
+    await topic(stage, client)
+    queue = await filled(client)
+    for machine in stage.cluster.members:
+        await machine.stop()
+    for machine in stage.cluster.members:
+        machine.start()
+    first = await leader(stage)
+    return queue, first, [one for one in stage.cluster.members if one is not first]
+
+
+def test_a_flipped_bit_of_the_leader_is_read_from_another_copy_and_repaired() -> None:
+    """Readers get every message; the segment is whole again, and a counter says how often that was needed."""
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            queue, first, (second, third) = await stored(stage, client)
+            as_stored = closed_segments(first)
+            damage(first, MESSAGES[2])
+            damage(first, MESSAGES[4], before=FRAME_HEAD_BYTES)
+            damage(first, MESSAGES[5])
+            damage(second, MESSAGES[5])  # of two copies that are damaged there, the third one's is taken
+            assert await bodies(client, queue) == MESSAGES
+            assert repaired(first) == 3
+            assert await bodies(client, queue) == MESSAGES
+            assert repaired(first) == 3
+            assert closed_segments(first) == closed_segments(third) == as_stored != closed_segments(second)
+            first.kill()
+            while await leader(stage) is first:
+                await stage.clock.sleep(0.1)
+            first.start()
+            await until_read(stage, client, queue)
+
+    play(script, shape=THREE)
+
+
+def test_a_member_that_was_away_gets_what_the_leader_has_damaged() -> None:
+    """The leader repairs what it has to send: everybody has the same log in the end."""
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            await topic(stage, client)
+            first = await leader(stage)
+            second, late = [one for one in stage.cluster.members if one is not first]
+            late.kill()
+            await filled(client)
+            for machine in (second, first):
+                await machine.stop()
+            for machine in (first, second):
+                machine.start()
+            first = await leader(stage)
+            damage(first, MESSAGES[2], before=FRAME_HEAD_BYTES)
+            damage(first, MESSAGES[3])
+            late.start()
+            while differences(stage.cluster.members):
+                await stage.clock.sleep(0.2)
+            assert repaired(first) == 2
+
+    play(script, shape=THREE)
+
+
+async def until_read(stage: Stage, client: Client, queue: Queue) -> None:
+    """Read until all is there."""
+    while True:
+        with contextlib.suppress(OrtooError):
+            assert await bodies(client, queue) == MESSAGES
+            return
+        await stage.clock.sleep(0.2)
+
+
+def test_damage_that_a_start_has_found_is_repaired_for_the_first_reader() -> None:
+    """Without its index a damaged segment does not say what is missing: it is asked for, and the index made again."""
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            queue, first, _ = await stored(stage, client)
+            for machine in stage.cluster.members:
+                await machine.stop()
+            for number in (1, 4):
+                damage(first, MESSAGES[number], before=FRAME_HEAD_BYTES)
+            for path in first.disk.files():
+                if path.suffix == INDEX_SUFFIX:
+                    first.disk.remove(path)
+            first.start()
+            for machine in stage.cluster.members:
+                machine.start()
+            while (leads := await leader(stage)) is not first:
+                await handed_over(stage, leads, first)
+            await until_read(stage, client, queue)
+            assert repaired(first) == 2
+
+    play(script, shape=THREE)
+
+
+async def handed_over(stage: Stage, old: MemberMachine, new: MemberMachine) -> None:
+    """Let another member lead."""
+    assert isinstance(new.running, RunningMember)
+    kept = new.running.lives.joining.kept.member
+    async with Channels() as channels:
+        operator = EnodeMembersServiceStub(channels.to(old.address))
+        successor = MemberId(number=kept.number, disk=kept.disk)
+        with contextlib.suppress(grpc.RpcError):  # it is not there yet, or has not everything
+            await operator.HandOver(pb.HandOverRequest(enode=old.enode, successor=successor))
+    await stage.clock.sleep(1)
+
+
+def test_damage_is_no_loss_before_every_copy_was_looked_at() -> None:
+    """While the member that may have it is away nothing is called lost; if nobody has it, that is what readers hear."""
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            queue, first, (second, third) = await stored(stage, client)
+            for one in (first, second):
+                damage(one, MESSAGES[3])
+            third.kill()
+            stage.later(8.0, third.start)
+            begun_s = stage.clock.monotonic_s()
+            await until_read(stage, client, queue)
+            assert stage.clock.monotonic_s() - begun_s > 8.0
+            assert repaired(first) == 1
+            for one in stage.cluster.members:
+                damage(one, MESSAGES[7])
+            with pytest.raises(DataLoss):
+                await bodies(client, queue)
+
+    play(script, shape=THREE)

@@ -1,0 +1,40 @@
+"""What gRPC is told of a port's certificates."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from ortoo.common.grpc.tls import TlsListener, made_certificate
+
+
+def test_a_certificate_is_given_to_grpc_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B-069: what is given at each handshake ended the process when several came at once, so nothing new is None."""
+    fetchers: list[Callable[[], object]] = []
+
+    def taken(first: object, newest: Callable[[], object], _: bool) -> object:
+        fetchers.append(newest)
+        return first
+
+    monkeypatch.setattr(grpc, "dynamic_ssl_server_credentials", taken)
+    files = tmp_path / "a.pem", tmp_path / "a.key"
+
+    def renew() -> None:
+        for file, text in zip(files, made_certificate(("localhost",)), strict=True):
+            file.with_suffix(".new").write_bytes(text)
+            file.with_suffix(".new").replace(file)
+
+    renew()
+    given: list[Any] = [TlsListener("127.0.0.1:0", *files).credentials()]
+    [newest] = fetchers
+    assert [newest(), newest()] == [None, None]
+    for _ in range(2):
+        renew()
+        given.append(newest())
+        assert newest() is None
+    assert len({id(one) for one in given}) == 3
+    assert all(isinstance(one, grpc.ServerCertificateConfiguration) for one in given)
+    files[0].write_bytes(b"nonsense")
+    assert newest() is None
