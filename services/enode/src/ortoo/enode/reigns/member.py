@@ -96,12 +96,17 @@ async def open_member(
         background.every("certificates", CERTIFICATES_INTERVAL_S, channels.renew, clock=clock)
         lives.begin()
         stack.push_async_callback(lives.end)
+
+        def reload(new: Settings) -> None:
+            listed_again(name_servers, new.namesrv_address)
+            lives.retain_as(new)
+
         yield RunningMember(
             settings.name,
             lives.server.cluster_address or lives.server.address,
             lives.member_address,
             lives,
-            reload=lambda new: listed_again(name_servers, new.namesrv_address),
+            reload=reload,
             health_address=lives.server.address,
         )
 
