@@ -1,9 +1,11 @@
 """Every task has an owner, and its end is somebody's business."""
 
 import asyncio
+import contextlib
 
 import pytest
 
+import ortoo.common.process.background as background_module
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 
@@ -89,3 +91,53 @@ async def test_what_is_begun_while_the_block_is_left_does_not_hold_it_up() -> No
 
         background.spawn("tidying", tidying())
         await begun.wait()
+
+
+async def test_a_cancellation_that_a_library_swallowed_is_said_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A stop ends, and tells which task did not hear it, and where it was."""
+    monkeypatch.setattr(background_module, "LOST_S", 0.01)
+    swallowed: list[int] = []
+
+    async def deaf(times: int) -> None:
+        for _ in range(times):
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            swallowed.append(times)
+        await asyncio.Event().wait()
+
+    async with asyncio.timeout(10), Background("test") as background:
+        task = background.spawn("deaf", deaf(2))
+        await asyncio.wait([task], timeout=0)
+    assert (swallowed, task.cancelled()) == ([2, 2], True)
+    assert caplog.text.count("they are cancelled again") == 2
+    assert "test:deaf" in caplog.text
+    assert "deaf:" in caplog.text
+
+
+async def test_who_is_cancelled_ends_also_when_a_task_fails_meanwhile() -> None:
+    """A loop around the block that tries again after failures would go on for ever."""
+    began = asyncio.Event()
+    rounds = 0
+
+    async def failing() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise OSError("not in order")
+
+    async def tries_again() -> None:
+        nonlocal rounds
+        while True:
+            rounds += 1
+            with contextlib.suppress(Exception):
+                async with Background("block") as block:
+                    block.spawn("failing", failing())
+                    began.set()
+                    await asyncio.Event().wait()
+
+    async with asyncio.timeout(10), Background("test") as background:
+        task = background.spawn("loop", tries_again())
+        await began.wait()
+    assert (rounds, task.cancelled()) == (1, True)

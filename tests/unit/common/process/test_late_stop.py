@@ -5,7 +5,8 @@ import asyncio
 from structlog.testing import capture_logs
 
 from ortoo.common.process.background import Background
-from ortoo.common.process.service import LATE_S, place_of, tell_of_late_stop
+from ortoo.common.process.containment import place_of
+from ortoo.common.process.service import LATE_S, tell_of_late_stop
 from ortoo.testing.time.virtual_clock import VirtualClock
 
 

@@ -135,16 +135,16 @@ def rpc_errors(peer: str, *, within: bool = False) -> Iterator[None]:
     Errors: CancelledError too, when the task was cancelled just as a call failed. grpc.aio forgets the cancellation
     then and raises the failure; a loop that tries again after failures would never end.
     """
-    before = _cancellations()
+    before = cancellations()
     try:
         yield
     except grpc.aio.AioRpcError as error:
-        if _cancellations() > before:
+        if cancellations() > before:
             raise asyncio.CancelledError from error
         raise error_of_rpc(error, peer, within=within) from error
 
 
-def _cancellations() -> int:
+def cancellations() -> int:
     """How often the current task was asked to end."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()

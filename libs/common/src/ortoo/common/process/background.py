@@ -6,10 +6,13 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from ortoo.common.errors import OrtooError
+from ortoo.common.errors.status import cancellations
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.containment import Scope, contain
+from ortoo.common.process.containment import Scope, contain, place_of
 from ortoo.common.process.logs import get_logger
 
+LOST_S = 10.0
+"""How long tasks may take to end once they are cancelled, before they are cancelled once more."""
 T = TypeVar("T")
 _log = get_logger("background")
 
@@ -29,8 +32,11 @@ class Background:
         self._group = asyncio.TaskGroup()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_leaving = False
+        self._cancellations = 0
+        self._again: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> Self:
+        self._cancellations = cancellations()
         await self._group.__aenter__()
         return self
 
@@ -40,12 +46,31 @@ class Background:
         self._is_leaving = True
         for task in tuple(self._tasks):
             task.cancel()
+        if self._tasks:
+            self._again = asyncio.get_running_loop().call_later(LOST_S, self._cancel_again)
         try:
             await self._group.__aexit__(kind, error, traceback)
         except BaseExceptionGroup as group:
+            if cancellations() > self._cancellations and isinstance(group, ExceptionGroup):
+                contain(self._name, group)
+                raise asyncio.CancelledError from group  # who cancels must not lose to what fails meanwhile
             if group.exceptions != (error,):
                 raise
             # Only the block's body failed: its own error goes on, not wrapped into a group of one.
+        finally:
+            if self._again is not None:
+                self._again.cancel()
+
+    def _cancel_again(self) -> None:
+        """A cancellation can be lost where a library takes it for its own; a stop that waits for ever helps nobody."""
+        _log.error(
+            "tasks did not end when they were cancelled; they are cancelled again",
+            owner=self._name,
+            waiting={task.get_name(): place_of(task) for task in self._tasks},
+        )
+        for task in tuple(self._tasks):
+            task.cancel()
+        self._again = asyncio.get_running_loop().call_later(LOST_S, self._cancel_again)
 
     def spawn(self, name: str, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run `work` until it ends or the block is left. What is begun by a task that is being cancelled is as well."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ortoo.common.errors import Internal, OrtooError
@@ -104,3 +104,16 @@ class Scope:
             except Exception as second:
                 contain(f"{self._where}: end", second)
         return None
+
+
+def place_of(task: asyncio.Task[Any]) -> str:
+    """Where a task waits: its functions and their lines, from the outermost to what is awaited."""
+    return " > ".join(_frames(task.get_coro()))
+
+
+def _frames(awaited: Any) -> Iterator[str]:
+    while awaited is not None:
+        frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "gi_frame", None)
+        if frame is not None:
+            yield f"{frame.f_code.co_qualname}:{frame.f_lineno}"
+        awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)

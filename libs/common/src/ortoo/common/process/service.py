@@ -8,7 +8,7 @@ returns when the role is ready; leaving it drains and closes. `run` puts signals
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +17,7 @@ from ortoo.common.errors import Conflict, Invalid, OrtooError
 from ortoo.common.process.allocator import keep_freed_buffers, spare_what_stays
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
+from ortoo.common.process.containment import place_of
 from ortoo.common.process.logs import get_logger
 
 EXIT_FAILED = 1
@@ -147,16 +148,3 @@ async def tell_of_late_stop(stopping: asyncio.Event, clock: Clock) -> None:
             tasks=len(waiting),
             waiting=dict(sorted(waiting.items())[:TASKS_MAX]),
         )
-
-
-def place_of(task: asyncio.Task[Any]) -> str:
-    """Where a task waits: its functions and their lines, from the outermost to what is awaited."""
-    return " > ".join(_frames(task.get_coro()))
-
-
-def _frames(awaited: Any) -> Iterator[str]:
-    while awaited is not None:
-        frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "gi_frame", None)
-        if frame is not None:
-            yield f"{frame.f_code.co_qualname}:{frame.f_lineno}"
-        awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)

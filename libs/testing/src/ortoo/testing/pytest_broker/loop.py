@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextvars import Context, copy_context
 from typing import Any, TypeVar, TypeVarTuple
 
-from ortoo.common.process.service import place_of
+from ortoo.common.process.containment import place_of
 from ortoo.testing.pytest_broker.conversation import TEST
 from ortoo.testing.pytest_broker.durations import told
 from ortoo.testing.pytest_broker.threads import BorrowedThread

@@ -5,8 +5,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ortoo.common.errors import OrtooError
+from ortoo.common.process.containment import place_of
 from ortoo.common.process.randomness import Randomness
-from ortoo.common.process.service import place_of
 from ortoo.testing.simulation.kernel.clock import MachineClock
 from ortoo.testing.simulation.kernel.process import SimulatedProcess
 from ortoo.testing.simulation.world import World
