@@ -130,7 +130,7 @@ async def test_somebody_else_listens(tmp_path: Path) -> None:
 async def test_healthy_cluster_has_no_findings(cluster: Cluster) -> None:
     """When all is well it says so and ends with 0."""
     assert await advice(cluster.address) == {}
-    outcome = await command.run(["ortoo", "doctor"], cluster.address)
+    outcome = await command.run(["ortoo", "doctor", "--patience", "10"], cluster.address)
     assert (outcome.exit_code, outcome.out) == (0, f"all is well at {cluster.address}\n")
 
 

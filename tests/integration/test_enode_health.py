@@ -13,6 +13,7 @@ from ortoo.enode.log.settings import StoreSettings
 from ortoo.testing.servers.lone_enode import LoneEnode, append_request, open_lone_enode, topic
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import failure_pb2
+from tests.integration.lease_giver import lease_giver
 
 TOPIC = 7
 BATCH = encode_bodies([b"m" * 20_000] * 10, now_ms=1)
@@ -96,7 +97,12 @@ async def liveness(enode: LoneEnode) -> int:
 async def test_full_disk_stops_sends_alone_and_it_resumes(tmp_path: Path) -> None:
     """While the disk is full, sends are refused and health says so; reads and offsets go on; then it resumes."""
     disk = TroubledDisk()
-    async with open_lone_enode(tmp_path, topic(TOPIC), store=STORE, disk=disk, health_interval_s=0.01) as enode:
+    async with (
+        lease_giver() as giver,
+        open_lone_enode(
+            tmp_path, topic(TOPIC), store=STORE, disk=disk, health_interval_s=0.01, namesrv_address=giver.address
+        ) as enode,
+    ):
         watch = HealthWatch(enode)
         await watch.until(SERVING)
         assert not (await append(enode)).HasField("failure")
@@ -127,7 +133,12 @@ async def test_failed_fsync_ends_acknowledging_until_a_restart(tmp_path: Path) -
     B-142: who restarts processes is told that this one can do its work no more; a full disk heals without that.
     """
     disk = TroubledDisk()
-    async with open_lone_enode(tmp_path, topic(TOPIC), store=STORE, disk=disk, health_interval_s=0.01) as enode:
+    async with (
+        lease_giver() as giver,
+        open_lone_enode(
+            tmp_path, topic(TOPIC), store=STORE, disk=disk, health_interval_s=0.01, namesrv_address=giver.address
+        ) as enode,
+    ):
         watch = HealthWatch(enode)
         await watch.until(SERVING)
         assert not (await append(enode)).HasField("failure")
@@ -141,3 +152,26 @@ async def test_failed_fsync_ends_acknowledging_until_a_restart(tmp_path: Path) -
         assert "told to fail" in (await enode.stub.DescribeStore(pb.DescribeStoreRequest())).reason
     async with open_lone_enode(tmp_path) as enode:
         assert enode.running.store.describe_queues(TOPIC)[0].end_offset >= 10
+
+
+async def test_ready_is_an_enode_that_others_know(tmp_path: Path) -> None:
+    """B-141: neither without a name server, nor under a name that another one has; one that was known stays ready."""
+    async with lease_giver() as giver:
+        giver.refuses = True
+        async with open_lone_enode(
+            tmp_path, topic(TOPIC), heartbeat_interval_s=0.05, namesrv_address=giver.address
+        ) as enode:
+            watch = HealthWatch(enode)
+            await watch.until(NOT_SERVING)
+            assert not (await append(enode)).HasField("failure")  # who knows where it is may go on
+            giver.refuses = False
+            await watch.until(SERVING)
+            giver.refuses = True
+            await watch.until(NOT_SERVING)
+            giver.refuses = False
+            await watch.until(SERVING)
+            watch.end()
+    async with open_lone_enode(tmp_path) as enode:
+        watch = HealthWatch(enode)
+        await watch.until(NOT_SERVING)
+        watch.end()

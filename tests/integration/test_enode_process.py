@@ -52,12 +52,14 @@ async def test_term_ends_it_cleanly(enode: RoleProcess) -> None:
 
 
 async def test_reflection_and_health_are_on(enode: RoleProcess) -> None:
-    """Grpcurl alone finds the service, and its health."""
+    """Grpcurl alone finds the service, and its health: no name server knows this one, and it lives (B-141)."""
     await enode.start()
     listed = await grpcurl.grpcurl("-plaintext", enode.address, "list")
     assert "ortoo.v1.EnodeService" in listed.out.split()
     health = await grpcurl.call(enode.address, "grpc.health.v1.Health/Check", {"service": "ortoo.v1.EnodeService"})
-    assert health.values() == [{"status": health_pb2.HealthCheckResponse.ServingStatus.Name(1)}]
+    assert health.values() == [{"status": health_pb2.HealthCheckResponse.ServingStatus.Name(2)}]
+    live = await grpcurl.call(enode.address, "grpc.health.v1.Health/Check", {"service": "live"})
+    assert live.values() == [{"status": health_pb2.HealthCheckResponse.ServingStatus.Name(1)}]
     described = await grpcurl.call(enode.address, "ortoo.v1.EnodeService/DescribeStore")
     assert described.values()[0]["writable"] is True
 
@@ -88,11 +90,15 @@ async def test_store_of_another_enode_is_refused(enode: RoleProcess) -> None:
 
 
 async def test_taken_port_is_refused(enode: RoleProcess, tmp_path: Path) -> None:
-    """A second process on the same port names the port and what to do."""
+    """B-150: a second process on a taken port names the port and its own setting for it, that of members as well."""
     await enode.start()
-    environ = {"LISTEN_ADDRESS": enode.address, "NAMESRV_ADDRESS": NO_NAME_SERVER}
-    said = await refused(RoleProcess("enode", tmp_path / "second", environ), EXIT_NOT_STARTED)
-    assert f"cannot listen on {enode.address}: the port is taken" in said
+    second = RoleProcess("enode", tmp_path / "second", {"NAMESRV_ADDRESS": NO_NAME_SERVER})
+    for setting in ("listen_address", "member_listen_address"):
+        second.environ[setting.upper()] = enode.address
+        said = await refused(second, EXIT_NOT_STARTED)
+        assert f"cannot listen on {enode.address}: the port is taken" in said
+        assert f"choose another with {setting}," in said
+        second.environ["LISTEN_ADDRESS"] = "127.0.0.1:0"
 
 
 WRONG_SETTINGS: dict[str, dict[str, object]] = {

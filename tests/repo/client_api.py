@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import ortoo.client
+import ortoo.client.blocking
 
 HEAD = """# The client's public names
 
@@ -17,12 +18,28 @@ A change of this list is a change of the API; it is made on purpose or not at al
 
 ```python
 """
+BLOCKING = """
+## Without an event loop
+
+The names of `ortoo.client.blocking`; what they take and give otherwise comes from `ortoo.client`.
+
+```python
+"""
 
 
 def api_of(module: ModuleType) -> str:
     """The page for a module with `__all__`: each public name, one line for each of its public members."""
+    return HEAD + _names_of(module)
+
+
+def page() -> str:
+    """The whole page: the client, and the one for programs without an event loop."""
+    return api_of(ortoo.client) + BLOCKING + _names_of(ortoo.client.blocking)
+
+
+def _names_of(module: ModuleType) -> str:
     lines = [line for name in sorted(module.__all__) for line in _described(name, getattr(module, name))]
-    return HEAD + "\n".join(lines) + "\n```\n"
+    return "\n".join(lines) + "\n```\n"
 
 
 def _described(name: str, value: object) -> Iterator[str]:
@@ -62,4 +79,4 @@ def _signature(name: str, value: object) -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(api_of(ortoo.client), encoding="utf-8")
+    Path(sys.argv[1]).write_text(page(), encoding="utf-8")

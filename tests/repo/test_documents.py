@@ -231,3 +231,14 @@ def test_the_rule_on_guarantees_fires(tmp_path: Path) -> None:
         "G2: neither a test nor 'not yet'",
         "G4: tests/contract/test_a.py::test_y",
     ]
+
+
+def test_the_readme_says_what_is_true_and_stays_out_of_the_tutorial() -> None:
+    """B-148: nothing that has a page is "not yet" there, and its program makes no topic that the tutorial creates."""
+    readme, tutorial = ((ROOT / page).read_text() for page in ("README.md", "docs/tutorial.md"))
+    assert "not yet" not in readme
+    made = set(re.findall(r'ensure_topic\("([^"]+)"', readme))
+    created = set(re.findall(r"ortoo topic create (\S+)", tutorial))
+    assert made
+    assert created
+    assert not made & created

@@ -5,50 +5,58 @@ import asyncio
 import pytest
 
 from ortoo.cli.commands.draining import drain, fill
-from ortoo.client import Conflict, Message, PopSettings
+from ortoo.client import Conflict, Message, PopSettings, ProducerSettings
 from ortoo.testing.simulation.cluster.cluster import Shape
 from tests.simulation.stage import Stage, play
 
-MESSAGES = 2_000
+MESSAGES = 1_200
+RATE = 400
+"""Messages a second; `make drain` does it with 2,000 and real processes."""
+ROUTE_INTERVAL_MS = 500
+"""So that producers hear of the drain while they send."""
 
 
 def test_an_enode_is_drained_while_messages_flow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """B-145: under load nothing is lost and no send takes 1 s, of message groups either; in the end it is empty."""
+    """B-145: nothing is lost, and a second passes from no send to its end or delivery, of message groups either.
+
+    In the end the enode is empty, no producer sends there, and it can be taken back into use.
+    """
 
     async def script(stage: Stage) -> None:
         monkeypatch.setattr("ortoo.common.process.clock.SystemClock", lambda: stage.clock)
-        got: set[bytes] = set()
-        sent: set[bytes] = set()
-        longest_s = 0.0
+        begun_s: dict[bytes, float] = {}
+        came_s: dict[bytes, float] = {}
+        stored_s: dict[bytes, float] = {}
         async with stage.connect("app") as client, stage.connect("operator") as operator:
             await client.admin.ensure_topic("t", queue_count=2)
 
             async def consume() -> None:
                 async with client.pop_consumer("g", "t", "*", PopSettings()) as consumer:
-                    while len(got) < MESSAGES:
-                        for one in await consumer.pop(wait_ms=500):
-                            got.add(one.body)
-                            await one.ack()
+                    while len(came_s) < MESSAGES:
+                        popped = await consumer.pop(wait_ms=500)
+                        for one in popped:
+                            came_s.setdefault(one.body, stage.clock.monotonic_s())
+                        await asyncio.gather(*(one.ack() for one in popped))
 
             async def send(number: int) -> None:
-                nonlocal longest_s
-                begun_s = stage.clock.monotonic_s()
                 body = b"%d" % number
+                begun_s[body] = stage.clock.monotonic_s()
                 await producer.send(Message(body, message_group=f"{number % 7}" if number % 2 else None))
-                sent.add(body)
-                longest_s = max(longest_s, stage.clock.monotonic_s() - begun_s)
+                stored_s[body] = stage.clock.monotonic_s()
 
-            async with client.producer("t") as producer, asyncio.TaskGroup() as work:
+            settings = ProducerSettings(route_interval_ms=ROUTE_INTERVAL_MS)
+            async with client.producer("t", settings) as producer, asyncio.TaskGroup() as work:
                 work.create_task(consume())  # of the test, in a group
                 for number in range(MESSAGES):
                     work.create_task(send(number))
-                    await stage.clock.sleep(0.005)
+                    await stage.clock.sleep(1 / RATE)
                     if number == MESSAGES // 4:
                         answer = await drain(operator, "enode-0")
                         assert answer.value["changed"] == ["t"]
-            assert len(sent) == MESSAGES
-            assert got == sent
-            assert longest_s < 1.0
+            assert len(stored_s) == MESSAGES
+            assert came_s.keys() == stored_s.keys()
+            for ended_s in (stored_s, came_s):
+                assert max(ended_s[body] - begun_s[body] for body in begun_s) < 1.0
             answer = await drain(operator, "enode-0", wait=True)
             assert answer.value == {"enode": "enode-0", "changed": [], "left": []}
             before = await end_of(stage, "enode-0")

@@ -1,11 +1,17 @@
 """Which segments may go."""
 
+import asyncio
+from dataclasses import replace
 from pathlib import Path
 
+from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.records.batch import encode_bodies
 from ortoo.enode.disk.disk import RealDisk
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.store.retention import expired_count
+from ortoo.enode.store.store import Store, TopicCopy
 
 
 def segments(count: int) -> list[Segment]:
@@ -52,3 +58,24 @@ def test_segments_wait_for_acknowledgement_when_asked_to() -> None:
     settings = StoreSettings(retention_age_ms=1, retention_requires_acknowledgement=True)
     assert expired(settings, acknowledged=200) == 2
     assert expired(StoreSettings(retention_age_ms=1), acknowledged=200) == 9
+
+
+async def test_retention_changes_while_the_store_is_open(tmp_path: Path) -> None:
+    """B-145: a log that is too large becomes smaller at the next look, by settings that were read again."""
+    settings = StoreSettings(
+        segment_bytes=16 << 10, headroom_bytes=0, retention_age_ms=0, retention_interval_ms=5, key_index=False
+    )
+    store = await Store.open(
+        tmp_path, settings=settings, disk=RealDisk(), clock=SystemClock(), randomness=Randomness(1)
+    )
+    await store.put_topics([TopicCopy(1, "t", 1, 1)])
+    batch = encode_bodies([b"x" * 1_000] * 8, now_ms=1)
+    for _ in range(12):
+        await store.append(1, 0, batch)
+    assert store.describe().log_begin_position == 0
+    store.engine.housekeeping.retain_as(replace(settings, retention_bytes=1, segment_bytes=1 << 20))
+    async with asyncio.timeout(60):
+        while store.describe().log_begin_position == 0:
+            await store.append(1, 0, batch)
+    assert store.engine.housekeeping.settings.segment_bytes == settings.segment_bytes
+    await store.close()

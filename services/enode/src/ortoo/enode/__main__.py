@@ -10,7 +10,7 @@ from ortoo.common.process import front, service
 from ortoo.common.process.service import Running
 from ortoo.enode.app import open_enode
 from ortoo.enode.reigns.member import open_member
-from ortoo.enode.settings import HIDDEN, IMPORTANT, Settings, load
+from ortoo.enode.settings import HIDDEN, IMPORTANT, LIVE, Settings, load
 
 TOOLS = ("inspect", "repair", "elect", "backup", "restore")
 
@@ -26,7 +26,7 @@ ROLE = front.Role(
     load=load,
     open=opened,
     important=IMPORTANT,
-    live=("log_level", "namesrv_address"),
+    live=LIVE,
     hidden=tuple(HIDDEN),
     epilog="`ortoo-enode inspect DIR` reads a store without the server; `ortoo-enode repair DIR` shows what is "
     "damaged in one, and mends it when told to; `ortoo-enode elect DIR --lose` goes on with one disk of a set whose "

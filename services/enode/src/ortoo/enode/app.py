@@ -101,8 +101,14 @@ async def open_enode(
         own = EnodeFindings(store, serving.pops, pace, clock)
         found.sources += [own.disk, own.messages, leases.findings, memory.findings, telemetry.findings]
         background.every("certificates", CERTIFICATES_INTERVAL_S, channels.renew, clock=clock)
-        health = Health(store, server, leases.hurry, pace)
+        health = Health(store, server, leases.hurry, pace, lambda: leases.is_known)
+        leases.answered = lambda: background.spawn("health", health.look())
         background.every("health", settings.health_interval_s, health.look, clock=clock)
+
+        def reload(new: Settings) -> None:
+            listed_again(name_servers, new.namesrv_address)
+            store.engine.housekeeping.retain_as(new.store)
+
         yield RunningEnode(
             settings.name,
             server.cluster_address or server.address,
@@ -111,7 +117,7 @@ async def open_enode(
             serving.intake,
             serving.pops,
             handlers,
-            reload=lambda new: listed_again(name_servers, new.namesrv_address),
+            reload=reload,
             health_address=server.address,
         )
 

@@ -13,7 +13,7 @@ from ortoo.common.errors import Invalid
 from ortoo.common.process.settings import Loaded, Range
 from ortoo.enode.cluster.node_role import DURABILITY_OF, SLAVE_MEMORY_LESS_PERCENT, Durability, NodeRole
 from ortoo.enode.deferred.check_schedule import CheckSchedule
-from ortoo.enode.log.settings import DAY_MS, FlushMode, StoreSettings
+from ortoo.enode.log.settings import DAY_MS, RETENTION, FlushMode, StoreSettings
 
 GROUP_RETENTION_MS_MIN = 120_000
 """Snodes say every half minute who pops."""
@@ -29,6 +29,8 @@ IMPORTANT = (
     "durability",
     "store.flush_mode",
 )
+LIVE = ("log_level", "namesrv_address", *(f"store.{name}" for name in RETENTION))
+"""What changes in a running process."""
 HIDDEN = {"store.enode": "name", "store.cluster": "cluster"}
 """Settings that nobody gives, and those that they are taken from."""
 

@@ -43,6 +43,18 @@ class Announcing:
         self._registered: dict[str, None] = {}
         self._failures: dict[str, OrtooError] = {}
         """By name server: why it did not give a lease when it was asked last."""
+        self._was_known = False
+        self.answered: Callable[[], object] = lambda: None
+        """Called whenever a name server has given a lease or has not."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether others are told of this process, or hold copies that tell of it.
+
+        That all name servers are away makes nobody unknown; one that refuses a process knows another one by its name.
+        """
+        is_refused = any(isinstance(error, Conflict | Fenced) for error in self._failures.values())
+        return bool(self._registered) or (self._was_known and not is_refused)
 
     async def begin(self) -> None:
         """Announce to one name server, as long as it takes. Errors: those that will not go away by waiting."""
@@ -119,6 +131,7 @@ class Announcing:
                     _log.error("not registered; trying on", name_server=address, reason=str(error))
                 self._registered.pop(address, None)
                 self._failures[address] = error
+                self.answered()
                 wait_s = backoff.delay_s(attempt, self._randomness)
                 attempt += 1
             else:
@@ -126,6 +139,8 @@ class Announcing:
                     _log.info("registered", name_server=address)
                 self._registered[address] = None
                 self._failures.pop(address, None)
+                self._was_known = True
+                self.answered()
                 attempt, wait_s = 0, min(self._interval_s, lease_s / 3)
             await self._pause(wait_s, due)
 

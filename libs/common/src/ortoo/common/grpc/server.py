@@ -85,10 +85,13 @@ class GrpcServer:
         tls: TlsListener | None = None,
         cluster_tls: TlsListener | None = None,
         memory: MemoryBudget | None = None,
+        setting: str = "listen_address",
+        is_ready: bool = True,
     ) -> None:
-        """Serve on host:port (port 0: the kernel picks; empty: only by TLS).
+        """Serve on host:port (port 0: the kernel picks; empty: only by TLS), which `setting` names.
 
-        `servicers` are (full service name, add-to-server) pairs.
+        `servicers` are (full service name, add-to-server) pairs. Unless it `is_ready` at once, requests are welcome
+        when `set_serving` says so.
 
         What calls cost is drawn from `memory`; None = from a budget that nothing else draws from.
 
@@ -98,6 +101,8 @@ class GrpcServer:
         self.serving = False
         """Whether requests are welcome."""
         self.address = address
+        self._setting = setting
+        self._is_ready = is_ready
         self._tls = tls
         self.tls_address = ""
         """host:port where TLS is spoken; empty when it is not."""
@@ -121,11 +126,11 @@ class GrpcServer:
 
     async def __aenter__(self) -> Self:
         if self.address:
-            self.address = _bound(self.address, self._server.add_insecure_port, "listen_address")
+            self.address = _bound(self.address, self._server.add_insecure_port, self._setting)
         self.tls_address, self.cluster_address = self._secured(self._tls), self._secured(self._cluster_tls)
         await self._server.start()
         try:
-            await self.set_serving(True)
+            await self.set_serving(self._is_ready)
         except BaseException:
             await self._server.stop(None)
             raise

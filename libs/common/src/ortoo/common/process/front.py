@@ -102,8 +102,8 @@ class Reload(Generic[S]):
     def __call__(self, running: Running) -> None:
         """Apply what may change at once; say what may not. Wrong settings change nothing."""
         try:
-            settings = self._load().settings
-            found = flat(settings)
+            loaded = self._load()
+            settings, found = loaded.settings, flat(loaded.settings)
             changed = [name for name, value in found.items() if value != self._values[name]]
             running.reload(settings)
         except OrtooError as error:
@@ -112,8 +112,16 @@ class Reload(Generic[S]):
         live = [name for name in changed if name in self._role.live]
         if "log_level" in live:
             logs.configure(level=settings.log_level)
+        was = {name: _toml(self._values[name]) for name in live}
         self._values.update((name, found[name]) for name in live)
-        _log.warning("settings read again", changed=live, at_next_start=[n for n in changed if n not in live])
+        _log.warning(
+            "settings read again",
+            changed=live,
+            at_next_start=[n for n in changed if n not in live],
+            was=was,
+            now={name: _toml(found[name]) for name in live},
+            origins={name: loaded.origins[name] for name in live},
+        )
 
 
 def settings_text(role: Role[S], loaded: Loaded[S], *, important_only: bool = False) -> str:

@@ -61,7 +61,7 @@ def exit_code_of(error: Exception) -> int:
         return EXIT_NOT_STARTED
     if isinstance(error, Invalid) and error.field in HOME_FIELDS:
         return EXIT_NO_HOME
-    if isinstance(error, Conflict) and error.field == "listen_address":
+    if isinstance(error, Conflict) and error.field.endswith("listen_address"):
         return EXIT_NOT_STARTED
     return EXIT_REFUSED
 

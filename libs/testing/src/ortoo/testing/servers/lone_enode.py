@@ -43,9 +43,8 @@ async def open_lone_enode(
     **settings: Any,
 ) -> AsyncIterator[LoneEnode]:
     """Open an enode in `folder` that knows `topics`."""
-    chosen = Settings(
-        listen_address="127.0.0.1:0", namesrv_address=NO_NAME_SERVER, data_dir=folder, store=store, **settings
-    )
+    settings = {"namesrv_address": NO_NAME_SERVER} | settings
+    chosen = Settings(listen_address="127.0.0.1:0", data_dir=folder, store=store, **settings)
     async with Channels() as channels, open_enode(chosen, clock=clock, disk=disk) as running:
         enode = LoneEnode(running, enode_pb2_grpc.EnodeServiceStub(channels.to(running.address)), channels)
         if topics:

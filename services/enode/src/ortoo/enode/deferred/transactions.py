@@ -7,6 +7,7 @@ is asked. After the last check it is parked, and an operator decides.
 
 import asyncio
 import heapq
+from collections import Counter
 from dataclasses import replace
 
 from ortoo.common.cluster.names import check_group_name
@@ -42,6 +43,8 @@ class Transactions:
         """Work on `store`; `run` is to be spawned."""
         self.watchers = CheckWatchers()
         """Snodes with producers that can be asked."""
+        self.ended_totals: Counter[tuple[int, Verdict]] = Counter()
+        """Messages of transactions that ended since the start, by topic id and verdict."""
         self._store = store
         self._halves = store.halves
         self._background = background
@@ -188,9 +191,10 @@ class Transactions:
         try:
             if ended.verdict != Verdict.COMMITTED or topic is None:
                 await self._store.change(ended)
-                return
-            batch = await self._read(half)
-            await self._store.append(half.topic_id, half.queue_id % topic.queue_count, batch, consumes=(ended,))
+            else:
+                batch = await self._read(half)
+                await self._store.append(half.topic_id, half.queue_id % topic.queue_count, batch, consumes=(ended,))
+            self.ended_totals[half.topic_id, Verdict(ended.verdict)] += half.count
         finally:
             self._ending.pop(half.number).set()
 

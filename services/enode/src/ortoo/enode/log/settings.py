@@ -27,6 +27,10 @@ class FlushMode(enum.StrEnum):
     has it, so that a take-over may lose it. Visible to readers only when it can be lost no more."""
 
 
+RETENTION = ("retention_age_ms", "retention_bytes", "retention_requires_acknowledgement")
+"""The settings of which segments go: they may change while the store is open."""
+
+
 @dataclass(frozen=True)
 class StoreSettings:
     """The settings of one store; the defaults are those of production."""

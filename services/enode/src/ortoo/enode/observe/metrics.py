@@ -1,10 +1,13 @@
 """The enode's metrics: what it stored, how far groups are behind, how its disk does."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 from ortoo.common.process.clock import Clock
 from ortoo.common.telemetry.metrics import Metrics
+from ortoo.enode.changes.halves import Verdict
 from ortoo.enode.cluster.group_lives import GroupLives
+from ortoo.enode.deferred.transactions import Transactions
 from ortoo.enode.pops.leasing import Leasing
 from ortoo.enode.pops.sending_back import SendingBack
 from ortoo.enode.store.store import Store, StoreDescription
@@ -74,6 +77,36 @@ def register_pops(metrics: Metrics, store: Store, pops: Leasing, sending: Sendin
         lambda: named(pops.parked_totals + sending.parked_totals),
         labels=OF_GROUP,
     )
+
+
+def register_transactions(metrics: Metrics, store: Store, transactions: Transactions) -> None:
+    """Name what waits for a verdict, and what became of what did."""
+
+    def named(totals: Mapping[int, int]) -> list[tuple[tuple[str, ...], int]]:
+        return [((topic.name,), totals[topic.topic_id]) for topic in store.topics() if topic.topic_id in totals]
+
+    def open_messages() -> Counter[int]:
+        counts = Counter[int]()
+        for half in store.halves.open.values():
+            counts[half.topic_id] += half.count
+        return counts
+
+    def ended(verdict: Verdict) -> dict[int, int]:
+        return {topic_id: count for (topic_id, how), count in transactions.ended_totals.items() if how is verdict}
+
+    metrics.gauge(
+        "rocketmq_half_messages",
+        "Messages of transactions that nobody has ended yet.",
+        lambda: named(open_messages()),
+        labels=OF_TOPIC,
+    )
+    for word, verdict in (("commit", Verdict.COMMITTED), ("rollback", Verdict.ROLLED_BACK)):
+        metrics.counter(
+            f"rocketmq_{word}_messages_total",
+            f"Messages of transactions that ended by {word}.",
+            lambda verdict=verdict: named(ended(verdict)),  # type: ignore[misc]
+            labels=OF_TOPIC,
+        )
 
 
 def register_groups(metrics: Metrics, groups: GroupLives) -> None:

@@ -25,6 +25,7 @@ from ortoo.enode.consensus.shared_log import SharedLog, open_shared_log
 from ortoo.enode.disk.identity import Identity
 from ortoo.enode.disk.reign_file import KeptReign, write_reign
 from ortoo.enode.log.copies.cut_frames import CutFrames
+from ortoo.enode.log.settings import RETENTION
 from ortoo.enode.members.identity import MemberId
 from ortoo.enode.members.member import Member
 from ortoo.enode.members.roles import Candidate, Follower, Leader
@@ -246,6 +247,13 @@ class Lives:
                     await self._change(driver)
                 self.service.service = self.parts = None
 
+    def retain_as(self, new: Settings) -> None:
+        """Let go of segments as other settings say, whenever this member leads."""
+        kept = {name: getattr(new.store, name) for name in RETENTION}
+        self.settings = replace(self.settings, store=replace(self.settings.store, **kept))
+        if self.parts is not None:
+            self.parts.store.engine.housekeeping.retain_as(new.store)
+
     async def _change(self, driver: Driver) -> None:
         self.reports.hurry()
         driver.changed.clear()
@@ -254,6 +262,7 @@ class Lives:
     @contextlib.asynccontextmanager
     async def _open_reign(self, log: SharedLog, epoch: int) -> AsyncIterator[None]:
         settings, clock = self.settings, self.clock
+        log.engine.housekeeping.retain_as(settings.store)
         over = asyncio.Event()
         async with contextlib.AsyncExitStack() as stack:
             background = await stack.enter_async_context(Background("enode"))

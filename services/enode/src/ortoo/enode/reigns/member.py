@@ -70,6 +70,7 @@ async def open_member(
             interceptors=cluster_guards(token),
             cluster_tls=None if tls is None else tls.listener(settings.member_listen_address),
             grace_s=0.0,
+            setting="member_listen_address",
         )
         metrics = telemetry.metrics
         lives = Lives(settings, joining, channels, name_servers, background, words, metrics, clock, randomness)
@@ -92,16 +93,20 @@ async def open_member(
         await stack.enter_async_context(speaking)
         lives.member_address = reached_at(speaking.address or speaking.cluster_address, settings.advertised_address)
         await stack.enter_async_context(lives.server)
-        await lives.server.set_serving(False)
         background.every("certificates", CERTIFICATES_INTERVAL_S, channels.renew, clock=clock)
         lives.begin()
         stack.push_async_callback(lives.end)
+
+        def reload(new: Settings) -> None:
+            listed_again(name_servers, new.namesrv_address)
+            lives.retain_as(new)
+
         yield RunningMember(
             settings.name,
             lives.server.cluster_address or lives.server.address,
             lives.member_address,
             lives,
-            reload=lambda new: listed_again(name_servers, new.namesrv_address),
+            reload=reload,
             health_address=lives.server.address,
         )
 

@@ -8,7 +8,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.enode.observe.findings import FlushPace
-from ortoo.enode.observe.metrics import register, register_groups, register_pops
+from ortoo.enode.observe.metrics import register, register_groups, register_pops, register_transactions
 from ortoo.enode.reigns.serving import Parts
 from ortoo.enode.store.store import Store
 
@@ -20,6 +20,7 @@ def measured(metrics: Metrics, parts: Parts, clock: Clock) -> Callable[[], None]
     before = metrics.names
     register(metrics, parts.store, clock)
     register_pops(metrics, parts.store, parts.pops, parts.sending)
+    register_transactions(metrics, parts.store, parts.transactions)
     register_groups(metrics, parts.groups)
     named = metrics.names - before
     return lambda: metrics.forget(named)
@@ -27,28 +28,35 @@ def measured(metrics: Metrics, parts: Parts, clock: Clock) -> Callable[[], None]
 
 @dataclass(slots=True)
 class Health:
-    """Says whether this enode takes messages: by grpc.health.v1, and with `changed` to the name servers."""
+    """Says whether this enode can do its work: by grpc.health.v1, and with `changed` to the name servers.
+
+    It can when it takes messages and others know of it.
+    """
 
     store: Store
     server: GrpcServer
     changed: Callable[[], object]
     pace: FlushPace
+    is_known: Callable[[], bool] = lambda: True
+    """Whether others are told of this enode; a member leads because it is."""
     may_open_again: bool = False
     """Whether this process opens a log anew whose disk failed; else only a new process can do its work."""
-    serving: bool = True
+    writable: bool = True
 
     async def look(self) -> None:
-        """Compare with the store, and tell a change."""
+        """Compare with the store and the leases, and tell a change."""
         self.pace.look()
-        description = self.store.describe()
-        if description.writable == self.serving or self.server.draining.is_set():
+        if self.server.draining.is_set():
             return
-        self.serving = description.writable
-        await self.server.set_serving(self.serving)
-        self.changed()
-        if self.store.engine.appender.failure and not self.may_open_again:
-            self.server.never_again()
-        if self.serving:
-            _log.info("taking messages again")
-        else:
-            _log.error("takes no messages", reason=description.reason)
+        description = self.store.describe()
+        if description.writable != self.writable:
+            self.writable = description.writable
+            self.changed()
+            if self.store.engine.appender.failure and not self.may_open_again:
+                self.server.never_again()
+            if self.writable:
+                _log.info("taking messages again")
+            else:
+                _log.error("takes no messages", reason=description.reason)
+        if (is_ready := self.writable and self.is_known()) != self.server.serving:
+            await self.server.set_serving(is_ready)

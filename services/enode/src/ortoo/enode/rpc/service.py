@@ -132,7 +132,10 @@ def public_server(
     servicers: Sequence[tuple[str, AddServicer]] = (),
     memory: MemoryBudget | None = None,
 ) -> GrpcServer:
-    """A server at the enode's own address, as its settings say; `calls` counts its calls, `token` guards it."""
+    """A server at the enode's own address, as its settings say; `calls` counts its calls, `token` guards it.
+
+    Its health is red until somebody knows of the enode.
+    """
     tls = cluster_listener(settings)
     return GrpcServer(
         settings.listen_address,
@@ -143,6 +146,7 @@ def public_server(
         grace_s=settings.stop_grace_s,
         drain_delay_s=settings.drain_delay_s,
         memory=memory,
+        is_ready=False,
     )
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ortoo.common.errors import OrtooError
@@ -24,7 +24,7 @@ from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.frame import HEADER_BYTES, Flag
 from ortoo.enode.log.queue_index import Contents
 from ortoo.enode.log.segment import KEYS_SUFFIX, Segment, bases, index_name, remove_below
-from ortoo.enode.log.settings import StoreSettings
+from ortoo.enode.log.settings import RETENTION, StoreSettings
 from ortoo.enode.log.spares import Spares
 from ortoo.enode.reading.reader import Reader
 from ortoo.enode.reading.recent import Recent
@@ -123,6 +123,10 @@ class Housekeeping:
             **({"keys": self._follow_with_keys()} if settings.key_index else {}),
         }.items():
             self._tasks.append(asyncio.get_running_loop().create_task(work, name=f"store:{name}"))
+
+    def retain_as(self, wanted: StoreSettings) -> None:
+        """Let go of segments as other settings say from the next look on; nothing else of them counts."""
+        self.settings = replace(self.settings, **{name: getattr(wanted, name) for name in RETENTION})
 
     async def stop(self) -> None:
         """End all tasks."""

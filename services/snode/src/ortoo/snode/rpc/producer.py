@@ -51,6 +51,11 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
     memory: MemoryBudget
     _streams: dict[ProduceStream, asyncio.Task[Any]] = field(init=False, default_factory=dict)
 
+    @property
+    def connections(self) -> int:
+        """How many streams of batches are open."""
+        return len(self._streams)
+
     def drain(self) -> None:
         """Read no further batches; the streams end when what was read is answered."""
         for stream, reading in self._streams.items():

@@ -81,6 +81,11 @@ def make_services(
         background,
         runtime.memory,
     )
+    runtime.metrics.gauge(
+        "rocketmq_producer_connections",
+        "Producers' open streams, and RocketMQ's clients that send.",
+        lambda: producing.connections + gateway.clients.producer_count,
+    )
     consuming = consumer.ConsumerService(
         watch=cluster.watch,
         sessions=pushes,

@@ -133,6 +133,11 @@ class Clients:
             self._producers.setdefault(topic, {})[client.client_id] = None
         client.publishes |= topics
 
+    @property
+    def producer_count(self) -> int:
+        """How many clients send to some topic."""
+        return sum(bool(client.publishes) for client in self._clients.values())
+
     def producer_of(self, topic: str) -> Client | None:
         """A producer of a topic that listens to commands; another one each time."""
         listening = [

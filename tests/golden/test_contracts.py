@@ -1,0 +1,42 @@
+"""Processes of an older version and of this one understand each other: no field has another number or meaning.
+
+`contracts` has what `buf build --exclude-source-info` made of earlier protos. Add one with each release.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.repo.tree import ROOT
+
+CONTRACTS = sorted((Path(__file__).parent / "contracts").glob("*.binpb"))
+CONFIG = json.dumps({"version": "v2", "modules": [{"path": "protos"}], "breaking": {"use": ["WIRE"]}})
+
+
+def broken(folder: Path, older: Path) -> str:
+    """What is different on the wire from the older contracts, a line each."""
+    words = ["buf", "breaking", "--config", CONFIG, "--against", str(older)]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 100), done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("older", CONTRACTS, ids=lambda one: one.stem)
+def test_whatever_an_older_version_says_means_the_same(older: Path) -> None:
+    """Every message, field, and call that it knows is there, with its number and its type."""
+    assert broken(ROOT, older) == ""
+
+
+def test_another_number_would_be_seen(tmp_path: Path) -> None:
+    """The check can fail: a planted change of one field's number is named."""
+    shutil.copytree(ROOT / "protos", tmp_path / "protos")
+    file = tmp_path / "protos/ortoo/v1/namesrv.proto"
+    text = file.read_text()
+    planted = re.sub(r"(message DeleteUserRequest \{[^}]*string access_key = )1;", r"\g<1>2;", text)
+    assert planted != text
+    file.write_text(planted)
+    assert "DeleteUserRequest" in broken(tmp_path, CONTRACTS[0])

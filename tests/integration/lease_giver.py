@@ -1,0 +1,33 @@
+"""What gives an enode its lease and knows nothing else: for tests of one whose topics are given by hand."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+from ortoo.common.errors import Conflict
+from ortoo.common.errors.status import status_of
+from ortoo.testing.servers.listening import listening
+from ortoo.v1 import namesrv_pb2 as pb
+from ortoo.v1.namesrv_pb2_grpc import NameServiceServicer, add_NameServiceServicer_to_server
+
+
+class LeaseGiver(NameServiceServicer):
+    """Gives leases while it may."""
+
+    def __init__(self) -> None:
+        self.refuses = False
+        self.address = ""
+
+    async def RegisterEnode(self, request: pb.RegisterEnodeRequest, context: Any) -> pb.RegisterEnodeResponse:
+        """A lease of 300 ms, so that it is asked for often; or the name is taken."""
+        if self.refuses:
+            await context.abort(status_of(error := Conflict("another one has this name")), str(error))
+        return pb.RegisterEnodeResponse(lease_ms=300)
+
+
+@contextlib.asynccontextmanager
+async def lease_giver() -> AsyncIterator[LeaseGiver]:
+    """Serve while the block is entered."""
+    giver = LeaseGiver()
+    async with listening(add_NameServiceServicer_to_server, giver) as giver.address:
+        yield giver
