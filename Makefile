@@ -149,7 +149,7 @@ spark-long: $(SPARK_READY)  ## 10,000,000 messages through Spark while drivers a
 	@ORTOO_SPARK_MESSAGES=$${ORTOO_SPARK_MESSAGES:-10000000} ORTOO_SPARK_KILLS=$${ORTOO_SPARK_KILLS:-20} \
 	  $(PYTEST) -s -o faulthandler_timeout=0 -m long tests/spark
 
-spark-kills: $(SPARK_READY)  ## Kill drivers and workers of shuffled copies and of a lake 50 times, beside a control that is to double; half an hour
+spark-kills: $(SPARK_READY)  ## Kill drivers and workers of shuffled copies and of a lake 50 times, beside a control that may double; half an hour
 	@libs/spark/find_java.sh 'the long tests of Spark'
 	@ORTOO_SPARK_MESSAGES=$${ORTOO_SPARK_MESSAGES:-500000} ORTOO_SPARK_KILLS=$${ORTOO_SPARK_KILLS:-50} \
 	  $(PYTEST) -s -o faulthandler_timeout=0 -m long tests/spark/test_kill_spark.py

@@ -1,4 +1,4 @@
-"""Drivers and workers killed at random while messages flow: the lake and the exact copy stay exact, the other doubles.
+"""Drivers and workers killed at random while messages flow: the lake and the exact copy stay exact.
 
 `ORTOO_SPARK_MESSAGES` and `ORTOO_SPARK_KILLS` choose how much; `make spark-kills` takes 500,000 and 50, `make
 spark-long` 10,000,000 and 20.
@@ -184,11 +184,13 @@ def test_kills_of_drivers_and_workers_lose_and_double_nothing(
     counts = [tuple(of_bodies(frame).first()) for frame in (lake, copied, control)]
     progress.tell(f"rows, different ones, first and last of the lake, the copy and the control: {counts}")
     assert counts[0] == counts[1] == (MESSAGES, MESSAGES, 0, MESSAGES - 1)
-    assert counts[2][0] > MESSAGES
+    assert counts[2][0] >= MESSAGES  # that such a sink doubles for certain is shown in test_sink.py
     assert counts[2][1:] == (MESSAGES, 0, MESSAGES - 1)
     places = "bit_xor(xxhash64(enode, queue_id, `offset`, body)) h"
     assert lake.selectExpr(places).first() == sent.selectExpr(places).first()
-    progress.tell(f"{kills} kills: the lake's rows are the topic's, the copy has each once, the control some twice")
+    progress.tell(
+        f"{kills} kills: the lake's rows are the topic's, the copy has each once, the control some twice or none"
+    )
 
 
 def of_bodies(frame: Any) -> Any:
