@@ -17,16 +17,18 @@ from ortoo.enode.state.fold import State
 FILE_NAME = "restored"
 VERSION = 1
 APART = 1 << 12
-"""By how much the number of openings and the generations of locks are raised at least."""
+"""By how much the number of openings is raised at least; numbers of leases have 24 bits for it."""
+GENERATIONS_SHIFT = 20
+"""Generations of locks are raised by so many times more."""
 
 
 def write_restored(disk: Disk, folder: Path, randomness: Randomness) -> None:
     """Mark a store. Of two that are made of one backup, each raises the numbers by another one."""
-    write_whole(disk, folder / FILE_NAME, encode_lines(VERSION, {"apart": APART + randomness.below(APART) * APART}))
+    write_whole(disk, folder / FILE_NAME, encode_lines(VERSION, {"apart": APART + randomness.below(APART)}))
 
 
 def read_apart(disk: Disk, folder: Path) -> int:
-    """By how much to raise the numbers; 0 in a store without the mark. Errors: DataLoss, Unsupported."""
+    """By how much to raise the number of openings; 0 in a store without the mark. Errors: DataLoss, Unsupported."""
     advice = "restore the backup again"
     return read_lines(disk, folder / FILE_NAME, VERSION, advice, lambda fields: int(fields["apart"])) or 0
 
@@ -41,4 +43,5 @@ def begin_anew(state: State, apart: int) -> None:
     """Let sessions take their locks again, and producers take new ids."""
     state.windows.keep_only(())
     for (topic_id, group, queue_id), lock in list(state.locks.all()):
-        state.apply(LocksPut(topic_id, group, "", "", "", ((queue_id, lock.generation + apart),)))
+        generation = lock.generation + (apart << GENERATIONS_SHIFT)
+        state.apply(LocksPut(topic_id, group, "", "", "", ((queue_id, generation),)))
