@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ortoo.client import ConsumerSettings, connect
+from ortoo.common.process.background import Background
 from ortoo.testing.servers import command
 from ortoo.testing.servers.cluster import open_cluster
 from tests.e2e.test_documents import says, steps
@@ -39,6 +40,9 @@ async def test_the_page_is_true_step_by_step(tmp_path: Path, monkeypatch: pytest
                     shutil.rmtree(tmp_path / "ortoo-data/enode-0")
                 if number == 2:
                     await cluster.open_enode("enode-0")
+                    async with asyncio.timeout(60):
+                        while not all(one.alive for one in (await mq.admin.describe_cluster()).enodes):
+                            await cluster.clock.sleep(0.02)
                 outcome = await command.run(line.split(), cluster.address)
                 assert outcome.exit_code == 0, (line, outcome)
                 assert says(outcome.out, expected), (line, outcome)
@@ -50,3 +54,48 @@ async def test_the_page_is_true_step_by_step(tmp_path: Path, monkeypatch: pytest
             while (lag := await mq.admin.lag("billing", "orders")).lag_messages:
                 await cluster.clock.sleep(0.02)
         assert [one.end_offset for one in lag.queues] == [2]
+
+
+async def test_a_running_consumer_gets_what_is_stored_at_once_in_a_restored_enode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was ahead of the backup: the offsets between are given again, and it begins anew where the backup has it."""
+    monkeypatch.chdir(tmp_path)
+    async with (
+        open_cluster(tmp_path / "ortoo-data") as cluster,
+        connect(cluster.address) as mq,
+        Background("reader") as background,
+    ):
+        await mq.admin.create_topic("orders", queue_count=1)
+        received: list[bytes] = []
+        settings = ConsumerSettings(from_first=True, ack_interval_ms=10)
+        async with mq.producer("orders") as producer, mq.consumer("billing", "orders", settings) as consumer:
+
+            async def read() -> None:
+                async for message in consumer:
+                    received.append(message.body)
+                    message.ack()
+
+            async def until(*bodies: bytes) -> None:
+                async with asyncio.timeout(60):
+                    while not set(bodies) <= set(received):
+                        await cluster.clock.sleep(0.02)
+
+            async def run(line: str) -> None:
+                assert (await command.run(line.split(), cluster.address)).exit_code == 0
+
+            background.spawn("read", read())
+            await producer.send(b"before")
+            await until(b"before")
+            await run("ortoo-enode backup ortoo-data/enode-0 backup")
+            lost, new = ([b"%s %d" % (kind, number) for number in range(20)] for kind in (b"lost", b"new"))
+            await asyncio.gather(*await producer.send_many(lost))
+            await until(*lost)
+            await cluster.close("enode-0")
+            shutil.rmtree(tmp_path / "ortoo-data/enode-0")
+            await run("ortoo-enode restore backup ortoo-data/enode-0")
+            await cluster.open_enode("enode-0")
+            async with mq.producer("orders") as other:  # it has no failure behind it, so it is quicker than who reads
+                for body in new:
+                    await other.send(body)
+            await until(*new)

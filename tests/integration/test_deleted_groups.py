@@ -1,6 +1,7 @@
 """A deleted group lives as a deleted topic does: it can come back for a while, then nothing is kept of it."""
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from ortoo.client import AlreadyExists, Client, ConsumerSettings, GroupInfo, NotFound, Unavailable, connect
 from ortoo.enode.app import RunningEnode
+from ortoo.namesrv.offline.backup import backup, restore
 from ortoo.testing.servers.cluster import Cluster, open_cluster
 
 COUNT = 10
@@ -85,6 +87,26 @@ async def test_a_deleted_group_comes_back_as_it_was(cluster: Cluster) -> None:
         with pytest.raises(AlreadyExists, match="declared anew"):
             await mq.admin.undelete_group("g")
         assert kept(cluster) == ["g", "u"]
+
+
+async def test_what_is_deleted_after_the_directory_was_restored_goes(cluster: Cluster, tmp_path: Path) -> None:
+    """Enodes and snodes that heard of versions after the backup take what the restored directory says for news."""
+    folder, file = cluster.folder / "namesrv", tmp_path / "directory.backup"
+    async with connect(cluster.address) as mq, asyncio.timeout(60):
+        backup("", folder, file)
+        for number in range(5):
+            await mq.admin.ensure_topic(f"later-{number}")
+        await cluster.clock.sleep(0.01)
+        await mq.admin.delete_group("u", at_once=True)
+        await until(cluster, "g")
+        await cluster.close("namesrv-0")
+        shutil.rmtree(folder)
+        restore("", folder, file, "unused", cluster.clock.now_ms())
+        await cluster.open_namesrv()
+        while [one.name for one in await mq.admin.list_topics()] != ["t"]:
+            await cluster.clock.sleep(0.02)
+        await mq.admin.delete_group("g", at_once=True)
+        await until(cluster)
 
 
 async def test_nothing_is_kept_of_a_group_whose_deletion_is_due(cluster: Cluster) -> None:

@@ -7,13 +7,15 @@ import pytest
 
 from ortoo.common.errors import Conflict, DataLoss, Fenced, Invalid, NotFound, Unsupported
 from ortoo.common.errors.status import rpc_errors
+from ortoo.common.process.clock import SystemClock
 from ortoo.common.records.sealed_batch import crc32c
 from ortoo.namesrv.offline.backup import backup, restore
+from ortoo.v1 import group_deletion_pb2, topic_pb2
 from ortoo.v1 import namesrv_pb2 as pb
-from ortoo.v1 import topic_pb2
 from tests.integration.name_server import name_server
 
 NEW_ID = "00000000-0000-4000-8000-000000000001"
+NOW_MS, DAY_MS = SystemClock().now_ms(), 86_400_000
 ENODE = pb.RegisterEnodeRequest(enode=topic_pb2.Enode(name="e", address="h:1", store_id="s"))
 
 
@@ -32,7 +34,7 @@ async def test_everything_is_there_again_in_an_empty_database(tmp_path: Path) ->
     assert "with 1 topics, 0 groups, 1 users" in said
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert said.replace("backed up", "restored").replace(" to ", " from ") == restore(
-        "", tmp_path / "two", file, NEW_ID
+        "", tmp_path / "two", file, NEW_ID, NOW_MS
     )
     async with name_server("", tmp_path / "two") as stub:
         topics = (await stub.ListTopics(pb.ListTopicsRequest())).topics
@@ -41,6 +43,31 @@ async def test_everything_is_there_again_in_an_empty_database(tmp_path: Path) ->
         assert (await stub.GetUser(pb.GetUserRequest(access_key="alice"))).secret_key == "secret-of-alice"
         with pytest.raises(Fenced), rpc_errors("name server"):
             await stub.ReleaseRight(pb.ReleaseRightRequest(resource="r", owner="o", epoch=right.epoch))
+
+
+async def test_nothing_that_came_after_a_backup_is_newer_than_what_is_restored(tmp_path: Path) -> None:
+    """Deletions that may have been taken back wait their whole time again; versions and epochs begin above all others.
+
+    Also when the same backup is restored once more, later.
+    """
+    file, known = tmp_path / "directory.backup", []
+    async with name_server("", tmp_path / "one") as stub:
+        await stub.RegisterEnode(ENODE)
+        await stub.CreateTopic(pb.CreateTopicRequest(name="t"))
+        await stub.DeleteTopic(pb.DeleteTopicRequest(name="t"))
+        await stub.PutGroup(pb.PutGroupRequest(group=topic_pb2.Group(name="g")))
+        await stub.DeleteGroup(pb.DeleteGroupRequest(name="g"))
+        await stub.AcquireRight(pb.AcquireRightRequest(resource="r", owner="o", lease_ms=100))
+        backup("", tmp_path / "one", file)
+    for number, now_ms in enumerate((NOW_MS + 7 * DAY_MS, NOW_MS + 8 * DAY_MS)):
+        restore("", tmp_path / f"again-{number}", file, NEW_ID, now_ms)
+        async with name_server("", tmp_path / f"again-{number}") as stub:
+            [topic] = (await stub.ListDeletedTopics(pb.ListDeletedTopicsRequest())).topics
+            [group] = (await stub.ListDeletedGroups(group_deletion_pb2.ListDeletedGroupsRequest())).groups
+            assert topic.due_at_ms == group.due_at_ms == now_ms + DAY_MS
+            right = await stub.AcquireRight(pb.AcquireRightRequest(resource="r", owner="p", lease_ms=100))
+            known.append((((await stub.UndeleteTopic(pb.UndeleteTopicRequest(name="t"))).topic.version), right.epoch))
+    assert all(later > before + 1_000_000 for before, later in zip(*known, strict=True))
 
 
 async def test_what_cannot_be_restored_changes_nothing(tmp_path: Path) -> None:
@@ -53,9 +80,9 @@ async def test_what_cannot_be_restored_changes_nothing(tmp_path: Path) -> None:
         await stub.CreateTopic(pb.CreateTopicRequest(name="t"))
         backup("", tmp_path / "one", file)
         with pytest.raises(Conflict, match="another name server has"):
-            restore("", tmp_path / "one", file, NEW_ID)
+            restore("", tmp_path / "one", file, NEW_ID, NOW_MS)
     with pytest.raises(Conflict, match=r"is not empty: it has .*topics"):
-        restore("", tmp_path / "one", file, NEW_ID)
+        restore("", tmp_path / "one", file, NEW_ID, NOW_MS)
     whole = file.read_bytes()
     body, last = whole.rsplit(b"\n", 2)[:2]
     newer = body.replace(b'"schema": "00', b'"schema": "99', 1) + b"\n"
@@ -70,5 +97,5 @@ async def test_what_cannot_be_restored_changes_nothing(tmp_path: Path) -> None:
     ):
         wrong.write_bytes(data)
         with pytest.raises(error, match=words):
-            restore("", tmp_path / "two", wrong, NEW_ID)
-    restore("", tmp_path / "two", file, NEW_ID)
+            restore("", tmp_path / "two", wrong, NEW_ID, NOW_MS)
+    restore("", tmp_path / "two", file, NEW_ID, NOW_MS)

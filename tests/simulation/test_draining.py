@@ -91,3 +91,24 @@ def test_a_topic_that_lies_on_one_enode_alone_stops_a_drain() -> None:
             assert (await client.admin.describe_topic("both")).topic.publish_order == ()
 
     play(script, shape=Shape(enodes=2, snodes=1))
+
+
+def test_a_drain_sees_what_is_delayed_behind_much_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More delayed messages on other enodes than a list may have do not hide those that are still to come here."""
+    monkeypatch.setattr("ortoo.cli.commands.draining.LISTED_MAX", 3)
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("operator") as client:
+            await client.admin.create_topic("t", queue_count=1, enodes=["enode-1"])
+            now_ms = stage.clock.now_ms()
+            async with client.producer("t") as producer:
+                for number in range(7):
+                    await producer.send(Message(b"there", deliver_at_ms=now_ms + 100_000 + number // 2))
+            await client.admin.update_topic("t", add_enodes=["enode-0"], publish_order=[("enode-0", 1)])
+            async with client.producer("t") as producer:
+                await producer.send(Message(b"here", deliver_at_ms=now_ms + 200_000))
+            await client.admin.update_topic("t", publish_order=[])
+            answer = await drain(client, "enode-0")
+            assert answer.value["left"] == [{"topic": "t", "group": "(delayed)", "messages": 1}]
+
+    play(script, shape=Shape(enodes=2, snodes=1))

@@ -146,6 +146,40 @@ def test_a_send_opens_a_lite_topic_whose_time_was_over() -> None:
     played(script)
 
 
+def test_a_clock_that_is_set_wrong_ends_no_lite_topic() -> None:
+    """A snode whose wall clock steps forward by a day deletes nothing that was sent just now and is unread."""
+
+    async def script(it: Lite) -> None:
+        one, _ = it.clients
+        await it.mq.admin.update_topic("t", lite_ttl_ms=60 * TTL_MS)
+        await one.send(("a", b"a0"))
+        await it.stage.clock.sleep(30.0)
+        for machine in it.stage.cluster.machines:
+            if machine.name.startswith("snode"):
+                machine.clock.jump(86_400_000)
+        await it.stage.clock.sleep(300.0)
+        assert {name: found.permission for name, found in (await it.lite_topics()).items()} == {"a": "read_write"}
+        assert await it.mq.admin.list_deleted_topics() == []
+
+    played(script)
+
+
+def test_a_lite_topic_that_was_given_more_queues_ends_and_hinders_no_other() -> None:
+    """Its subscriber is told too."""
+
+    async def script(it: Lite) -> None:
+        one, _ = it.clients
+        assert await one.sync(ADD, "a", "b") == Code.OK
+        async with Background("clients") as background:
+            background.spawn("live", it.live(0, "a", "b"))
+            await it.mq.admin.update_topic("%LMQ%|t|a", read_queue_count=2)
+            await it.until(lambda found: not found)
+            await it.stage.clock.sleep(75.0)
+        assert sorted(it.told) == [(0, "a"), (0, "b")]
+
+    played(script)
+
+
 def test_a_lite_topic_of_an_exclusive_group_is_for_who_subscribed_last() -> None:
     """At whichever snode; who had it is told and gets nothing more, not by a poll that waits, until it subscribes."""
 

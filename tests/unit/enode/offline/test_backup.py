@@ -1,19 +1,24 @@
 """`ortoo-enode backup` and `restore`: a store as it was when the backup began, while it goes on being written."""
 
 import asyncio
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from ortoo.common.errors import Conflict, DataLoss, NotFound, Unsupported
+from ortoo.common.errors import Conflict, DataLoss, Fenced, NotFound, Unsupported
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
+from ortoo.enode.consensus.joining import Founding, Joining
 from ortoo.enode.disk.disk import RealDisk, RealFile
+from ortoo.enode.disk.log_begin import LogBegin, read_log_begin, write_log_begin
+from ortoo.enode.log.segment import bases, segment_name
 from ortoo.enode.offline.backup import take_backup
 from ortoo.enode.offline.restore import make_store
+from ortoo.enode.store.lock_table import Granted, LockRequest
 from ortoo.enode.store.store import Store, StoreSettings, TopicCopy
 
 SETTINGS = StoreSettings(
@@ -37,9 +42,9 @@ def noticing(disk: RealDisk, suffix: str) -> Iterator[list[Path]]:
     yield made
 
 
-async def opened(folder: Path) -> Store:
+async def opened(folder: Path, seed: int = 1) -> Store:
     """Open what is there."""
-    return await Store.open(folder, settings=SETTINGS, disk=RealDisk(), clock=CLOCK, randomness=Randomness(1))
+    return await Store.open(folder, settings=SETTINGS, disk=RealDisk(), clock=CLOCK, randomness=Randomness(seed))
 
 
 class Sender:
@@ -109,6 +114,90 @@ async def test_a_backup_of_a_store_that_is_written_is_the_store_at_that_moment(t
     assert len(made) == 1 < len(again.segments)
     assert new_bytes == again.end_position - max(again.segments)
     await store.close()
+
+
+async def test_who_outlived_a_lost_store_begins_anew_at_the_restored_one(tmp_path: Path) -> None:
+    """Who read on under an old lock would pass over what is stored now; also when the first start ends by a crash."""
+    disk, key = RealDisk(), (1, "billing", 0)
+    store = await opened(tmp_path / "store")
+    await store.put_topics([TopicCopy(1, "orders", 2, 1)])
+    sender = Sender(store)
+    await sender.send(10)
+    [before] = await store.locks.take([LockRequest(key, "client", "session")])
+    assert isinstance(before, Granted)
+    take_backup(disk, tmp_path / "store", tmp_path / "backup", CLOCK)
+    [after] = await store.locks.take([LockRequest((1, "billing", 1), "client", "session")])
+    assert isinstance(after, Granted)
+    store.locks.check_reader(key, before.generation)
+    store.locks.check_reader((1, "billing", 1), after.generation)
+    opening = store.describe().store_open_number
+    await store.close()
+    make_store(disk, tmp_path / "backup", tmp_path / "first", CLOCK, Randomness(2))
+    with pytest.raises(Conflict, match="start it once without members"):
+        Joining(disk, tmp_path / "first", Founding(1, 1, ()), CLOCK, Randomness(1))
+    first = await opened(tmp_path / "first")
+    shutil.copytree(tmp_path / "first", tmp_path / "crashed")
+    for other in (first, await opened(tmp_path / "crashed")):
+        assert other.describe().store_open_number > opening + 1_000
+        for queue_id, generation in ((0, before.generation), (1, after.generation)):
+            with pytest.raises(Fenced, match="take the lock again"):
+                other.locks.check_reader((1, "billing", queue_id), generation)
+        with pytest.raises(Fenced):
+            await other.offsets.commit(1, "billing", {0: 20}, before.generation)
+        data = b"%08d" % 9 * 50
+        with pytest.raises(NotFound, match="Take a new producer id"):
+            await other.append(1, 0, SealedBatch(data, crc32c(data), 2, 400, 9, 30))
+        [again] = await other.locks.take([LockRequest(key, "client", "session", resume=True)])
+        assert isinstance(again, Granted)
+        await other.offsets.commit(1, "billing", {0: 2}, again.generation)
+        await other.close()
+
+
+async def test_a_backup_ends_no_backup_of_another_store(tmp_path: Path) -> None:
+    """An empty store that took the name of a lost one, or one made of an older backup: each is for another folder."""
+    disk = RealDisk()
+    store = await opened(tmp_path / "store")
+    await store.put_topics([TopicCopy(1, "orders", 1, 1)])
+    await Sender(store).send(30)
+    take_backup(disk, tmp_path / "store", tmp_path / "backup", CLOCK)
+    await store.close()
+    empty = await opened(tmp_path / "empty", seed=3)
+    with pytest.raises(Conflict, match="give another folder"):
+        take_backup(disk, tmp_path / "empty", tmp_path / "backup", CLOCK)
+    await empty.close()
+    make_store(disk, tmp_path / "backup", tmp_path / "restored", CLOCK, Randomness(2))
+
+
+async def test_a_backup_begins_where_the_log_began_when_it_looked(tmp_path: Path) -> None:
+    """Retention that lets a segment go between two looks leaves no hole in a backup."""
+    disk = RealDisk()
+    store = await opened(tmp_path / "store")
+    await store.put_topics([TopicCopy(1, "orders", 1, 1)])
+    await Sender(store).send(300)
+    while not store.describe().log_begin_position:
+        await CLOCK.sleep(0.01)
+    await store.close()
+    begin, plain = read_log_begin(disk, tmp_path / "store"), disk.list
+    assert begin is not None
+    first, second, *_ = bases(disk.list(tmp_path / "store"))
+    assert begin.position == first
+
+    def listed(folder: Path) -> list[str]:
+        if folder == tmp_path / "store" and segment_name(first) in plain(folder):
+            write_log_begin(disk, folder, LogBegin(second, begin.queues))
+            disk.remove(folder / segment_name(first))
+        return plain(folder)
+
+    taken = []
+
+    def looked(folder: Path) -> list[str]:
+        taken.append(folder)
+        return listed(folder) if taken.count(tmp_path / "store") == 2 else plain(folder)
+
+    disk.list = looked  # type: ignore[method-assign]
+    take_backup(disk, tmp_path / "store", tmp_path / "backup", CLOCK)
+    _, recovered = make_store(disk, tmp_path / "backup", tmp_path / "restored", CLOCK, Randomness(2))
+    assert not recovered.catalog.damages
 
 
 async def test_what_cannot_be_backed_up_or_restored_is_named(tmp_path: Path) -> None:

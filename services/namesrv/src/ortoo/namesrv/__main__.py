@@ -30,6 +30,7 @@ def main() -> int:
 
 def run_tool(name: str, arguments: Sequence[str]) -> int:
     """Run one of TOOLS on the database that the settings name; returns the exit code."""
+    from ortoo.common.process.clock import SystemClock
     from ortoo.common.process.randomness import Randomness
     from ortoo.namesrv.offline.backup import backup, restore, words
 
@@ -40,7 +41,8 @@ def run_tool(name: str, arguments: Sequence[str]) -> int:
         if name == "backup":
             said = backup(settings.database_url, settings.data_dir, file)
         else:
-            said = restore(settings.database_url, settings.data_dir, file, Randomness().uuid_text())
+            now_ms = SystemClock().now_ms()
+            said = restore(settings.database_url, settings.data_dir, file, Randomness().uuid_text(), now_ms)
     except OrtooError as error:
         sys.stderr.write(f"error: {error}\n")
         return service.exit_code_of(error)

@@ -17,6 +17,9 @@ LOOK_INTERVAL_S = 1.0
 ROUTES_AGE_S = 35.0
 """Producers ask every 30 s where they may send; until then they may send to an enode that is being drained."""
 
+LISTED_MAX = 10_000
+"""How many delayed messages or open transactions are asked for at a time: the most there can be."""
+
 
 class Left(NamedTuple):
     """What somebody still has to read on an enode."""
@@ -111,13 +114,24 @@ async def _left(mq: "Client", enode: str, topics: "Sequence[TopicInfo]") -> list
             messages = sum(one.lag_messages for one in lag.queues if one.queue.enode == enode)
             if messages:
                 left.append(Left(topic.name, group, messages))
-        delayed = await mq.admin.list_delayed(topic.name, limit=10_000)
-        if here := sum(one.queue.enode == enode for one in delayed):
+        if here := await _delayed(mq, enode, topic.name):
             left.append(Left(topic.name, "(delayed)", here))
-    open_ones = await mq.admin.list_transactions(limit=10_000)
-    if here := sum(one.queue.enode == enode for one in open_ones):
+    open_ones = await mq.admin.list_transactions(limit=LISTED_MAX)
+    here = sum(one.queue.enode == enode for one in open_ones)
+    if here or len(open_ones) == LISTED_MAX:  # of more than can be listed nobody knows where they are
         left.append(Left("(any)", "(transactions)", here))
     return left
+
+
+async def _delayed(mq: "Client", enode: str, topic: str) -> int:
+    """How many delayed messages a list shows on an enode; 0 only when there is none behind those of others either."""
+    from_ms = 0
+    while True:
+        listed = await mq.admin.list_delayed(topic, from_ms=from_ms, limit=LISTED_MAX)
+        here = sum(one.queue.enode == enode for one in listed)
+        if here or len(listed) < LISTED_MAX:
+            return here
+        from_ms = max(from_ms + 1, listed[-1].deliver_at_ms)
 
 
 def _table(left: Sequence[Left]) -> Table:

@@ -24,6 +24,7 @@ from ortoo.enode.disk.reign_file import KeptReign, read_reign, write_reign
 from ortoo.enode.log.segment import bases
 from ortoo.enode.members.identity import Configuration, MemberId
 from ortoo.enode.members.log_outline import LogOutline, PlacedMembers
+from ortoo.enode.recovery.restored import read_apart
 
 ASK_INTERVAL_S = 0.5
 _log = get_logger("members")
@@ -83,6 +84,13 @@ class Joining:
             # It may be a copy of the log that member 1 goes on with; two sets of one would both lead.
             raise Conflict(
                 f"{self.folder} holds the log of an enode that was no member: start it as member 1, or empty it",
+                field="member",
+            )
+        elif read_apart(self.disk, self.folder):
+            # What its first start puts into the log is decided before there are others.
+            raise Conflict(
+                f"{self.folder} was restored and not started since: start it once without members, stop it, then start "
+                "it as member 1",
                 field="member",
             )
         else:

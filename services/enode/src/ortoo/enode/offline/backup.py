@@ -63,9 +63,11 @@ def take_backup(disk: Disk, folder: Path, target: Path, clock: Clock) -> tuple[B
     known = read_backup_list(disk, target)
     if known is None and disk.list(target):
         raise Conflict(f"{target} holds something that is no backup; give an empty folder", field="BACKUP")
-    if known is not None and (known.cluster, known.enode) != (identity.cluster, identity.enode):
+    if known is not None and known.store_id != identity.store_id:
+        # Also of this enode's own store before it was lost: an empty one that took its name must not end its backup.
         raise Conflict(
-            f"{target} holds a backup of enode {known.enode} of cluster {known.cluster}; give another folder",
+            f"{target} holds a backup of store {known.store_id} of enode {known.enode} of cluster {known.cluster}, and "
+            f"{folder} is store {identity.store_id} of enode {identity.enode}; give another folder",
             field="BACKUP",
         )
     disk.make_folder(target)
@@ -90,6 +92,8 @@ def _copy(
     starts = [base for base in bases(disk.list(folder)) if begin is None or base >= begin.position]
     strays = set(strays_among(disk, folder, starts))
     starts = [base for base in starts if base not in strays]
+    if read_log_begin(disk, folder) != begin:
+        raise FileNotFoundError(folder)  # retention let go of segments between the two looks
     listed = BackupList(identity.cluster, identity.enode, identity.store_id, now_ms, 0, begin)
     new_bytes = 0
     if starts:

@@ -1,6 +1,7 @@
 """`ortoo-enode restore BACKUP DIR`: make a store of a backup that `ortoo-enode backup` took.
 
-The store goes on where the backup ends. What was stored after it is gone, and the offsets of that are given again.
+The store goes on where the backup ends. What was stored after it is gone, and the offsets of that are given again; so
+its first start ends what consumers, producers and leases that outlived it say of the old ones.
 """
 
 import argparse
@@ -11,7 +12,6 @@ from pathlib import Path
 from ortoo.common.errors import Conflict, DataLoss, NotFound
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.identity import FILE_NAME as IDENTITY_NAME
 from ortoo.enode.disk.identity import Identity, encode_identity
@@ -19,10 +19,8 @@ from ortoo.enode.disk.log_begin import write_log_begin
 from ortoo.enode.disk.whole_files import write_whole
 from ortoo.enode.log.segment import segment_name
 from ortoo.enode.offline.backup_list import BackupList, copied, read_backup_list
-from ortoo.enode.recovery.opening import Recovered, marker_of, recover
-
-OPENINGS_APART = 1 << 12
-"""By how much the number of openings is raised, so that leases from after the backup are never taken for new ones."""
+from ortoo.enode.recovery.opening import Recovered, recover
+from ortoo.enode.recovery.restored import write_restored
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -71,18 +69,8 @@ def make_store(
         if listed.begin is not None:
             write_log_begin(disk, folder, listed.begin)
         disk.sync_directory(folder)
+        write_restored(disk, folder, randomness)
         recovered = recover(disk, folder)
-        if listed.segments:
-            # Producers that sent after the backup would meet a gap in their sequences for ever: unknown, they go on.
-            recovered.state.windows.keep_only(())
-            marker = marker_of(
-                recovered.catalog,
-                recovered.state,
-                recovered.end_position,
-                recovered.store_open + OPENINGS_APART,
-                recovered.stored_at_ms,
-            )
-            write_whole(disk, folder / CLEAN_NAME, marker.encoded())
         recovered.catalog.close()
         # Whose store it is comes last: without that nothing starts on what was restored in part.
         identity = Identity(listed.cluster, listed.enode, randomness.id_text(), clock.now_ms())

@@ -36,6 +36,7 @@ from ortoo.enode.log.segment import (
 )
 from ortoo.enode.recovery.losses import damages_of
 from ortoo.enode.recovery.refold import Refold
+from ortoo.enode.recovery.restored import begin_anew, read_apart
 from ortoo.enode.recovery.strays import strays_among
 from ortoo.enode.state.fold import State
 
@@ -69,6 +70,8 @@ class Recovered:
     """Files that bear the name of a segment and are none."""
     missing_bytes: int = 0
     """How much that was durable is missing because the last file was cut short."""
+    is_restored: bool = False
+    """Whether it was made of a backup, and what that means is not in the log yet."""
 
 
 def recover(disk: Disk, folder: Path, *, repairs: bool = True, without_checkpoint: bool = False) -> Recovered:
@@ -90,6 +93,10 @@ def recover(disk: Disk, folder: Path, *, repairs: bool = True, without_checkpoin
     starts = [base for base in starts if base not in strays]
     recovered = _recover(disk, folder, names, starts, begin, repairs=repairs, without_checkpoint=without_checkpoint)
     recovered.strays = [segment_name(base) for base in strays]
+    if apart := read_apart(disk, folder):
+        begin_anew(recovered.state, apart)
+        recovered.store_open += apart
+        recovered.is_restored = True
     return recovered
 
 

@@ -27,6 +27,7 @@ from ortoo.enode.reading.reader import Reader
 from ortoo.enode.reading.recent import Recent
 from ortoo.enode.reading.waiting import Waiting
 from ortoo.enode.recovery.opening import Recovered, recover
+from ortoo.enode.recovery.restored import forget_restored
 from ortoo.enode.state.tables.dedup import Sequencer
 from ortoo.enode.state.tables.offsets import Reservations
 from ortoo.enode.store.committer import Committer
@@ -288,6 +289,9 @@ class Engine:
         newest = self.housekeeping.checkpoints[-1] if self.housekeeping.checkpoints else 0
         if recovered.skips or newest < catalog.begin_position:
             self.housekeeping.checkpoint_due.set()
+        if recovered.is_restored:
+            await self.housekeeping.checkpoint()
+            await self.work.run(forget_restored, self.disk, self.folder)
         _log.info(
             "store opened",
             folder=str(self.folder),

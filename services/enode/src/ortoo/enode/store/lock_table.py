@@ -112,12 +112,15 @@ class LockTable:
             else:
                 self._locks[key] = was
 
-    def check(self, key: Key, generation: int) -> None:
-        """Refuse who names an older generation than the lock's. Errors: Fenced."""
-        lock = self._locks.get(key)
-        if lock is not None and generation < lock.generation:
+    def check(self, key: Key, generation: int, *, given_here: bool = False) -> None:
+        """Refuse who names an older generation than the lock's; with `given_here` also one that is of a lost log.
+
+        Errors: Fenced.
+        """
+        now = self.generation(key)
+        if generation < now or (given_here and generation != now):
             raise Fenced(
-                f"the lock of queue {key[2]} has generation {lock.generation} in group {key[1]}, this request is of "
+                f"the lock of queue {key[2]} has generation {now} in group {key[1]}, this request is of "
                 f"{generation}: take the lock again",
                 field="generation",
             )

@@ -79,6 +79,14 @@ class QueueLocks:
         if generation:
             self._table.check(key, generation)
 
+    def check_reader(self, key: Key, generation: int) -> None:
+        """The same for who reads on from a place that only it knows: in a log that was lost, that place is another's.
+
+        Errors: Fenced.
+        """
+        if generation:
+            self._table.check(key, generation, given_here=True)
+
     def of_group(self, topic_id: int, group: str) -> list[tuple[int, Lock, float]]:
         """(queue id, lock, seconds it lives) of those that are held, by queue id."""
         now_s = self._clock.monotonic_s()

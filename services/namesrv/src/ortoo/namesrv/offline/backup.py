@@ -29,8 +29,8 @@ FORMAT = "ortoo-directory"
 VERSION = 1
 STATEMENT_TIMEOUT_S = 60.0
 ROWS_PER_INSERT = 500
-RIGHTS_APART = 1 << 20
-"""By how much epochs of exclusive rights are raised, so that no reign after the backup had a larger one."""
+APART = 1 << 20
+"""By how much the directory's version and the epochs of exclusive rights are raised at least."""
 COUNTED = ("topics", "groups", "users")
 Row = dict[str, Any]
 
@@ -79,13 +79,13 @@ def backup(database_url: str, data_dir: Path, file: Path) -> str:
     return f"backed up {_told(rows)} to {file}"
 
 
-def restore(database_url: str, data_dir: Path, file: Path, new_id: str) -> str:
+def restore(database_url: str, data_dir: Path, file: Path, new_id: str, now_ms: int) -> str:
     """Put what `backup` wrote into an empty database, all of it or nothing; what was done.
 
     `new_id` is not used up: the directory gets the id that it had. Errors: Conflict when the database has something or
     a name server has its file; Invalid, DataLoss, Unsupported for a file that is none; Unavailable.
     """
-    rows = read_backup(file)
+    rows = [(name, _as_of_now(name, row, now_ms)) for name, row in read_backup(file)]
     url = url_of(database_url, data_dir)
     engine = engine_of(url, STATEMENT_TIMEOUT_S)
     with _locked(url):
@@ -130,8 +130,6 @@ def read_backup(file: Path) -> list[tuple[str, Row]]:
 def _fill(engine: sa.Engine, rows: Sequence[tuple[str, Row]]) -> None:
     by_table: dict[str, list[Row]] = {}
     for name, row in rows:
-        if name == tables.rights.name:
-            row = {**row, "epoch": row["epoch"] + RIGHTS_APART}
         by_table.setdefault(name, []).append(row)
     with engine.begin() as connection:
         held = [table.name for table in tables.metadata.sorted_tables if _holds(connection, table)]
@@ -145,6 +143,25 @@ def _fill(engine: sa.Engine, rows: Sequence[tuple[str, Row]]) -> None:
             part = by_table.get(table.name, [])
             for start in range(0, len(part), ROWS_PER_INSERT):
                 connection.execute(sa.insert(_as_kept(table)), part[start : start + ROWS_PER_INSERT])
+
+
+def _as_of_now(table: str, row: Row, now_ms: int) -> Row:
+    """A row of the backup as it goes on from here."""
+    match table:
+        case tables.directory.name:
+            # Enodes and snodes have heard of versions after the backup, and take older ones for old news.
+            return {**row, "version": _above_all(row["version"], now_ms)}
+        case tables.rights.name:
+            return {**row, "epoch": _above_all(row["epoch"], now_ms)}
+        case tables.deleted_topics.name | tables.deleted_groups.name:
+            # It may have been taken back after the backup: there is the whole time again to do so once more.
+            return {**row, "due_at_ms": max(row["due_at_ms"], now_ms + row["due_at_ms"] - row["deleted_at_ms"])}
+    return row
+
+
+def _above_all(number: int, now_ms: int) -> int:
+    """Above what it can have grown to after the backup, and after any restore of the same backup before this one."""
+    return max(number + APART, now_ms)
 
 
 def _holds(connection: sa.Connection, table: sa.Table) -> bool:

@@ -75,7 +75,7 @@ class FetchStream:
         if self._topics.lacks(topic_id, queue_id):
             await self._topics.arrival(topic_id, queue_id)
         key = (topic_id, request.group, queue_id)
-        self._store.locks.check(key, request.generation)
+        self._store.locks.check_reader(key, request.generation)
         bytes_max = request.bytes_max or BYTES_DEFAULT
         pushed_down = PushedDown.of(request)
         cost_bytes = min(bytes_max + (PART_BYTES if pushed_down else 0), BYTES_READ_MAX)
@@ -89,7 +89,7 @@ class FetchStream:
         finally:
             self.outbox.release(cost_bytes)
         found = await self._look(request, pushed_down, bytes_max, wait_ms=min(request.wait_ms, WAIT_MS_MAX))
-        self._store.locks.check(key, request.generation)
+        self._store.locks.check_reader(key, request.generation)
         return _answer(request, found), 0
 
     async def _look(

@@ -12,7 +12,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.name_server import NameServer
-from ortoo.snode.cluster.routes import MessageType, Permission, Topic
+from ortoo.snode.cluster.routes import MessageType, Permission, Queue, Topic
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.rocketmq.clients.table import Clients
 from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions
@@ -47,13 +47,15 @@ class LiteExpiry:
     subscriptions: LiteSubscriptions
     clients: Clients
     clock: Clock
+    _began: tuple[int, float] | None = field(default=None, init=False)
+    """What the wall clock and the monotonic one showed at the first sweep."""
     _looks: dict[int, _Look] = field(default_factory=dict, init=False)
     _missing: set[tuple[str, str]] = field(default_factory=set, init=False)
     """(client id, lite topic) of what has ended though a client subscribed to it; each is told once."""
 
     async def sweep(self) -> None:
         """Close those whose time is over, delete those that are closed for long enough, tell who had subscribed."""
-        now_ms = self.clock.now_ms()
+        now_ms = self._now_ms()
         ending = self._ending()
         self._looks = {lite.topic_id: self._looks.get(lite.topic_id) or _Look() for _, lite in ending}
         looks = [(self._looks[lite.topic_id], parent, lite) for parent, lite in ending]
@@ -89,7 +91,7 @@ class LiteExpiry:
     async def _look(self, look: _Look, parent: Topic, lite: Topic) -> None:
         """Errors: Unavailable; Conflict and NotFound when somebody else has changed or deleted it."""
         look.used_at_ms = await self._used_at_ms(lite)
-        if look.used_at_ms + parent.lite_ttl_ms > self.clock.now_ms():
+        if look.used_at_ms + parent.lite_ttl_ms > self._now_ms():
             return
         if lite.writable:
             await self.name_server.set_permission(lite.name, Permission.READ_ONLY)
@@ -101,11 +103,20 @@ class LiteExpiry:
             await self.name_server.delete_topic(lite.name, version=lite.version)
             _log.info("a lite topic has ended: no message for its time to live", topic=lite.name)
 
+    def _now_ms(self) -> int:
+        """The wall clock without its steps forward since the first sweep: one that is set wrong ends nothing."""
+        now_ms, now_s = self.clock.now_ms(), self.clock.monotonic_s()
+        began_ms, began_s = self._began = self._began or (now_ms, now_s)
+        return min(now_ms, began_ms + int((now_s - began_s) * 1000))
+
     async def _used_at_ms(self, lite: Topic) -> int:
-        [queue] = lite.read_queues()
+        """An operator may have given it more queues than one."""
+        return max([lite.created_at_ms, *[await self._stored_at_ms(lite, queue) for queue in lite.read_queues()]])
+
+    async def _stored_at_ms(self, lite: Topic, queue: Queue) -> int:
         link = self.links.to(queue.enode)
         held = [one for one in await link.describe_queues(lite.topic_id) if one.queue_id == queue.queue_id]
         if not held or held[0].begin_offset == held[0].end_offset:
-            return lite.created_at_ms
+            return 0
         last = await link.fetch(lite.topic_id, queue.queue_id, held[0].end_offset - 1, bytes_max=1)
-        return max((one.stored_at_ms for one in last.batches), default=lite.created_at_ms)
+        return max((one.stored_at_ms for one in last.batches), default=0)

@@ -1,0 +1,47 @@
+"""The mark of a store that was made of a backup and was not started yet.
+
+Others have outlived what is gone: a session that is ahead of its queue would pass over new messages that get the old
+offsets, an old handle would settle a new lease, and a producer would meet a gap in its sequences for ever. So they all
+have to begin anew. The mark stays until that is in the log.
+"""
+
+from pathlib import Path
+
+from ortoo.common.process.randomness import Randomness
+from ortoo.enode.changes.all import LocksPut
+from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.lines import encode_lines, read_lines
+from ortoo.enode.disk.whole_files import write_whole
+from ortoo.enode.state.fold import State
+
+FILE_NAME = "restored"
+VERSION = 1
+APART = 1 << 12
+"""By how much the number of openings is raised at least; numbers of leases have 24 bits for it."""
+GENERATIONS_SHIFT = 20
+"""Generations of locks are raised by so many times more."""
+
+
+def write_restored(disk: Disk, folder: Path, randomness: Randomness) -> None:
+    """Mark a store. Of two that are made of one backup, each raises the numbers by another one."""
+    write_whole(disk, folder / FILE_NAME, encode_lines(VERSION, {"apart": APART + randomness.below(APART)}))
+
+
+def read_apart(disk: Disk, folder: Path) -> int:
+    """By how much to raise the number of openings; 0 in a store without the mark. Errors: DataLoss, Unsupported."""
+    advice = "restore the backup again"
+    return read_lines(disk, folder / FILE_NAME, VERSION, advice, lambda fields: int(fields["apart"])) or 0
+
+
+def forget_restored(disk: Disk, folder: Path) -> None:
+    """Remove the mark: all is in the log."""
+    disk.remove(folder / FILE_NAME)
+    disk.sync_directory(folder)
+
+
+def begin_anew(state: State, apart: int) -> None:
+    """Let sessions take their locks again, and producers take new ids."""
+    state.windows.keep_only(())
+    for (topic_id, group, queue_id), lock in list(state.locks.all()):
+        generation = lock.generation + (apart << GENERATIONS_SHIFT)
+        state.apply(LocksPut(topic_id, group, "", "", "", ((queue_id, generation),)))
