@@ -30,7 +30,7 @@ SPARK_READY := $(VENV)/.spark-ready
 SLOW_TESTS := $(wildcard tests/e2e tests/contract tests/official tests/deploy tests/integration tests/conformance)
 QUICK_TESTS := tests/simulation tests/property tests/unit tests/golden tests/repo
 
-.PHONY: help setup demo demo-ha dev check test bench bench-store bench-guard crash simulate take-overs protos protos-check docs clean
+.PHONY: help setup demo demo-ha dev check test bench bench-store bench-guard crash simulate take-overs rejoin protos protos-check docs clean
 .PHONY: quick-seeds planted cancellations mutants
 .PHONY: demo-spark spark-setup spark-tests spark-long spark-kills bench-spark
 .PHONY: alerts drain explore hostile rolling wheels image-check manifests deploy-tools
@@ -119,6 +119,9 @@ simulate: $(READY)  ## A simulated cluster in trouble, 300 seeds (SEED=1000 SEED
 
 take-overs: $(READY)  ## Kill, freeze, empty and stop whoever leads three real members under load, 12 rounds (ROUNDS=100)
 	@$(PY) -m tests.e2e.take_overs --rounds $(or $(ROUNDS),12)
+
+rejoin: $(READY)  ## Empty the disk of a member, add it anew, and measure how fast it votes again and what sends cost meanwhile (MEGABYTES=2000)
+	@$(PY) -m tests.e2e.rejoin --megabytes $(or $(MEGABYTES),2000)
 
 cancellations: $(READY)  ## Calls that are called off: 1,000 in each of ten runs, then the scenario by itself, 300 seeds with faults and without
 	@$(PY) -m tests.simulation.cancellations --count 1000 --seeds 10

@@ -27,7 +27,7 @@ from ortoo.cli.demo.flights import FLIGHTS, data_file, messages
 from ortoo.cli.demo.flow import CHUNK_MESSAGES, QUEUES, TOPIC, FlightFlow
 from ortoo.cli.demo.progress import FlightProgress
 from ortoo.client import Message as Flight
-from ortoo.client import OrtooError, connect
+from ortoo.client import OrtooError, ProducerSettings, connect
 from ortoo.common.process import logs
 from ortoo.common.process.background import Background
 from ortoo.testing.servers.postgres import postgres
@@ -39,6 +39,8 @@ from tests.e2e.take_overs import Round, TakeOvers, under_load
 HARMS = ("kill", "freeze", "empty")
 TOLD = {"kill": "killed (SIGKILL)", "freeze": "frozen (SIGSTOP)", "empty": "killed, and its disk emptied"}
 NAME_SERVERS, SNODES = 3, 2
+WAITING_BYTES_MAX = 8 << 20
+"""So much waits while nobody leads: more of it would hold up the small messages by which a take-over is measured."""
 PULSE_PER_S = 20
 """What is sent beside the flights, one message at a time, to measure take-overs and to keep a history of."""
 
@@ -101,7 +103,8 @@ async def _sent(
     """Send all flights, and harm whoever leads after a quarter, a half and three quarters; how many were accepted."""
     flow, source = outcome.flow, islice(messages(data_file()), flights)
     taken, harmed = [], list[asyncio.Task[None]]()
-    async with connect(addresses) as mq, mq.producer(TOPIC) as producer, Background("harm") as background:
+    settings = ProducerSettings(memory_bytes_max=WAITING_BYTES_MAX)
+    async with connect(addresses) as mq, mq.producer(TOPIC, settings) as producer, Background("harm") as background:
         while chunk := list[Flight](islice(source, CHUNK_MESSAGES)):
             if len(harmed) < len(HARMS) and flow.sent.total() * (len(HARMS) + 1) >= flights * (len(harmed) + 1):
                 await asyncio.gather(*harmed)  # one after another, and each of them while flights are sent

@@ -3,7 +3,7 @@
 import contextlib
 import shutil
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 from ortoo.client import Client, EnodeMember, OrtooError
@@ -18,7 +18,13 @@ LEADING, WAITING, LEARNING, AWAY = "leading", "waiting", "learning", "away"
 
 @contextlib.asynccontextmanager
 async def member_cluster(
-    folder: Path, *, name_servers: int = 1, database_url: str = "", snodes: int = 1, redis_url: str = ""
+    folder: Path,
+    *,
+    name_servers: int = 1,
+    database_url: str = "",
+    snodes: int = 1,
+    redis_url: str = "",
+    enode_environ: Mapping[str, object] = SMALL_STORE,
 ) -> AsyncIterator[ProcessCluster]:
     """Start all of it in `folder`; leave nothing running. Several name servers share the database, snodes the Redis."""
     with contextlib.ExitStack() as held:
@@ -37,7 +43,7 @@ async def member_cluster(
         enodes = []
         for number, address in enumerate(addresses, 1):
             environ = {
-                **SMALL_STORE,
+                **enode_environ,
                 "NAME": ENODE,
                 "MEMBER": number,
                 "MEMBERS": MEMBERS,

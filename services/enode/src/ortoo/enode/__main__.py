@@ -12,7 +12,7 @@ from ortoo.enode.app import open_enode
 from ortoo.enode.reigns.member import open_member
 from ortoo.enode.settings import HIDDEN, IMPORTANT, Settings, load
 
-TOOLS = ("inspect", "repair", "backup", "restore")
+TOOLS = ("inspect", "repair", "elect", "backup", "restore")
 
 
 def opened(settings: Settings) -> AbstractAsyncContextManager[Running]:
@@ -29,8 +29,9 @@ ROLE = front.Role(
     live=("log_level", "namesrv_address"),
     hidden=tuple(HIDDEN),
     epilog="`ortoo-enode inspect DIR` reads a store without the server; `ortoo-enode repair DIR` shows what is "
-    "damaged in one, and mends it when told to; `ortoo-enode backup DIR BACKUP` copies one, also while it is served, "
-    "and `ortoo-enode restore BACKUP DIR` makes one of the copy. Each has its own -h.",
+    "damaged in one, and mends it when told to; `ortoo-enode elect DIR --lose` goes on with one disk of a set whose "
+    "majority is gone; `ortoo-enode backup DIR BACKUP` copies one, also while it is served, and `ortoo-enode restore "
+    "BACKUP DIR` makes one of the copy. Each has its own -h.",
 )
 
 

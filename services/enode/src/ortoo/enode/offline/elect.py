@@ -1,0 +1,113 @@
+"""`ortoo-enode elect DIR --lose`: go on with one disk when the majority of a set's disks is gone for good.
+
+    ortoo-enode elect DIR --lose                what the disk has, and what would be done
+    ortoo-enode elect DIR --lose --apply        do it; no process may have the folder open
+
+The disk becomes a set of its own, of one member, with all of the log that it has. What others had acknowledged with
+each other behind its end is lost, and so is what this disk itself had and lost. Disks of the former set are refused
+from then on: empty them, and add them as new members.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ortoo.common.errors import Invalid
+from ortoo.common.process.clock import Clock, SystemClock
+from ortoo.common.process.randomness import Randomness
+from ortoo.enode.disk.clean_stop import read_clean_stop
+from ortoo.enode.disk.disk import Disk, RealDisk
+from ortoo.enode.disk.identity import FILE_NAME, encode_identity, read_identity
+from ortoo.enode.disk.outline_file import KeptOutline, read_outline, write_outline
+from ortoo.enode.disk.reign_file import KeptReign, read_reign, write_reign
+from ortoo.enode.disk.tide_mark import read_tide_mark
+from ortoo.enode.disk.whole_files import write_whole
+from ortoo.enode.members.identity import Configuration, Tail
+from ortoo.enode.members.log_outline import PlacedMembers
+from ortoo.enode.recovery.member_opening import recover_member
+
+
+@dataclass(frozen=True, slots=True)
+class Survivor:
+    """The one disk that is left, as its files tell."""
+
+    kept: KeptReign
+    outline: KeptOutline
+
+    def said(self, end: int) -> str:
+        """What there is, and what it costs to go on with it. The disk has everything below `end`."""
+        kept, voters = self.kept, self.outline.outline.members.voters
+        former = ", ".join(str(one.number) for one in voters) or "none that are known"
+        lines = [
+            f"member {kept.member.number} of set {kept.set_id} (voters at its last start: {former}) has promised epoch "
+            f"{kept.reign.epoch}",
+            f"its log ends at position {end}: whatever a majority without it has acknowledged behind that is lost; "
+            "`ortoo enode members ENODE` shows how far each of the others was when it reported last",
+        ]
+        if kept.reign.owed.position > end:
+            lines.append(
+                f"this disk itself once was at position {kept.reign.owed.position}: what lies between is lost, too"
+            )
+        return "\n".join(lines) + "\n"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Show what would be lost, and go on without it with `--apply`. Returns 0; 3 when nothing was done."""
+    parser = argparse.ArgumentParser(prog="ortoo-enode elect", description="Go on with one disk of a set of members.")
+    parser.add_argument("folder", type=Path, metavar="DIR", help="the member's folder; no server may have it open")
+    parser.add_argument("--lose", action="store_true", required=True, help="accept that what only others have is lost")
+    parser.add_argument("--apply", action="store_true", help="do it")
+    chosen = parser.parse_args(arguments)
+    disk, folder = RealDisk(), chosen.folder
+    lock = disk.lock(folder)
+    try:
+        sys.stdout.write(survivor(disk, folder).said(known_end(disk, folder)))
+        if not chosen.apply:
+            sys.stdout.write("nothing was changed; add --apply to go on with this disk alone\n")
+            return 3
+        end = go_on_alone(disk, folder, SystemClock(), Randomness())
+        sys.stdout.write(f"it is a set of one member now, with the log up to {end}: start it, then add empty disks\n")
+    finally:
+        lock.release()
+    return 0
+
+
+def survivor(disk: Disk, folder: Path) -> Survivor:
+    """What a folder says of its member. Errors: Invalid when it is none, or its set never began."""
+    kept, outline = read_reign(disk, folder), read_outline(disk, folder)
+    if kept is None or outline is None or not kept.set_id:
+        raise Invalid(f"{folder} is not the folder of a member whose set has begun; nothing is to be elected there")
+    return Survivor(kept, outline)
+
+
+def known_end(disk: Disk, folder: Path) -> int:
+    """Up to where the log is on this disk for certain. A start may find a little more."""
+    clean = read_clean_stop(disk, folder)
+    return max(read_tide_mark(disk, folder), clean.end_position if clean else 0)
+
+
+def go_on_alone(disk: Disk, folder: Path, clock: Clock, randomness: Randomness) -> int:
+    """Make the disk a set of its own; where its log ends. Errors: Invalid, DataLoss, OSError.
+
+    The set's new id is written first: from then on nobody of the former set speaks with this disk, so that it votes
+    alone only when it is heard by itself alone. Interrupted anywhere, it is done by doing it again.
+    """
+    found = survivor(disk, folder)
+    log = recover_member(disk, folder, found.outline)
+    log.recovered.catalog.close()
+    kept = replace(
+        found.kept,
+        set_id=randomness.id_text(),
+        created_at_ms=clock.now_ms(),
+        is_founder=True,
+        reign=replace(found.kept.reign, owed=Tail(0, 0)),
+    )
+    write_reign(disk, folder, kept)
+    if (identity := read_identity(disk, folder)) is not None:
+        now = replace(identity, store_id=kept.set_id, created_at_ms=kept.created_at_ms)
+        write_whole(disk, folder / FILE_NAME, encode_identity(now))
+    alone = PlacedMembers(log.outline.appended, Configuration((kept.member,)))
+    write_outline(disk, folder, KeptOutline.of(replace(log.outline, placed=(alone,))))
+    return log.outline.appended

@@ -1,0 +1,81 @@
+"""Two of three disks are gone for good: an operator goes on with the third, and says so by hand."""
+
+import contextlib
+from pathlib import Path
+
+import grpc
+
+from ortoo.client import OrtooError
+from ortoo.common.grpc.channels import Channels
+from ortoo.enode.offline.elect import go_on_alone, known_end, survivor
+from ortoo.enode.reigns.member import RunningMember
+from ortoo.testing.simulation.cluster.roles import MemberMachine
+from ortoo.v1 import enode_members_pb2 as pb
+from ortoo.v1.enode_members_pb2_grpc import EnodeMembersServiceStub
+from ortoo.v1.member_report_pb2 import MemberId
+from tests.simulation.stage import Stage, play
+from tests.simulation.test_take_over import THREE, bodies, leader, sent, topic
+
+
+def test_the_last_disk_goes_on_and_grows_to_a_set_of_three_again() -> None:
+    """What it had is there, it leads alone until two empty disks have joined, and a disk of the former set is refused.
+
+    Before the operator's word it acknowledges nothing; what it would go on with is said first.
+    """
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            await topic(stage, client)
+            stored: list[bytes] = []
+            queue = await sent(client, 20, stored)
+            first = await leader(stage)
+            left, late = [one for one in stage.cluster.members if one is not first]
+            await stage.clock.sleep(2)
+            late.kill()
+            first.cut_power()
+            first.disk.destroyed()
+            await left.stop()
+            disk, folder = left.disk.opened(), Path("/") / left.name
+            before = survivor(disk, folder)
+            assert f"ends at position {known_end(disk, folder)}" in before.said(known_end(disk, folder))
+            assert len(before.outline.outline.members.voters) == 3
+            end = go_on_alone(disk, folder, stage.clock, stage.world.chances.of("operator"))
+            assert end == known_end(disk, folder)
+            assert survivor(disk, folder).kept.set_id != before.kept.set_id
+            left.start()
+            await sent(client, 5, stored)
+            assert await bodies(client, queue) == stored
+            assert await leader(stage) is left
+
+            late.start()  # its disk is of the former set: it hears nobody, and nobody hears it
+            await stage.clock.sleep(5)
+            assert await leader(stage) is left
+            late.kill()
+            late.disk.destroyed()
+            for joiner in (late, first):
+                joiner.start()
+                await joined(stage, left, joiner)
+            await sent(client, 5, stored)
+            left.kill()
+            await sent(client, 5, stored)
+            assert await bodies(client, queue) == stored
+            left.start()
+
+    play(script, shape=THREE)
+
+
+async def joined(stage: Stage, leads: MemberMachine, joiner: MemberMachine) -> None:
+    """Add an empty disk, and wait until it votes."""
+    await joiner.ready.wait()
+    assert isinstance(joiner.running, RunningMember)
+    kept, address = joiner.running.lives.joining.kept.member, joiner.running.member_address
+    member = MemberId(number=kept.number, disk=kept.disk)
+    async with Channels() as channels:
+        operator = EnodeMembersServiceStub(channels.to(leads.address))
+        while True:
+            with contextlib.suppress(grpc.RpcError, OrtooError):
+                request = pb.AddMemberRequest(enode=leads.enode, member=member, member_address=address)
+                members = (await operator.AddMember(request)).members
+                if any(one.member == member and one.votes for one in members):
+                    return
+            await stage.clock.sleep(0.2)

@@ -1,0 +1,75 @@
+"""`ortoo-enode elect DIR --lose`: it says what it costs, changes nothing by itself, and may be interrupted anywhere."""
+
+from pathlib import Path
+
+import pytest
+
+from ortoo.common.errors import Invalid
+from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.randomness import Randomness
+from ortoo.enode.consensus.joining import Founding, Joining
+from ortoo.enode.disk.disk import RealDisk
+from ortoo.enode.disk.identity import read_identity
+from ortoo.enode.disk.outline_file import KeptOutline, read_outline, write_outline
+from ortoo.enode.disk.reign_file import read_reign
+from ortoo.enode.members.identity import Configuration, MemberId
+from ortoo.enode.members.log_outline import LogOutline
+from ortoo.enode.offline import elect
+from ortoo.enode.store.store import Store, StoreSettings
+
+OTHERS = tuple(MemberId(number, f"disk-{number}") for number in (2, 3))
+
+
+@pytest.fixture
+async def folder(tmp_path: Path) -> Path:
+    """A closed store of member 1, which has two others that are gone."""
+    disk, clock, randomness = RealDisk(), SystemClock(), Randomness(1)
+    settings = StoreSettings(segment_bytes=16 << 10, headroom_bytes=0)
+    store = await Store.open(tmp_path, settings=settings, disk=disk, clock=clock, randomness=randomness)
+    await store.close()
+    Joining(disk, tmp_path, Founding(1, 1, ()), clock, randomness)
+    kept = read_outline(disk, tmp_path)
+    assert kept is not None
+    voters = (*kept.outline.members.voters, *OTHERS)
+    [placed] = kept.outline.placed
+    configuration = Configuration(voters)
+    outline = LogOutline(placed=(placed._replace(configuration=configuration),))
+    write_outline(disk, tmp_path, KeptOutline(outline))
+    return tmp_path
+
+
+def test_it_says_what_is_left_and_changes_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without --apply the exit code is 3, and every file is as it was."""
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    assert elect.main([str(folder), "--lose"]) == 3
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+    said = capsys.readouterr().out
+    assert "voters at its last start: 1, 2, 3" in said
+    assert f"ends at position {elect.known_end(RealDisk(), folder)}" in said
+
+
+def test_it_makes_a_set_of_one_and_may_be_done_twice(folder: Path) -> None:
+    """Another set id in the member's and the store's own files, one voter, all of the log."""
+    disk = RealDisk()
+    end = elect.known_end(disk, folder)
+    ids = {elect.survivor(disk, folder).kept.set_id}
+    for _ in range(2):
+        assert elect.main([str(folder), "--lose", "--apply"]) == 0
+        kept, outline, identity = read_reign(disk, folder), read_outline(disk, folder), read_identity(disk, folder)
+        assert kept is not None
+        assert outline is not None
+        assert identity is not None
+        assert kept.set_id == identity.store_id
+        assert kept.set_id not in ids
+        ids.add(kept.set_id)
+        assert outline.outline.members.voters == (kept.member,)
+        assert outline.outline.appended == end
+
+
+def test_a_folder_that_is_no_member_is_refused(tmp_path: Path) -> None:
+    """Also one whose set has not begun: nothing is to be lost there."""
+    with pytest.raises(Invalid, match="not the folder of a member"):
+        elect.main([str(tmp_path), "--lose"])
+    Joining(RealDisk(), tmp_path, Founding(1, 3, ()), SystemClock(), Randomness(1))
+    with pytest.raises(Invalid, match="not the folder of a member"):
+        elect.main([str(tmp_path), "--lose", "--apply"])
