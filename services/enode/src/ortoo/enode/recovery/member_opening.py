@@ -3,17 +3,18 @@
 As little is written as can be: what no flush of this disk covers is written again and synced, and a torn end goes.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from pathlib import Path
 
 from ortoo.common.errors import DataLoss
-from ortoo.enode.disk.clean_stop import read_clean_stop
+from ortoo.enode.disk.clean_stop import forget_clean_stop, read_clean_stop
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.log_begin import read_log_begin
 from ortoo.enode.disk.outline_file import NO_CUT, KeptOutline, write_outline
+from ortoo.enode.disk.reign_file import read_reign, write_reign
 from ortoo.enode.disk.tide_mark import TideMark, read_tide_mark
 from ortoo.enode.index.catalog import Catalog
 from ortoo.enode.index.index_files import load_rows, read_contents
@@ -27,7 +28,7 @@ from ortoo.enode.log.queue_index import SliceAt
 from ortoo.enode.log.scan import Hole, Window, read_body, read_frame, walk
 from ortoo.enode.log.segment import Segment, bases, index_name, keys_name, segment_name
 from ortoo.enode.members.identity import Reign, Tail
-from ortoo.enode.members.log_outline import LogOutline
+from ortoo.enode.members.log_outline import LogOutline, Mark
 from ortoo.enode.recovery.losses import damages_of
 from ortoo.enode.recovery.opening import (
     Recovered,
@@ -76,35 +77,84 @@ def recover_member(disk: Disk, folder: Path, kept: KeptOutline) -> MemberLog:
     segments = [Segment(disk, folder, base, base) for base in bases(names) if base >= outline.begin]
     for one in segments:
         one.limit = one.base + one.file.size_bytes()
+    words = _Words.behind(outline, segments)
     clean = read_clean_stop(disk, folder)
-    if clean is not None and segments and is_end_of_log(clean, segments[-1]):
+    flushed = max(read_tide_mark(disk, folder), clean.end_position if clean else 0)
+    if clean and segments and is_end_of_log(clean, segments[-1]) and clean.end_position <= words.end:
         catalog = Catalog()
         _load_before(catalog, disk, segments, names)
         catalog.segments.append(segments[-1])
         recovered = after_clean_stop(disk, catalog, segments[-1], clean, begin)
-        outline = _followed(outline, segments, clean.end_position)
+        outline = words.followed(outline, clean.end_position)
         return MemberLog(recovered, _synced(outline, clean.end_position, clean.end_position))
-    flushed = read_tide_mark(disk, folder)
-    found = _Opening(disk, segments, names, outline, flushed).found()
+    found = _Opening(disk, segments, names, outline, flushed, words).found()
     found.recovered.begin = begin
     settle_ranges(found.recovered)
     end = found.outline.appended
-    found.lost = flushed if flushed > end else 0
+    if flushed > end:
+        found.lost = flushed
+        if (reign := read_reign(disk, folder)) is not None:  # before anything is taken away: nothing else tells of it
+            write_reign(disk, folder, replace(reign, reign=owed(flushed, reign.reign)))
+    forget_clean_stop(disk, folder)
     _make_durable(disk, folder, segments, min(flushed, end), end)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """What the log says to its members behind the place where the outline was kept, as far as it can be read."""
+
+    end: int
+    """Where that ends: at the first damaged header or word, or with the log. Nobody knows what was said there."""
+    marks: tuple[Mark, ...]
+
+    @classmethod
+    def behind(cls, outline: LogOutline, segments: Sequence[Segment]) -> "_Words":
+        """Read them. Errors: DataLoss, OSError."""
+        end, marks = outline.appended, []
+        for segment, following in zip_longest(segments, segments[1:]):
+            if following is not None and following.base <= end:
+                continue
+            if segment.base > end:
+                break
+            for one in walk(segment.read, end, segment.limit):
+                if isinstance(one, Hole):
+                    break
+                if one.kind in WORDS:
+                    try:
+                        marks.append(mark_of(one, read_body(segment.read, one)))
+                    except BadFrame:
+                        break
+                end = one.end_position
+                if one.flags & Flag.SEGMENT_END:
+                    break
+        return cls(end, tuple(marks))
+
+    def followed(self, outline: LogOutline, end: int) -> LogOutline:
+        """The outline with what was said between where it was kept and `end`, which is not behind the end of these."""
+        if outline.appended > end:
+            return replace(outline.cut(end), cuts=0, is_cutting=False)
+        return outline.extended(end, tuple(one for one in self.marks if one.end <= end))
 
 
 class _Opening:
     """One folder that was not closed cleanly."""
 
     def __init__(
-        self, disk: Disk, segments: list[Segment], names: list[str], outline: LogOutline, flushed: int
+        self,
+        disk: Disk,
+        segments: list[Segment],
+        names: list[str],
+        outline: LogOutline,
+        flushed: int,
+        words: _Words,
     ) -> None:
         self._disk = disk
         self._segments = segments
         self._names = names
         self._outline = outline
         self._flushed = flushed
+        self._words = words
 
     def found(self) -> MemberLog:
         """What is there."""
@@ -150,7 +200,7 @@ class _Opening:
         None when the log has to be followed from its begin: nothing is folded over a damaged place, which others have
         whole.
         """
-        gap = self._first_gap()
+        gap = min(self._first_gap(), self._words.end)
         for parts in complete_checkpoints(slices):
             known = [one for one in slices if one.checkpoint_id <= parts[0].checkpoint_id]
             try:
@@ -200,7 +250,7 @@ class _Opening:
             if not is_ended:
                 break
             segment.end, segment.last_stored_at_ms = end, recovered.stored_at_ms
-        log.outline = _synced(_followed(log.outline, self._segments, end), end, at)
+        log.outline = _synced(self._words.followed(log.outline, end), end, at)
 
 
 def _whole(segment: Segment, position: int) -> Iterator[tuple[FrameHeader, bytes]]:
@@ -228,24 +278,6 @@ def _seal_last(catalog: Catalog, disk: Disk, segment: Segment, names: list[str])
     for queue in catalog.queues.values():
         queue.rows = None
     load_sealed(catalog, disk, segment, segment.end, names, repairs=True)
-
-
-def _followed(outline: LogOutline, segments: Iterable[Segment], end: int) -> LogOutline:
-    """The outline with what the log says between where it was kept and `end`."""
-    if outline.appended > end:
-        return replace(outline.cut(end), cuts=0, is_cutting=False)
-    marks = []
-    for segment in segments:
-        start = max(outline.appended, segment.base)
-        if start >= min(segment.limit, end):
-            continue
-        for one in walk(segment.read, start, min(segment.limit, end)):
-            if isinstance(one, FrameHeader):
-                if one.kind in WORDS:
-                    marks.append(mark_of(one, read_body(segment.read, one)))
-                if one.flags & Flag.SEGMENT_END:
-                    break
-    return outline.extended(end, tuple(marks))
 
 
 def _synced(outline: LogOutline, end: int, committed: int) -> LogOutline:
