@@ -103,14 +103,20 @@ class LogBytes:
         return header.end_position if header.end_position <= most else 0
 
     async def write_again(self, position: int, frame: bytes) -> None:
-        """Give a frame back to the disk that has it damaged, and know of no damage there. Errors: OSError."""
+        """Give a frame back to the disk that has it damaged. Errors: OSError.
+
+        A place that an index calls damaged goes on being called so, until the index is made anew.
+        """
         segment, catalog = self._holding(position), self.engine.catalog
         segment.acquire()
         try:
             await self.engine.work.run(_write_again, segment, position, frame)
         finally:
             segment.release()
-        catalog.damages = [one for one in catalog.damages if one.position != position]
+        holes = set(catalog.holes())
+        catalog.damages = [
+            one for one in catalog.damages if one.position != position or (position, one.length_bytes) in holes
+        ]
 
     def _first_hole(self, begin: int) -> Hole | None:
         segment = self._holding(begin)
