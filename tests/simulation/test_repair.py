@@ -34,8 +34,9 @@ def damage(machine: MemberMachine, message: bytes, *, before: int = 0) -> None:
 
 
 def closed_segments(machine: MemberMachine) -> list[bytes]:
-    """What lies in all segments of a member but the newest."""
-    return [machine.disk.content(path) for path in machine.disk.files() if path.suffix == SEGMENT_SUFFIX][:-1]
+    """What lies in all segments of a member but the newest; the room behind it is given back by and by."""
+    paths = [path for path in machine.disk.files() if path.suffix == SEGMENT_SUFFIX]
+    return [machine.disk.content(path).rstrip(b"\0") for path in paths[:-1]]
 
 
 def repaired(machine: MemberMachine) -> int:
