@@ -18,7 +18,7 @@ from ortoo.enode.log.frame import HEADER_BYTES, FrameHeader, Kind, frame_bytes
 from ortoo.enode.log.queue_index import encode_index
 from ortoo.enode.log.segment import segment_name
 from ortoo.enode.members.identity import Configuration, MemberId, Reign, Tail
-from ortoo.enode.members.log_outline import LogOutline, PlacedMembers
+from ortoo.enode.members.log_outline import EpochStart, History, LogOutline, PlacedMembers
 from ortoo.enode.recovery.member_opening import recover_member
 
 THREE = tuple(MemberId(number, f"disk-{number}") for number in (1, 2, 3))
@@ -107,6 +107,17 @@ def test_a_damaged_word_of_the_members_is_not_passed_over(
     assert (found.outline.appended, found.lost) == (log.places[number], len(log.content))
     assert found.outline.tail.epoch == number - 1
     assert found.outline.members.voters == THREE
+
+
+def test_damage_in_the_segment_that_is_written_to_is_not_passed_over(log: Written, tmp_path: Path) -> None:
+    """What readers miss is repaired in full segments alone: elsewhere the others have to give it again."""
+    end = log.places[4]
+    whole = LogOutline(0, end, 0, 0, History((EpochStart(1, 0), EpochStart(2, log.places[2]))), KEPT.outline.placed)
+    log.damage(1)
+    log.put(tmp_path)
+    found = recover_member(RealDisk(), tmp_path, KeptOutline(whole))
+    assert (found.outline.tail, found.lost) == (Tail(1, log.places[1]), len(log.content))
+    assert not found.recovered.holes
 
 
 def test_what_is_owed_outlives_a_start_that_does_not_come_far(log: Written, tmp_path: Path) -> None:

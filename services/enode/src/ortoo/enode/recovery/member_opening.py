@@ -206,11 +206,18 @@ class _Opening:
             try:
                 as_of = max(decode_slice(read_frame(self._holding(one).read, one.position)[1]).as_of for one in parts)
                 # The disk may have got a checkpoint, and not all the frames before that it tells of.
-                if as_of <= gap and not (fold := Refold(self._segments, known, as_of)).holes:
+                if as_of > gap or self._is_holed(as_of):
+                    continue
+                if not (fold := Refold(self._segments, known, as_of)).holes:
                     return fold
             except (BadFrame, DataLoss):
                 continue
         return None
+
+    def _is_holed(self, position: int) -> bool:
+        """Whether the last segment has a hole below `position`: no reader could have it repaired before it is full."""
+        last = self._segments[-1]
+        return last.base < position and bool(survey(last.read, last.base, position).holes)
 
     def _first_gap(self) -> int:
         """Where the frames end that no flush of this disk covers, whatever lies behind."""
