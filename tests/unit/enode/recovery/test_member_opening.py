@@ -19,7 +19,7 @@ from ortoo.enode.log.queue_index import encode_index
 from ortoo.enode.log.segment import segment_name
 from ortoo.enode.members.identity import Configuration, MemberId, Reign, Tail
 from ortoo.enode.members.log_outline import EpochStart, History, LogOutline, PlacedMembers
-from ortoo.enode.recovery.member_opening import recover_member
+from ortoo.enode.recovery.member_opening import recover_member, whole_end
 
 THREE = tuple(MemberId(number, f"disk-{number}") for number in (1, 2, 3))
 FOUR = (*THREE, MemberId(4, "disk-4"))
@@ -120,6 +120,16 @@ def test_damage_in_the_segment_that_is_written_to_is_not_passed_over(log: Writte
     assert not found.recovered.holes
 
 
+def test_a_sole_voter_keeps_what_lies_behind_damage(log: Written, tmp_path: Path) -> None:
+    """Nobody else has it."""
+    end, alone = log.places[4], (PlacedMembers(0, Configuration(THREE[:1])),)
+    log.damage(1)
+    log.put(tmp_path)
+    found = recover_member(RealDisk(), tmp_path, KeptOutline(LogOutline(0, end, placed=alone)))
+    assert (found.outline.appended, found.lost) == (len(log.content), 0)
+    assert [one.position for one in found.recovered.holes] == [log.places[1]]
+
+
 def test_what_is_owed_outlives_a_start_that_does_not_come_far(log: Written, tmp_path: Path) -> None:
     """What is behind damage is taken away only after it was written down how far the disk once was."""
     write_reign(RealDisk(), tmp_path, KeptReign(THREE[0], "set", reign=Reign(2)))
@@ -130,3 +140,18 @@ def test_what_is_owed_outlives_a_start_that_does_not_come_far(log: Written, tmp_
     kept = read_reign(RealDisk(), tmp_path)
     assert kept is not None
     assert kept.reign.owed == Tail(2, len(log.content))
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
+def test_where_a_log_will_end_is_told_before_anything_is_taken_away(
+    log: Written, tmp_path: Path, number: int, *, is_clean: bool
+) -> None:
+    """Wherever it is damaged; and no file is written for it."""
+    log.damage(number)
+    log.put(tmp_path, is_clean=is_clean)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    end = whole_end(RealDisk(), tmp_path, KEPT)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+    assert recover_member(RealDisk(), tmp_path, KEPT, is_last=True).outline.appended == end
+    assert end == (len(log.content) if is_clean or number < 4 else log.places[number])

@@ -10,7 +10,7 @@ from itertools import pairwise, zip_longest
 from pathlib import Path
 
 from ortoo.common.errors import DataLoss
-from ortoo.enode.disk.clean_stop import forget_clean_stop, read_clean_stop
+from ortoo.enode.disk.clean_stop import CleanStop, forget_clean_stop, read_clean_stop
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.log_begin import read_log_begin
 from ortoo.enode.disk.outline_file import NO_CUT, KeptOutline, write_outline
@@ -45,6 +45,8 @@ from ortoo.enode.state.fold import State
 
 GROUP_BYTES = 1 << 20
 """Frames that are not known to be committed are kept in groups of about this size, which are folded one by one."""
+_END = 1 << 62
+"""As the end of what is to be read for members: it need not be read."""
 
 
 @dataclass(slots=True)
@@ -65,8 +67,11 @@ class MemberLog:
     """How far this disk once was, when it was further than this; 0 when it was not."""
 
 
-def recover_member(disk: Disk, folder: Path, kept: KeptOutline) -> MemberLog:
-    """Find out what a member's folder holds. Errors: DataLoss, Unsupported, OSError."""
+def recover_member(disk: Disk, folder: Path, kept: KeptOutline, *, is_last: bool = False) -> MemberLog:
+    """Find out what a member's folder holds. Errors: DataLoss, Unsupported, OSError.
+
+    With `is_last` nobody else has a copy any more: a damaged place that need not be read is passed over.
+    """
     if kept.cut != NO_CUT:
         cut_files(disk, folder, kept.cut)
         kept = KeptOutline(kept.outline)
@@ -74,15 +79,10 @@ def recover_member(disk: Disk, folder: Path, kept: KeptOutline) -> MemberLog:
     outline = kept.outline
     begin = read_log_begin(disk, folder)
     names = sweep(disk, folder, disk.list(folder), outline.begin)
-    segments = [Segment(disk, folder, base, base) for base in bases(names) if base >= outline.begin]
-    for one in segments:
-        one.limit = one.base + one.file.size_bytes()
-    words = _Words.behind(outline, segments)
-    clean = read_clean_stop(disk, folder)
-    flushed = max(read_tide_mark(disk, folder), clean.end_position if clean else 0)
-    if clean and segments and is_end_of_log(clean, segments[-1]) and clean.end_position <= words.end:
+    segments, words, flushed, clean = _looked_at(disk, folder, outline, names, is_last=is_last)
+    if clean is not None:
         catalog = Catalog()
-        _load_before(catalog, disk, segments, names)
+        _load_before(catalog, disk, segments, names, repairs=True)
         catalog.segments.append(segments[-1])
         recovered = after_clean_stop(disk, catalog, segments[-1], clean, begin)
         outline = words.followed(outline, clean.end_position)
@@ -98,6 +98,41 @@ def recover_member(disk: Disk, folder: Path, kept: KeptOutline) -> MemberLog:
     forget_clean_stop(disk, folder)
     _make_durable(disk, folder, segments, min(flushed, end), end)
     return found
+
+
+def whole_end(disk: Disk, folder: Path, kept: KeptOutline) -> int:
+    """Where the last copy of a log will end: behind its last frame, or at the first damage that cannot be passed over.
+
+    Nothing is written. Errors: DataLoss, Unsupported, OSError.
+    """
+    names = disk.list(folder)
+    segments, words, flushed, clean = _looked_at(disk, folder, kept.outline, names, is_last=True)
+    try:
+        if clean is not None:
+            end = clean.end_position
+        else:
+            opening = _Opening(disk, segments, names, kept.outline, flushed, words, repairs=False)
+            end = opening.found().outline.appended
+    finally:
+        for one in segments:
+            one.close()
+    return end if kept.cut == NO_CUT else min(end, kept.cut)
+
+
+def _looked_at(
+    disk: Disk, folder: Path, outline: LogOutline, names: list[str], *, is_last: bool
+) -> tuple[list[Segment], "_Words", int, CleanStop | None]:
+    """The segments; what can be read for members; how far the disk was; the marker, if the log can be taken from it."""
+    segments = [Segment(disk, folder, base, base) for base in bases(names) if base >= outline.begin]
+    for one in segments:
+        one.limit = one.base + one.file.size_bytes()
+    words = _Words.behind(outline, segments)
+    if is_last:
+        words = replace(words, end=_END)
+    clean = read_clean_stop(disk, folder)
+    flushed = max(read_tide_mark(disk, folder), clean.end_position if clean else 0)
+    is_clean = clean and segments and is_end_of_log(clean, segments[-1]) and clean.end_position <= words.end
+    return segments, words, flushed, clean if is_clean else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +183,8 @@ class _Opening:
         outline: LogOutline,
         flushed: int,
         words: _Words,
+        *,
+        repairs: bool = True,
     ) -> None:
         self._disk = disk
         self._segments = segments
@@ -155,6 +192,7 @@ class _Opening:
         self._outline = outline
         self._flushed = flushed
         self._words = words
+        self._repairs = repairs
 
     def found(self) -> MemberLog:
         """What is there."""
@@ -169,7 +207,7 @@ class _Opening:
         state, store_open, stored_at_ms = (fold.state, fold.store_open, 0) if fold else (State(), 0, 0)
         active: Segment | None = None
         if before:
-            _load_before(catalog, self._disk, before, self._names)
+            _load_before(catalog, self._disk, before, self._names, repairs=self._repairs)
             active = before[-1]
             surveyed = survey(active.read, active.base, at)
             catalog.segments.append(active)
@@ -181,7 +219,7 @@ class _Opening:
             active = behind.pop(0)
             if before:
                 # The one before is full: its index file is made once more when this one is folded on.
-                _seal_last(catalog, self._disk, before[-1], self._names)
+                _seal_last(catalog, self._disk, before[-1], self._names, repairs=self._repairs)
             catalog.segments.append(active)
         recovered = Recovered(catalog, state, at, store_open, stored_at_ms, active, was_clean=False)
         recovered.holes = [Hole(position, length, "damaged") for position, length in catalog.holes()]
@@ -215,7 +253,12 @@ class _Opening:
         return None
 
     def _is_holed(self, position: int) -> bool:
-        """Whether the last segment has a hole below `position`: no reader could have it repaired before it is full."""
+        """Whether the last segment has a hole below `position`: no reader could have it repaired before it is full.
+
+        Where nobody else has a copy nothing is won by that, and what lies behind is kept.
+        """
+        if self._words.end == _END or len(self._outline.members.voters) == 1:
+            return False
         last = self._segments[-1]
         return last.base < position and bool(survey(last.read, last.base, position).holes)
 
@@ -271,20 +314,20 @@ def _whole(segment: Segment, position: int) -> Iterator[tuple[FrameHeader, bytes
             return
 
 
-def _load_before(catalog: Catalog, disk: Disk, segments: list[Segment], names: list[str]) -> None:
+def _load_before(catalog: Catalog, disk: Disk, segments: list[Segment], names: list[str], *, repairs: bool) -> None:
     """Take over all but the last one, which are sealed."""
     for one, following in pairwise(segments):
-        load_sealed(catalog, disk, one, following.base, names, repairs=True)
+        load_sealed(catalog, disk, one, following.base, names, repairs=repairs)
 
 
-def _seal_last(catalog: Catalog, disk: Disk, segment: Segment, names: list[str]) -> None:
+def _seal_last(catalog: Catalog, disk: Disk, segment: Segment, names: list[str], *, repairs: bool) -> None:
     """The last segment that was taken over as the active one is sealed."""
     catalog.segments.remove(segment)
     assert segment.end is not None
     catalog.load_active({}, (), ())
     for queue in catalog.queues.values():
         queue.rows = None
-    load_sealed(catalog, disk, segment, segment.end, names, repairs=True)
+    load_sealed(catalog, disk, segment, segment.end, names, repairs=repairs)
 
 
 def _synced(outline: LogOutline, end: int, committed: int) -> LogOutline:
