@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ortoo.common.errors import Unavailable
 from ortoo.enode.log.copies.copying import frames_in, whole_frames
 from ortoo.enode.log.copies.words import marks_in
-from ortoo.enode.log.frame import HEADER_BYTES, BadFrame
+from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, FrameHeader
 from ortoo.enode.log.scan import Hole, read_frame, walk
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.members.log_outline import Mark
@@ -90,17 +90,14 @@ class LogBytes:
         data = data[:whole]
         return data, marks_in((frame.header, frame.body) for frame in frames_in(data, begin))
 
-    async def whole_frame_end(self, position: int, most: int) -> int:
-        """Where the frame at a position ends; 0 when there is no whole one that ends at `most` or before.
-
-        Errors: OSError, Unavailable.
-        """
+    async def whole_frame(self, position: int) -> FrameHeader | None:
+        """The frame at a position; None when there is no whole one. Errors: OSError, Unavailable."""
         segment = self._holding(position)
         try:
             header, _ = await self.engine.work.run(read_frame, segment.read, position)
         except BadFrame:
-            return 0
-        return header.end_position if header.end_position <= most else 0
+            return None
+        return header
 
     async def write_again(self, position: int, frame: bytes) -> None:
         """Give a frame back to the disk that has it damaged. Errors: OSError.
