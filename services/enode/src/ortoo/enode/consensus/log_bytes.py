@@ -143,5 +143,10 @@ class LogBytes:
 
 
 def _write_again(segment: Segment, position: int, frame: bytes) -> None:
-    segment.file.write(position - segment.base, [frame])
-    segment.file.sync_data()
+    # A failed sync is told once to each descriptor: on the log's own one the flush beside this would never hear of it.
+    file = segment.disk.open(segment.path)
+    try:
+        file.write(position - segment.base, [frame])
+        file.sync_data()
+    finally:
+        file.close()
