@@ -1,10 +1,11 @@
 """`ortoo-enode elect DIR --lose`: it says what it costs, changes nothing by itself, and may be interrupted anywhere."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ortoo.common.errors import Invalid
+from ortoo.common.errors import DataLoss, Invalid
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.consensus.joining import Founding, Joining
@@ -96,3 +97,18 @@ def test_damage_that_costs_what_lies_behind_is_told_first(folder: Path, capsys: 
     assert segment.read_bytes() == before
     assert elect.main([str(folder), "--lose", "--apply"]) == 0
     assert "with the log up to 0" in capsys.readouterr().out
+
+
+def test_a_disk_that_was_being_copied_is_refused(folder: Path) -> None:
+    """It has the begin of another's log, and no state: alone it would lead without topics, offsets and groups."""
+    disk = RealDisk()
+    found = elect.survivor(disk, folder)
+    end = elect.known_end(disk, folder)
+    (folder / CLEAN_NAME).unlink()
+    begun = replace(found.outline.outline, begin=end, appended=end, flushed=end, committed=end)
+    write_outline(disk, folder, KeptOutline(begun))
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    for words in (["--lose"], ["--lose", "--apply"]):
+        with pytest.raises(DataLoss, match="no whole checkpoint"):
+            elect.main([str(folder), *words])
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before

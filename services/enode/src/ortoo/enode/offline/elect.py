@@ -101,6 +101,7 @@ def go_on_alone(disk: Disk, folder: Path, clock: Clock, randomness: Randomness) 
     alone only when it is heard by itself alone. Interrupted anywhere, it is done by doing it again.
     """
     found = survivor(disk, folder)
+    whole_end(disk, folder, found.outline)  # before anything is taken away
     log = recover_member(disk, folder, found.outline, is_last=True)
     log.recovered.catalog.close()
     kept = replace(

@@ -103,7 +103,7 @@ def recover_member(disk: Disk, folder: Path, kept: KeptOutline, *, is_last: bool
 def whole_end(disk: Disk, folder: Path, kept: KeptOutline) -> int:
     """Where the last copy of a log will end: behind its last frame, or at the first damage that cannot be passed over.
 
-    Nothing is written. Errors: DataLoss, Unsupported, OSError.
+    Nothing is written. Errors: DataLoss, also when its state cannot be folded; Unsupported, OSError.
     """
     names = disk.list(folder)
     segments, words, flushed, clean = _looked_at(disk, folder, kept.outline, names, is_last=True)
@@ -111,8 +111,13 @@ def whole_end(disk: Disk, folder: Path, kept: KeptOutline) -> int:
         if clean is not None:
             end = clean.end_position
         else:
-            opening = _Opening(disk, segments, names, kept.outline, flushed, words, repairs=False)
-            end = opening.found().outline.appended
+            log = _Opening(disk, segments, names, kept.outline, flushed, words, repairs=False).found()
+            if log.is_cold:
+                raise DataLoss(
+                    f"{folder} holds a log that begins at {kept.outline.begin}, and no whole checkpoint of the state: "
+                    "it was being copied, or is damaged, and nobody can lead with it; choose another disk"
+                )
+            end = log.outline.appended
     finally:
         for one in segments:
             one.close()
