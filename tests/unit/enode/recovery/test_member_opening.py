@@ -130,6 +130,23 @@ def test_a_sole_voter_keeps_what_lies_behind_damage(log: Written, tmp_path: Path
     assert [one.position for one in found.recovered.holes] == [log.places[1]]
 
 
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_old_damage_of_an_enode_that_becomes_a_member_is_passed_over(tmp_path: Path, *, is_clean: bool) -> None:
+    """Before its first epoch no members were spoken of, and nobody else has what lay there."""
+    log = Written()
+    for _ in range(3):
+        log.frame(Kind.MARK, epoch=0)
+    log.checkpoint(epoch=0)
+    log.frame(Kind.EPOCH, epoch=1)
+    log.frame(Kind.MEMBERS, members_payload(Configuration(THREE)), epoch=1)
+    log.damage(1)
+    log.put(tmp_path, is_clean=is_clean)
+    alone = LogOutline(placed=(PlacedMembers(0, Configuration(THREE[:1])),))
+    found = recover_member(RealDisk(), tmp_path, KeptOutline(alone))
+    assert (found.outline.tail, found.lost) == (Tail(1, len(log.content)), 0)
+    assert found.outline.members.voters == THREE
+
+
 def test_what_is_owed_outlives_a_start_that_does_not_come_far(log: Written, tmp_path: Path) -> None:
     """What is behind damage is taken away only after it was written down how far the disk once was."""
     write_reign(RealDisk(), tmp_path, KeptReign(THREE[0], "set", reign=Reign(2)))

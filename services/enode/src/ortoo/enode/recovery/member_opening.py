@@ -151,20 +151,24 @@ class _Words:
     @classmethod
     def behind(cls, outline: LogOutline, segments: Sequence[Segment]) -> "_Words":
         """Read them. Errors: DataLoss, OSError."""
-        end, marks = outline.appended, []
+        end, marks, is_broken = outline.appended, [], False
         for segment, following in zip_longest(segments, segments[1:]):
             if following is not None and following.base <= end:
                 continue
-            if segment.base > end:
-                break
-            for one in walk(segment.read, end, segment.limit):
+            is_broken = is_broken or segment.base > end
+            for one in walk(segment.read, max(end, segment.base), segment.limit):
                 if isinstance(one, Hole):
-                    break
-                if one.kind in WORDS:
-                    try:
+                    is_broken = True
+                    continue
+                if one.leader_epoch == 0 and not marks and not outline.history.starts:
+                    is_broken = False  # nobody had said anything yet: the log of an enode that was no member then
+                try:
+                    if not is_broken and one.kind in WORDS:
                         marks.append(mark_of(one, read_body(segment.read, one)))
-                    except BadFrame:
-                        break
+                except BadFrame:
+                    is_broken = True
+                if is_broken:
+                    return cls(end, tuple(marks))
                 end = one.end_position
                 if one.flags & Flag.SEGMENT_END:
                     break
