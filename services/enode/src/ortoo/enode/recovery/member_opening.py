@@ -151,7 +151,8 @@ class _Words:
     @classmethod
     def behind(cls, outline: LogOutline, segments: Sequence[Segment]) -> "_Words":
         """Read them. Errors: DataLoss, OSError."""
-        end, marks, is_broken = outline.appended, [], False
+        end, is_broken = outline.appended, False
+        marks: list[Mark] = []
         for segment, following in zip_longest(segments, segments[1:]):
             if following is not None and following.base <= end:
                 continue
