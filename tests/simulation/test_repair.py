@@ -34,8 +34,9 @@ def damage(machine: MemberMachine, message: bytes, *, before: int = 0) -> None:
 
 
 def closed_segments(machine: MemberMachine) -> list[bytes]:
-    """What lies in all segments of a member but the newest."""
-    return [machine.disk.content(path) for path in machine.disk.files() if path.suffix == SEGMENT_SUFFIX][:-1]
+    """What lies in all segments of a member but the newest; the room behind it is given back by and by."""
+    paths = [path for path in machine.disk.files() if path.suffix == SEGMENT_SUFFIX]
+    return [machine.disk.content(path).rstrip(b"\0") for path in paths[:-1]]
 
 
 def repaired(machine: MemberMachine) -> int:
@@ -114,11 +115,15 @@ def test_a_member_that_was_away_gets_what_the_leader_has_damaged() -> None:
 
 
 async def until_read(stage: Stage, client: Client, queue: Queue) -> None:
-    """Read until all is there."""
+    """Read until all is there; nothing is called lost until then."""
     while True:
-        with contextlib.suppress(OrtooError):
+        try:
             assert await bodies(client, queue) == MESSAGES
             return
+        except DataLoss:
+            raise
+        except OrtooError:
+            pass
         await stage.clock.sleep(0.2)
 
 
@@ -142,6 +147,54 @@ def test_damage_that_a_start_has_found_is_repaired_for_the_first_reader() -> Non
                 await handed_over(stage, leads, first)
             await until_read(stage, client, queue)
             assert repaired(first) == 2
+
+    play(script, shape=THREE)
+
+
+async def damaged_side_by_side(stage: Stage, client: Client) -> tuple[Queue, MemberMachine, list[MemberMachine]]:
+    """As `stored`, with two frames beside each other that the leader has damaged, and knows of no index."""
+    queue, first, others = await stored(stage, client)
+    for machine in stage.cluster.members:
+        await machine.stop()
+    for number in (4, 5):
+        damage(first, MESSAGES[number], before=FRAME_HEAD_BYTES)
+    for path in first.disk.files():
+        if path.suffix == INDEX_SUFFIX:
+            first.disk.remove(path)
+    for machine in stage.cluster.members:
+        machine.start()
+    while (leads := await leader(stage)) is not first:
+        await handed_over(stage, leads, first)
+    return queue, first, others
+
+
+def test_what_one_copy_gives_in_part_is_no_loss_while_another_is_away() -> None:
+    """The first of two damaged frames is repaired, and the second is not forgotten until its only copy is there."""
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            queue, first, (second, third) = await damaged_side_by_side(stage, client)
+            damage(second, MESSAGES[5])
+            third.kill()
+            stage.later(8.0, third.start)
+            await until_read(stage, client, queue)
+            assert repaired(first) == 2
+
+    play(script, shape=THREE)
+
+
+def test_a_frame_beside_one_that_nobody_has_is_read() -> None:
+    """Of two damaged frames in one place the one that another copy has is served, and only the other is lost."""
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            queue, first, others = await damaged_side_by_side(stage, client)
+            for one in others:
+                damage(one, MESSAGES[5])
+            with pytest.raises(DataLoss) as lost:
+                await bodies(client, queue)
+            assert "offsets 5 to 6" in str(lost.value)
+            assert repaired(first) == 1
 
     play(script, shape=THREE)
 

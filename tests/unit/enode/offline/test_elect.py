@@ -1,17 +1,20 @@
 """`ortoo-enode elect DIR --lose`: it says what it costs, changes nothing by itself, and may be interrupted anywhere."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ortoo.common.errors import Invalid
+from ortoo.common.errors import DataLoss, Invalid
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.consensus.joining import Founding, Joining
+from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
 from ortoo.enode.disk.disk import RealDisk
 from ortoo.enode.disk.identity import read_identity
 from ortoo.enode.disk.outline_file import KeptOutline, read_outline, write_outline
 from ortoo.enode.disk.reign_file import read_reign
+from ortoo.enode.disk.tide_mark import TideMark
 from ortoo.enode.members.identity import Configuration, MemberId
 from ortoo.enode.members.log_outline import LogOutline
 from ortoo.enode.offline import elect
@@ -73,3 +76,39 @@ def test_a_folder_that_is_no_member_is_refused(tmp_path: Path) -> None:
     Joining(RealDisk(), tmp_path, Founding(1, 3, ()), SystemClock(), Randomness(1))
     with pytest.raises(Invalid, match="not the folder of a member"):
         elect.main([str(tmp_path), "--lose", "--apply"])
+
+
+def test_damage_that_costs_what_lies_behind_is_told_first(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The log ends at a damaged frame: so much is lost, which nothing is taken away for before --apply."""
+    disk = RealDisk()
+    once = elect.known_end(disk, folder)
+    (folder / CLEAN_NAME).unlink()
+    mark = TideMark(disk, folder)
+    mark.write(once)
+    mark.close()
+    (segment,) = folder.glob("*.seg")
+    with segment.open("r+b") as file:
+        file.write(b"\xff")
+    before = segment.read_bytes()
+    assert elect.main([str(folder), "--lose"]) == 3
+    said = capsys.readouterr().out
+    assert "ends at position 0:" in said
+    assert f"up to position {once}, is lost" in said
+    assert segment.read_bytes() == before
+    assert elect.main([str(folder), "--lose", "--apply"]) == 0
+    assert "with the log up to 0" in capsys.readouterr().out
+
+
+def test_a_disk_that_was_being_copied_is_refused(folder: Path) -> None:
+    """It has the begin of another's log, and no state: alone it would lead without topics, offsets and groups."""
+    disk = RealDisk()
+    found = elect.survivor(disk, folder)
+    end = elect.known_end(disk, folder)
+    (folder / CLEAN_NAME).unlink()
+    begun = replace(found.outline.outline, begin=end, appended=end, flushed=end, committed=end)
+    write_outline(disk, folder, KeptOutline(begun))
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    for words in (["--lose"], ["--lose", "--apply"]):
+        with pytest.raises(DataLoss, match="no whole checkpoint"):
+            elect.main([str(folder), *words])
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before

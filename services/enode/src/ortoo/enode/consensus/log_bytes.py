@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ortoo.common.errors import Unavailable
 from ortoo.enode.log.copies.copying import frames_in, whole_frames
 from ortoo.enode.log.copies.words import marks_in
-from ortoo.enode.log.frame import HEADER_BYTES, BadFrame
+from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, FrameHeader
 from ortoo.enode.log.scan import Hole, read_frame, walk
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.members.log_outline import Mark
@@ -90,27 +90,30 @@ class LogBytes:
         data = data[:whole]
         return data, marks_in((frame.header, frame.body) for frame in frames_in(data, begin))
 
-    async def whole_frame_end(self, position: int, most: int) -> int:
-        """Where the frame at a position ends; 0 when there is no whole one that ends at `most` or before.
-
-        Errors: OSError, Unavailable.
-        """
+    async def whole_frame(self, position: int) -> FrameHeader | None:
+        """The frame at a position; None when there is no whole one. Errors: OSError, Unavailable."""
         segment = self._holding(position)
         try:
             header, _ = await self.engine.work.run(read_frame, segment.read, position)
         except BadFrame:
-            return 0
-        return header.end_position if header.end_position <= most else 0
+            return None
+        return header
 
     async def write_again(self, position: int, frame: bytes) -> None:
-        """Give a frame back to the disk that has it damaged, and know of no damage there. Errors: OSError."""
+        """Give a frame back to the disk that has it damaged. Errors: OSError.
+
+        A place that an index calls damaged goes on being called so, until the index is made anew.
+        """
         segment, catalog = self._holding(position), self.engine.catalog
         segment.acquire()
         try:
             await self.engine.work.run(_write_again, segment, position, frame)
         finally:
             segment.release()
-        catalog.damages = [one for one in catalog.damages if one.position != position]
+        holes = set(catalog.holes())
+        catalog.damages = [
+            one for one in catalog.damages if one.position != position or (position, one.length_bytes) in holes
+        ]
 
     def _first_hole(self, begin: int) -> Hole | None:
         segment = self._holding(begin)
@@ -140,5 +143,10 @@ class LogBytes:
 
 
 def _write_again(segment: Segment, position: int, frame: bytes) -> None:
-    segment.file.write(position - segment.base, [frame])
-    segment.file.sync_data()
+    # A failed sync is told once to each descriptor: on the log's own one the flush beside this would never hear of it.
+    file = segment.disk.open(segment.path)
+    try:
+        file.write(position - segment.base, [frame])
+        file.sync_data()
+    finally:
+        file.close()

@@ -8,7 +8,7 @@ from ortoo.common.errors import DataLoss, OrtooError, Unavailable
 from ortoo.common.process.logs import get_logger
 from ortoo.enode.consensus.log_bytes import LogBytes
 from ortoo.enode.log.copies.copying import Frame, frames_in
-from ortoo.enode.log.frame import BadFrame
+from ortoo.enode.log.frame import BadFrame, FrameHeader
 from ortoo.enode.members.identity import MemberId
 from ortoo.enode.members.member import Member
 
@@ -36,10 +36,10 @@ class Repair:
         not be asked; OSError.
         """
         async with self._turn:
-            if end := await self.log.whole_frame_end(position, most):
-                return end  # somebody else who met it has had it repaired meanwhile
+            found, member = await self.log.whole_frame(position), self.member()
+            if found is not None and found.end_position <= most and self._is_of_its_epoch(found):
+                return found.end_position  # somebody else who met it has had it repaired meanwhile
             reasons: list[str] = []
-            member = self.member()
             for voter in member.log.members.voters:
                 if voter == member.me.member:
                     continue
@@ -60,6 +60,10 @@ class Repair:
                     retry_after_ms=500,
                 )
             return 0
+
+    def _is_of_its_epoch(self, header: FrameHeader) -> bool:
+        """Whether it is no left-over of an older leader, which a write that the disk lost was to replace."""
+        return header.leader_epoch == self.member().log.history.epoch_below(header.end_position)
 
     def _checked(self, content: bytes, position: int, most: int) -> Frame:
         """The frame, if it is the one that is committed at that position. Errors: BadFrame."""

@@ -1,5 +1,6 @@
 """The tide mark: a second witness, outside the log, of how far the log was durable when the store last fell idle.
 
+A member writes it under load, too: of what it acknowledged to others no frame of the log tells.
 Marks in the log say so too, but the last one lies beside the last batch: one bad page of the disk can hide both. Two
 slots are written in turn, so that a torn write leaves the other.
 """

@@ -3,7 +3,7 @@
 import asyncio
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from ortoo.common.errors import Overloaded
@@ -175,6 +175,15 @@ class Catalog:
 
     def reindexed(self, segment: Segment, contents: Contents) -> None:
         """The index of a sealed segment was made anew, for frames that were damaged are there again."""
+        were = {position for position, _ in self.contents[segment.base].holes}
+        left = [
+            replace(one, position=position, length_bytes=length)
+            for one in self.damages
+            if one.position in were
+            for position, length in contents.holes
+            if one.position <= position < one.position + one.length_bytes
+        ]
+        self.damages = [*(one for one in self.damages if one.position not in were), *left]
         self.contents[segment.base] = contents
         for entry in contents.queues:
             runs = self.queue((entry.topic_id, entry.queue_id)).runs

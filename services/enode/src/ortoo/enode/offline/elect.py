@@ -26,7 +26,7 @@ from ortoo.enode.disk.tide_mark import read_tide_mark
 from ortoo.enode.disk.whole_files import write_whole
 from ortoo.enode.members.identity import Configuration, Tail
 from ortoo.enode.members.log_outline import PlacedMembers
-from ortoo.enode.recovery.member_opening import recover_member
+from ortoo.enode.recovery.member_opening import recover_member, whole_end
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,8 @@ class Survivor:
     kept: KeptReign
     outline: KeptOutline
 
-    def said(self, end: int) -> str:
-        """What there is, and what it costs to go on with it. The disk has everything below `end`."""
+    def said(self, end: int, flushed: int = 0) -> str:
+        """What there is, and what it costs to go on with it. The disk has everything below `end`, and had `flushed`."""
         kept, voters = self.kept, self.outline.outline.members.voters
         former = ", ".join(str(one.number) for one in voters) or "none that are known"
         lines = [
@@ -49,6 +49,11 @@ class Survivor:
         if kept.reign.owed.position > end:
             lines.append(
                 f"this disk itself once was at position {kept.reign.owed.position}: what lies between is lost, too"
+            )
+        if flushed > end:
+            lines.append(
+                f"it is damaged there: what lies behind, up to position {flushed}, is lost, and --apply takes it away; "
+                "copy the folder first"
             )
         return "\n".join(lines) + "\n"
 
@@ -63,7 +68,8 @@ def main(arguments: Sequence[str]) -> int:
     disk, folder = RealDisk(), chosen.folder
     lock = disk.lock(folder)
     try:
-        sys.stdout.write(survivor(disk, folder).said(known_end(disk, folder)))
+        found = survivor(disk, folder)
+        sys.stdout.write(found.said(whole_end(disk, folder, found.outline), known_end(disk, folder)))
         if not chosen.apply:
             sys.stdout.write("nothing was changed; add --apply to go on with this disk alone\n")
             return 3
@@ -83,7 +89,7 @@ def survivor(disk: Disk, folder: Path) -> Survivor:
 
 
 def known_end(disk: Disk, folder: Path) -> int:
-    """Up to where the log is on this disk for certain. A start may find a little more."""
+    """Up to where the log once was on this disk for certain. A start may find a little more."""
     clean = read_clean_stop(disk, folder)
     return max(read_tide_mark(disk, folder), clean.end_position if clean else 0)
 
@@ -95,7 +101,8 @@ def go_on_alone(disk: Disk, folder: Path, clock: Clock, randomness: Randomness) 
     alone only when it is heard by itself alone. Interrupted anywhere, it is done by doing it again.
     """
     found = survivor(disk, folder)
-    log = recover_member(disk, folder, found.outline)
+    whole_end(disk, folder, found.outline)  # before anything is taken away
+    log = recover_member(disk, folder, found.outline, is_last=True)
     log.recovered.catalog.close()
     kept = replace(
         found.kept,

@@ -158,16 +158,19 @@ class Reader:
         ]
         is_filled = False
         for segment in {one.base: one for one in segments if one.base in self.catalog.contents}.values():
-            for position, length in self.catalog.contents[segment.base].holes:
+            known = self.catalog.contents.get(segment.base)
+            holes, repaired = known.holes if known else (), 0
+            for position, length in holes:
                 at = position
                 while self.repair is not None and position <= at < position + length:
                     at = await self.repair(at, position + length)
-                is_filled |= at == position + length
-            if is_filled:
-                end = segment.end or segment.base
-                contents = await self.work.run(make_index, self.disk, segment, end)
-                self.forget(segment)
-                self.catalog.reindexed(segment, contents)
+                    repaired += at > 0
+            if repaired and not segment.retired:
+                contents = await self.work.run(make_index, self.disk, segment, segment.end or segment.base)
+                if contents.holes != holes and not segment.retired:
+                    self.forget(segment)
+                    self.catalog.reindexed(segment, contents)
+                    is_filled = True
         return is_filled
 
     async def _rows_of(self, run: Run) -> Rows:

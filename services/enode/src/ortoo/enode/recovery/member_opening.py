@@ -3,17 +3,18 @@
 As little is written as can be: what no flush of this disk covers is written again and synced, and a torn end goes.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from pathlib import Path
 
 from ortoo.common.errors import DataLoss
-from ortoo.enode.disk.clean_stop import read_clean_stop
+from ortoo.enode.disk.clean_stop import CleanStop, forget_clean_stop, read_clean_stop
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.log_begin import read_log_begin
 from ortoo.enode.disk.outline_file import NO_CUT, KeptOutline, write_outline
+from ortoo.enode.disk.reign_file import read_reign, write_reign
 from ortoo.enode.disk.tide_mark import TideMark, read_tide_mark
 from ortoo.enode.index.catalog import Catalog
 from ortoo.enode.index.index_files import load_rows, read_contents
@@ -27,7 +28,7 @@ from ortoo.enode.log.queue_index import SliceAt
 from ortoo.enode.log.scan import Hole, Window, read_body, read_frame, walk
 from ortoo.enode.log.segment import Segment, bases, index_name, keys_name, segment_name
 from ortoo.enode.members.identity import Reign, Tail
-from ortoo.enode.members.log_outline import LogOutline
+from ortoo.enode.members.log_outline import LogOutline, Mark
 from ortoo.enode.recovery.losses import damages_of
 from ortoo.enode.recovery.opening import (
     Recovered,
@@ -44,6 +45,8 @@ from ortoo.enode.state.fold import State
 
 GROUP_BYTES = 1 << 20
 """Frames that are not known to be committed are kept in groups of about this size, which are folded one by one."""
+_END = 1 << 62
+"""As the end of what is to be read for members: it need not be read."""
 
 
 @dataclass(slots=True)
@@ -64,8 +67,11 @@ class MemberLog:
     """How far this disk once was, when it was further than this; 0 when it was not."""
 
 
-def recover_member(disk: Disk, folder: Path, kept: KeptOutline) -> MemberLog:
-    """Find out what a member's folder holds. Errors: DataLoss, Unsupported, OSError."""
+def recover_member(disk: Disk, folder: Path, kept: KeptOutline, *, is_last: bool = False) -> MemberLog:
+    """Find out what a member's folder holds. Errors: DataLoss, Unsupported, OSError.
+
+    With `is_last` nobody else has a copy any more: a damaged place that need not be read is passed over.
+    """
     if kept.cut != NO_CUT:
         cut_files(disk, folder, kept.cut)
         kept = KeptOutline(kept.outline)
@@ -73,38 +79,130 @@ def recover_member(disk: Disk, folder: Path, kept: KeptOutline) -> MemberLog:
     outline = kept.outline
     begin = read_log_begin(disk, folder)
     names = sweep(disk, folder, disk.list(folder), outline.begin)
-    segments = [Segment(disk, folder, base, base) for base in bases(names) if base >= outline.begin]
-    for one in segments:
-        one.limit = one.base + one.file.size_bytes()
-    clean = read_clean_stop(disk, folder)
-    if clean is not None and segments and is_end_of_log(clean, segments[-1]):
+    segments, words, flushed, clean = _looked_at(disk, folder, outline, names, is_last=is_last)
+    if clean is not None:
         catalog = Catalog()
-        _load_before(catalog, disk, segments, names)
+        _load_before(catalog, disk, segments, names, repairs=True)
         catalog.segments.append(segments[-1])
         recovered = after_clean_stop(disk, catalog, segments[-1], clean, begin)
-        outline = _followed(outline, segments, clean.end_position)
+        outline = words.followed(outline, clean.end_position)
         return MemberLog(recovered, _synced(outline, clean.end_position, clean.end_position))
-    flushed = read_tide_mark(disk, folder)
-    found = _Opening(disk, segments, names, outline, flushed).found()
+    found = _Opening(disk, segments, names, outline, flushed, words).found()
     found.recovered.begin = begin
     settle_ranges(found.recovered)
     end = found.outline.appended
-    found.lost = flushed if flushed > end else 0
+    if flushed > end:
+        found.lost = flushed
+        if (reign := read_reign(disk, folder)) is not None:  # before anything is taken away: nothing else tells of it
+            write_reign(disk, folder, replace(reign, reign=owed(flushed, reign.reign)))
+    forget_clean_stop(disk, folder)
     _make_durable(disk, folder, segments, min(flushed, end), end)
     return found
+
+
+def whole_end(disk: Disk, folder: Path, kept: KeptOutline) -> int:
+    """Where the last copy of a log will end: behind its last frame, or at the first damage that cannot be passed over.
+
+    Nothing is written. Errors: DataLoss, also when its state cannot be folded; Unsupported, OSError.
+    """
+    names = disk.list(folder)
+    segments, words, flushed, clean = _looked_at(disk, folder, kept.outline, names, is_last=True)
+    try:
+        if clean is not None:
+            end = clean.end_position
+        else:
+            log = _Opening(disk, segments, names, kept.outline, flushed, words, repairs=False).found()
+            if log.is_cold:
+                raise DataLoss(
+                    f"{folder} holds a log that begins at {kept.outline.begin}, and no whole checkpoint of the state: "
+                    "it was being copied, or is damaged, and nobody can lead with it; choose another disk"
+                )
+            end = log.outline.appended
+    finally:
+        for one in segments:
+            one.close()
+    return end if kept.cut == NO_CUT else min(end, kept.cut)
+
+
+def _looked_at(
+    disk: Disk, folder: Path, outline: LogOutline, names: list[str], *, is_last: bool
+) -> tuple[list[Segment], "_Words", int, CleanStop | None]:
+    """The segments; what can be read for members; how far the disk was; the marker, if the log can be taken from it."""
+    segments = [Segment(disk, folder, base, base) for base in bases(names) if base >= outline.begin]
+    for one in segments:
+        one.limit = one.base + one.file.size_bytes()
+    words = _Words.behind(outline, segments)
+    if is_last:
+        words = replace(words, end=_END)
+    clean = read_clean_stop(disk, folder)
+    flushed = max(read_tide_mark(disk, folder), clean.end_position if clean else 0)
+    is_clean = clean and segments and is_end_of_log(clean, segments[-1]) and clean.end_position <= words.end
+    return segments, words, flushed, clean if is_clean else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """What the log says to its members behind the place where the outline was kept, as far as it can be read."""
+
+    end: int
+    """Where that ends: at the first damaged header or word, or with the log. Nobody knows what was said there."""
+    marks: tuple[Mark, ...]
+
+    @classmethod
+    def behind(cls, outline: LogOutline, segments: Sequence[Segment]) -> "_Words":
+        """Read them. Errors: DataLoss, OSError."""
+        end, is_broken = outline.appended, False
+        marks: list[Mark] = []
+        for segment, following in zip_longest(segments, segments[1:]):
+            if following is not None and following.base <= end:
+                continue
+            is_broken = is_broken or segment.base > end
+            for one in walk(segment.read, max(end, segment.base), segment.limit):
+                if isinstance(one, Hole):
+                    is_broken = True
+                    continue
+                if one.leader_epoch == 0 and not marks and not outline.history.starts:
+                    is_broken = False  # nobody had said anything yet: the log of an enode that was no member then
+                try:
+                    if not is_broken and one.kind in WORDS:
+                        marks.append(mark_of(one, read_body(segment.read, one)))
+                except BadFrame:
+                    is_broken = True
+                if is_broken:
+                    return cls(end, tuple(marks))
+                end = one.end_position
+                if one.flags & Flag.SEGMENT_END:
+                    break
+        return cls(end, tuple(marks))
+
+    def followed(self, outline: LogOutline, end: int) -> LogOutline:
+        """The outline with what was said between where it was kept and `end`, which is not behind the end of these."""
+        if outline.appended > end:
+            return replace(outline.cut(end), cuts=0, is_cutting=False)
+        return outline.extended(end, tuple(one for one in self.marks if one.end <= end))
 
 
 class _Opening:
     """One folder that was not closed cleanly."""
 
     def __init__(
-        self, disk: Disk, segments: list[Segment], names: list[str], outline: LogOutline, flushed: int
+        self,
+        disk: Disk,
+        segments: list[Segment],
+        names: list[str],
+        outline: LogOutline,
+        flushed: int,
+        words: _Words,
+        *,
+        repairs: bool = True,
     ) -> None:
         self._disk = disk
         self._segments = segments
         self._names = names
         self._outline = outline
         self._flushed = flushed
+        self._words = words
+        self._repairs = repairs
 
     def found(self) -> MemberLog:
         """What is there."""
@@ -119,7 +217,7 @@ class _Opening:
         state, store_open, stored_at_ms = (fold.state, fold.store_open, 0) if fold else (State(), 0, 0)
         active: Segment | None = None
         if before:
-            _load_before(catalog, self._disk, before, self._names)
+            _load_before(catalog, self._disk, before, self._names, repairs=self._repairs)
             active = before[-1]
             surveyed = survey(active.read, active.base, at)
             catalog.segments.append(active)
@@ -131,7 +229,7 @@ class _Opening:
             active = behind.pop(0)
             if before:
                 # The one before is full: its index file is made once more when this one is folded on.
-                _seal_last(catalog, self._disk, before[-1], self._names)
+                _seal_last(catalog, self._disk, before[-1], self._names, repairs=self._repairs)
             catalog.segments.append(active)
         recovered = Recovered(catalog, state, at, store_open, stored_at_ms, active, was_clean=False)
         recovered.holes = [Hole(position, length, "damaged") for position, length in catalog.holes()]
@@ -150,17 +248,29 @@ class _Opening:
         None when the log has to be followed from its begin: nothing is folded over a damaged place, which others have
         whole.
         """
-        gap = self._first_gap()
+        gap = min(self._first_gap(), self._words.end)
         for parts in complete_checkpoints(slices):
             known = [one for one in slices if one.checkpoint_id <= parts[0].checkpoint_id]
             try:
                 as_of = max(decode_slice(read_frame(self._holding(one).read, one.position)[1]).as_of for one in parts)
                 # The disk may have got a checkpoint, and not all the frames before that it tells of.
-                if as_of <= gap and not (fold := Refold(self._segments, known, as_of)).holes:
+                if as_of > gap or self._is_holed(as_of):
+                    continue
+                if not (fold := Refold(self._segments, known, as_of)).holes:
                     return fold
             except (BadFrame, DataLoss):
                 continue
         return None
+
+    def _is_holed(self, position: int) -> bool:
+        """Whether the last segment has a hole below `position`: no reader could have it repaired before it is full.
+
+        Where nobody else has a copy nothing is won by that, and what lies behind is kept.
+        """
+        if self._words.end == _END or len(self._outline.members.voters) == 1:
+            return False
+        last = self._segments[-1]
+        return last.base < position and bool(survey(last.read, last.base, position).holes)
 
     def _first_gap(self) -> int:
         """Where the frames end that no flush of this disk covers, whatever lies behind."""
@@ -200,7 +310,7 @@ class _Opening:
             if not is_ended:
                 break
             segment.end, segment.last_stored_at_ms = end, recovered.stored_at_ms
-        log.outline = _synced(_followed(log.outline, self._segments, end), end, at)
+        log.outline = _synced(self._words.followed(log.outline, end), end, at)
 
 
 def _whole(segment: Segment, position: int) -> Iterator[tuple[FrameHeader, bytes]]:
@@ -214,38 +324,20 @@ def _whole(segment: Segment, position: int) -> Iterator[tuple[FrameHeader, bytes
             return
 
 
-def _load_before(catalog: Catalog, disk: Disk, segments: list[Segment], names: list[str]) -> None:
+def _load_before(catalog: Catalog, disk: Disk, segments: list[Segment], names: list[str], *, repairs: bool) -> None:
     """Take over all but the last one, which are sealed."""
     for one, following in pairwise(segments):
-        load_sealed(catalog, disk, one, following.base, names, repairs=True)
+        load_sealed(catalog, disk, one, following.base, names, repairs=repairs)
 
 
-def _seal_last(catalog: Catalog, disk: Disk, segment: Segment, names: list[str]) -> None:
+def _seal_last(catalog: Catalog, disk: Disk, segment: Segment, names: list[str], *, repairs: bool) -> None:
     """The last segment that was taken over as the active one is sealed."""
     catalog.segments.remove(segment)
     assert segment.end is not None
     catalog.load_active({}, (), ())
     for queue in catalog.queues.values():
         queue.rows = None
-    load_sealed(catalog, disk, segment, segment.end, names, repairs=True)
-
-
-def _followed(outline: LogOutline, segments: Iterable[Segment], end: int) -> LogOutline:
-    """The outline with what the log says between where it was kept and `end`."""
-    if outline.appended > end:
-        return replace(outline.cut(end), cuts=0, is_cutting=False)
-    marks = []
-    for segment in segments:
-        start = max(outline.appended, segment.base)
-        if start >= min(segment.limit, end):
-            continue
-        for one in walk(segment.read, start, min(segment.limit, end)):
-            if isinstance(one, FrameHeader):
-                if one.kind in WORDS:
-                    marks.append(mark_of(one, read_body(segment.read, one)))
-                if one.flags & Flag.SEGMENT_END:
-                    break
-    return outline.extended(end, tuple(marks))
+    load_sealed(catalog, disk, segment, segment.end, names, repairs=repairs)
 
 
 def _synced(outline: LogOutline, end: int, committed: int) -> LogOutline:

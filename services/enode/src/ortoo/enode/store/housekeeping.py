@@ -36,6 +36,8 @@ Rescue = Callable[[int], Awaitable[int | None]]
 """Stores again what waits below a place; how many bytes that were, None when it cannot be yet."""
 CHECKPOINTS_KEPT = 2
 """Segments go only before so many whole checkpoints: damage to the newest one does not cost the state."""
+BUSY_MARK_S = 1.0
+"""So often a member that is never idle notes how far its disk is."""
 FORGET_INTERVAL_MS = 300_000
 KEYS_INTERVAL_MS = 200
 KEYS_STEP_BYTES = 4 << 20
@@ -79,7 +81,7 @@ class Housekeeping:
         self._tasks: list[asyncio.Task[None]] = []
         self._sealed: deque[Sealed] = deque()
         self._sealed_event = asyncio.Event()
-        self._marked_position = -1
+        self._marked_position, self._marked_s = -1, 0.0
         self.checkpoints: deque[int] = deque(maxlen=CHECKPOINTS_KEPT)
         """Where the newest whole checkpoints fold from, the older first."""
         self.know_checkpoints()
@@ -358,12 +360,15 @@ class Housekeeping:
         appender = self.appender
         await self.clock.sleep(self.settings.idle_mark_ms / 1000)
         position = appender.durable_position
-        if not self.leads:
-            if not appender.flushed.is_set() and position != self._marked_position:
-                self._marked_position = position
+        is_idle = not appender.flushed.is_set()
+        if not self.leads or (not is_idle and appender.commit_limit is not None):
+            # What this disk has acknowledged to others no frame says: a busy member, too, has to know what it lost.
+            is_due = is_idle or self.clock.monotonic_s() >= self._marked_s + BUSY_MARK_S
+            if is_due and position != self._marked_position:
+                self._marked_position, self._marked_s = position, self.clock.monotonic_s()
                 await self.work.run(self._tide_mark.write, position)
             return
-        is_idle = not appender.flushed.is_set() and appender.appended_position == position
+        is_idle = is_idle and appender.appended_position == position
         if is_idle and position != self._marked_position and appender.fits(0) and not appender.failure:
             appender.append_mark()
             self._marked_position = position = appender.appended_position

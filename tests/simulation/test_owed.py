@@ -1,0 +1,63 @@
+"""What a member has acknowledged and then lost to its disk is owed, also when it was never idle."""
+
+import asyncio
+
+from ortoo.client import Client
+from ortoo.enode.log.frame import MAGIC_BYTES
+from ortoo.enode.reigns.member import RunningMember
+from ortoo.testing.simulation.cluster.roles import MemberMachine
+from ortoo.testing.simulation.run.agreement import SEGMENT_SUFFIX
+from tests.simulation.stage import Stage, play
+from tests.simulation.test_take_over import THREE, leader, topic
+
+MESSAGE = b"." * 500
+SENDERS = 8
+
+
+def flushed(machine: MemberMachine) -> int:
+    """How far a member's disk is, as it tells its leader."""
+    assert isinstance(machine.running, RunningMember)
+    driver = machine.running.lives.driver
+    return driver.member.log.flushed if driver is not None else 0
+
+
+async def busy(stage: Stage, client: Client, seconds: float) -> None:
+    """Send messages for so long, so many at once that the disks are never idle."""
+    until_s = stage.clock.monotonic_s() + seconds
+
+    async def one_after_another() -> None:
+        async with client.producer("t") as producer:
+            while stage.clock.monotonic_s() < until_s:
+                await producer.send(MESSAGE)
+
+    await asyncio.gather(*(one_after_another() for _ in range(SENDERS)))
+
+
+def test_a_busy_member_owes_what_damage_took() -> None:
+    """Leader or follower, it is damaged and killed under load: it claims what it had a moment before, in every vote."""
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            await topic(stage, client)
+            first = await leader(stage)
+            harmed = (first, next(one for one in stage.cluster.members if one is not first))
+            await busy(stage, client, 3)
+            acknowledged = [flushed(one) for one in harmed]
+            await busy(stage, client, 3)
+            for machine, position in zip(harmed, acknowledged, strict=True):
+                machine.kill()
+                path = next(one for one in machine.disk.files() if one.suffix == SEGMENT_SUFFIX)
+                content = machine.disk.content(path)
+                machine.disk.flip(path, content.rindex(MAGIC_BYTES, 0, content.index(MESSAGE)))
+                machine.start()
+                await machine.ready.wait()
+                while not (found := flushed(machine)):
+                    await stage.clock.sleep(0.001)
+                assert found < position
+                assert isinstance(machine.running, RunningMember)
+                assert machine.running.lives.joining.kept.reign.owed.position >= position
+                while flushed(machine) < position:
+                    await stage.clock.sleep(0.1)
+            await leader(stage)
+
+    play(script, shape=THREE)
