@@ -71,6 +71,9 @@ async def test_a_receiver_gets_what_prometheus_scrapes(tmp_path: Path, receiver:
         assert labels == {"topic": "t"}
         await receiver.metric("ortoo-namesrv", "rocketmq_topic_number", 1)
         await receiver.metric("ortoo-snode", "ortoo_ready", 1)
+        async with asyncio.timeout(30):
+            while ("ortoo-snode", "rocketmq_rpc_latency") not in receiver.metrics:
+                await SystemClock().sleep(0.05)
         calls = receiver.metrics["ortoo-snode", "rocketmq_rpc_latency"].histogram.data_points
         assert sum(point.count for point in calls) > 0
         assert all(len(point.bucket_counts) == len(point.explicit_bounds) + 1 for point in calls)

@@ -61,3 +61,16 @@ async def test_other_programs_are_started(tmp_path: Path) -> None:
         other = await spawn("true", env=os.environ, stdin=NOTHING, stdout=NOTHING, stderr=NOTHING)
         assert not isinstance(other, ForkedProcess)
         assert await other.wait() == 0
+
+
+async def test_a_module_is_found_where_whoever_asks_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `python -m` finds it, wherever the server was started."""
+    words = (sys.executable, "-m", "tests.hello")
+    with forking():
+        for folder in (tmp_path / "first", tmp_path / "second"):
+            (folder / "tests").mkdir(parents=True)
+            (folder / "tests/hello.py").write_text(f"print({folder.name!r})")
+            monkeypatch.chdir(folder)
+            process = await spawn(*words, env=environ(""), stdin=PIPE, stdout=PIPE, stderr=PIPE, preloaded=("json",))
+            assert isinstance(process, ForkedProcess)
+            assert await process.communicate(b"") == (f"{folder.name}\n".encode(), b"")

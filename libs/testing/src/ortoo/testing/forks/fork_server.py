@@ -105,6 +105,7 @@ def become(words: Sequence[str], environ: Mapping[str, str], folder: str) -> Non
         sys.argv = list(words)
         sys.exit(importlib.import_module(COMMANDS[words[0]]).main())
     sys.argv = list(words[2:])
+    sys.path[0] = os.getcwd()  # as for any `python -m`; the server's own is where it was started
     sys.modules.pop(f"{words[2]}.__main__", None)  # its imports are done; it itself is run
     runpy.run_module(words[2], run_name="__main__", alter_sys=True)
 

@@ -152,17 +152,16 @@ class Reader:
 
     async def _filled(self, queue: QueueLog, offset: int) -> bool:
         """Have the damaged places repaired that an offset may lie in, in closed segments; whether any was."""
-        segments = [
-            next(one for one in reversed(self.catalog.segments) if one.base <= damage.position)
-            for damage in self._damages_at(queue, offset)
-        ]
+        if self.repair is None:
+            return False
         is_filled = False
-        for segment in {one.base: one for one in segments if one.base in self.catalog.contents}.values():
+        damages = self._damages_at(queue, offset)
+        for segment in {one for damage in damages if (one := self._sealed_at(damage.position)) is not None}:
             known = self.catalog.contents.get(segment.base)
             holes, repaired = known.holes if known else (), 0
             for position, length in holes:
                 at = position
-                while self.repair is not None and position <= at < position + length:
+                while position <= at < position + length:
                     at = await self.repair(at, position + length)
                     repaired += at > 0
             if repaired and not segment.retired:
@@ -172,6 +171,11 @@ class Reader:
                     self.catalog.reindexed(segment, contents)
                     is_filled = True
         return is_filled
+
+    def _sealed_at(self, position: int) -> Segment | None:
+        """The closed segment that holds a position; None when its file is missing, or the log ends in it."""
+        segment = next((one for one in reversed(self.catalog.segments) if one.base <= position), None)
+        return segment if segment is not None and segment.base in self.catalog.contents else None
 
     async def _rows_of(self, run: Run) -> Rows:
         """The rows of a sealed run: from memory, from the index file, or from the segment if that is bad."""
