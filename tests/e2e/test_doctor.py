@@ -83,7 +83,7 @@ async def advice(
     outcome = await command.run(words, address)
     assert clock.monotonic_s() - begun_s < LIMIT_S * patience + START_S
     assert "Traceback" not in outcome.error, outcome.error
-    found: list[dict[str, Any]] = json.loads(outcome.out)
+    found: list[dict[str, Any]] = [json.loads(line) for line in outcome.out.splitlines()]
     assert outcome.exit_code == int(any(one["serious"] for one in found))
     assert all(one["seen"] and one["cure"] for one in found)
     return {one["name"]: one["cure"] for one in found}
