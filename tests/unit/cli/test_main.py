@@ -3,6 +3,7 @@
 import json
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -32,7 +33,8 @@ def test_help_names_every_command() -> None:
 def test_the_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     """B-149: by the command and by every role's process."""
     assert CliRunner().invoke(app, ["--version"]).output == f"ortoo {process_version()}\n"
-    for role in (namesrv.ROLE, enode.ROLE, snode.ROLE):
+    roles: tuple[front.Role[Any], ...] = (namesrv.ROLE, enode.ROLE, snode.ROLE)
+    for role in roles:
         with pytest.raises(SystemExit) as ended:
             front.main(role, ["--version"])
         assert ended.value.code == 0
