@@ -275,7 +275,7 @@ async def looked(address: str, *, topic: str = "", group: str = "") -> tuple[lis
     begun_s = clock.monotonic_s()
     with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
         await diagnose(address, topic, group, as_json=True)
-    return [one["name"] for one in json.loads(out.getvalue())], clock.monotonic_s() - begun_s
+    return [json.loads(line)["name"] for line in out.getvalue().splitlines()], clock.monotonic_s() - begun_s
 
 
 async def test_whatever_hangs_is_named_within_two_seconds(tmp_path: Path) -> None:
