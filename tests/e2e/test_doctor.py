@@ -83,7 +83,7 @@ async def advice(
     outcome = await command.run(words, address)
     assert clock.monotonic_s() - begun_s < LIMIT_S * patience + START_S
     assert "Traceback" not in outcome.error, outcome.error
-    found: list[dict[str, Any]] = json.loads(outcome.out)
+    found: list[dict[str, Any]] = [json.loads(line) for line in outcome.out.splitlines()]
     assert outcome.exit_code == int(any(one["serious"] for one in found))
     assert all(one["seen"] and one["cure"] for one in found)
     return {one["name"]: one["cure"] for one in found}
@@ -275,7 +275,7 @@ async def looked(address: str, *, topic: str = "", group: str = "") -> tuple[lis
     begun_s = clock.monotonic_s()
     with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
         await diagnose(address, topic, group, as_json=True)
-    return [one["name"] for one in json.loads(out.getvalue())], clock.monotonic_s() - begun_s
+    return [json.loads(line)["name"] for line in out.getvalue().splitlines()], clock.monotonic_s() - begun_s
 
 
 async def test_whatever_hangs_is_named_within_two_seconds(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from tests.repo.tree import ROOT
 
 WALKED = ("tutorial.md", "how-to.md")
 PROGRAMS = ("ortoo", "grpcurl", "make", "helm", "kubectl", "docker", "pip", "python")
+JSON = "tests/e2e/test_json_of_commands.py"
 ELSEWHERE = {
     **dict.fromkeys(
         ("ortoo topic offered", "ortoo topic adopt", "ortoo topic delete", "ortoo topic undelete"),
@@ -30,6 +31,7 @@ ELSEWHERE = {
     "docker build": "tests/deploy/test_image.py",
     "make dev": "tests/e2e/test_readme.py",
     "ortoo profile": "tests/unit/cli/test_main.py",
+    **dict.fromkeys(("ortoo topic list --json", "ortoo lag billing --json", "ortoo dlq list billing --json"), JSON),
     "ortoo explain": "tests/simulation/test_explain.py",
     "ortoo delivery": "tests/simulation/test_explain.py",
     "grpcurl -plaintext HOST:PORT ortoo.v1.FindingsService": "tests/simulation/test_doctor_faults.py",

@@ -1,8 +1,14 @@
 """`ortoo top`, `--explain` and completion, as people use them."""
 
+import asyncio
 import json
 import shlex
 
+import pytest
+from typer.testing import CliRunner
+
+from ortoo.cli.app import app
+from ortoo.cli.terminal import completion
 from ortoo.client import connect
 from ortoo.testing.servers import command, grpcurl
 from ortoo.testing.servers.cluster import Cluster
@@ -16,7 +22,7 @@ async def test_top_shows_what_flows(cluster: Cluster) -> None:
             await producer.send(b"x")
     looks = await command.run(["ortoo", "top", "-n", "2", "--interval", "0.2", "--json"], cluster.address)
     seen = [json.loads(line) for line in looks.out.splitlines()]
-    assert [look["topics"][0]["messages"] for look in seen] == [1, 1]
+    assert [look["topics"][0]["messages"] for look in seen] == ["1", "1"]
     shown = await command.run(["ortoo", "top", "-n", "1"], cluster.address)
     assert shown.out.startswith("1 enodes, 1 snodes, 1 topics, 0 groups\n")
 
@@ -38,3 +44,30 @@ async def test_shell_completion_is_there() -> None:
     """The command offers its completion for the shells."""
     helped = await command.run(["ortoo", "--help"], "")
     assert "--install-completion" in helped.out
+
+
+async def test_shell_completion_offers_what_the_cluster_has(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B-149: topics, groups and enodes where a command takes them, deleted ones where they can come back."""
+    monkeypatch.setattr(completion, "LIMIT_S", 60.0)
+    async with connect(cluster.address) as mq:
+        for topic in ("orders", "orders-eu", "steps", "old"):
+            await mq.admin.create_topic(topic)
+        await mq.admin.delete_topic("old")
+        await mq.admin.put_group("billing")
+
+    def offered(words: str) -> list[str]:
+        environ = {"_ORTOO_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+        environ |= {"ORTOO_ADDRESS": cluster.address}
+        return CliRunner().invoke(app, [], env=environ, prog_name="ortoo").output.split()
+
+    for words, names in (
+        ("ortoo topic describe or", ["orders", "orders-eu"]),
+        ("ortoo send ", ["orders", "orders-eu", "steps"]),
+        ("ortoo topic undelete ", ["old"]),
+        ("ortoo lag b", ["billing"]),
+        ("ortoo lag billing s", ["steps"]),
+        ("ortoo peek orders --group ", ["billing"]),
+        ("ortoo enode drain e", ["enode-0"]),
+        ("ortoo topic create or", []),
+    ):
+        assert await asyncio.to_thread(offered, words) == names, words

@@ -137,7 +137,7 @@ async def test_store_is_read_and_checked_without_the_server(enode: RoleProcess) 
     code, out, _ = await output("inspect", str(enode.data))
     found = [json.loads(line) for line in out.splitlines()]
     queue = next(line for line in found if line["type"] == "queue" and line["queue_id"] == 0)
-    assert (code, queue["end_offset"]) == (0, 30)
+    assert (code, queue["end_offset"]) == (0, "30")
     assert (await output("repair", str(enode.data)))[:2] == (0, "nothing is wrong\n")
     for tool in ("inspect", "repair"):
         code, out, _ = await output(tool, "-h")

@@ -3,13 +3,22 @@
 import json
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from ortoo.cli.app import app, main
+from ortoo.cli.commands.draining import Left
+from ortoo.cli.terminal.output import json_lines
+from ortoo.client import Queue
 from ortoo.client.core.credentials import current_profile
 from ortoo.common.errors import NotFound, Unavailable
+from ortoo.common.errors.findings import process_version
+from ortoo.common.process import front
+from ortoo.enode import __main__ as enode
+from ortoo.namesrv import __main__ as namesrv
+from ortoo.snode import __main__ as snode
 
 NOBODY = "localhost:1"
 
@@ -19,6 +28,28 @@ def test_help_names_every_command() -> None:
     shown = CliRunner().invoke(app, ["--help"]).output
     for command in ("dev", "topic", "group", "send", "tail", "lag", "cluster"):
         assert command in shown
+
+
+def test_the_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    """B-149: by the command and by every role's process."""
+    assert CliRunner().invoke(app, ["--version"]).output == f"ortoo {process_version()}\n"
+    roles: tuple[front.Role[Any], ...] = (namesrv.ROLE, enode.ROLE, snode.ROLE)
+    for role in roles:
+        with pytest.raises(SystemExit) as ended:
+            front.main(role, ["--version"])
+        assert ended.value.code == 0
+        assert capsys.readouterr().out == f"ortoo-{role.name} {process_version()}\n"
+
+
+def test_json_is_an_object_a_line() -> None:
+    """B-149: of a list each item; integers that could have more than 32 bits are strings, floats and truth are not."""
+    large = 2**63
+    assert list(json_lines([Queue("t", "e", 1), {"offsets": [large], "at": (1.5, True, None)}])) == [
+        '{"topic": "t", "enode": "e", "queue_id": 1}',
+        f'{{"offsets": ["{large}"], "at": [1.5, true, null]}}',
+    ]
+    assert list(json_lines(Left("t", "g", 7))) == ['{"topic": "t", "group": "g", "messages": "7"}']
+    assert list(json_lines([])) == []
 
 
 @pytest.mark.parametrize("arguments", [["topic", "creat", "t"], ["send"], ["tail", "t", "-n", "0"]])

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
@@ -11,6 +12,7 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.disk.disk import RealDisk
+from ortoo.enode.log.frame import FrameHeader
 from ortoo.enode.offline import inspect, repair
 from ortoo.enode.store.store import Store, StoreSettings, TopicCopy
 
@@ -74,19 +76,25 @@ def test_a_store_is_read_without_a_server(folder: Path, capsys: pytest.CaptureFi
     lines = lines_of(folder, "--verify", "--state", "--frames", capsys=capsys)
     assert next(kinds(lines, "store"))["enode"] == "enode-0"
     assert next(kinds(lines, "topic"))["name"] == "orders"
-    assert next(kinds(lines, "offsets"))["offsets"] == {"0": 7}
-    assert next(kinds(lines, "window"))["producer_id"] == 9
+    assert next(kinds(lines, "offsets"))["offsets"] == {"0": "7"}
+    assert next(kinds(lines, "window"))["producer_id"] == "9"
     assert sum(1 for _ in kinds(lines, "segment")) >= 2
     frames = list(kinds(lines, "frame"))
-    assert next(kinds(lines, "verified"))["frames"] == len(frames)
+    assert next(kinds(lines, "verified"))["frames"] == str(len(frames))
     assert {frame["kind"] for frame in frames} == {"messages", "state", "checkpoint", "mark"} - (
         {"state"} if all(frame["kind"] != "state" for frame in frames) else set()
     )
     message = next(frame for frame in frames if frame["kind"] == "messages")
-    assert isinstance(message["first_offset"], int)
-    message_id = f"{message['topic_id']}-enode-0-{message['queue_id']}-{message['first_offset'] + 1}"
+    message_id = f"{message['topic_id']}-enode-0-{message['queue_id']}-{int(str(message['first_offset'])) + 1}"
     (found,) = lines_of(folder, "--message", message_id, capsys=capsys)
     assert (found["position"], found["row"]) == (message["position"], 1)
+
+
+@pytest.mark.parametrize("field", sorted({*FrameHeader._fields} - {"magic", "kind", "version"}))
+def test_integers_of_64_bits_are_texts(field: str) -> None:
+    """B-149: what a frame's header has in 64 bits is a string, and what it has in fewer a number."""
+    code = get_type_hints(FrameHeader, include_extras=True)[field].__metadata__[0]
+    assert (field in inspect.NUMBERS) == (code in "BHI"), code
 
 
 def test_damage_is_found_by_verify(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -156,11 +164,10 @@ async def test_a_log_without_a_checkpoint_starts_again_when_the_loss_is_accepted
 async def test_a_log_can_be_cut_at_a_frame(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Everything from a position on is given up, later segments too; a position inside a frame is refused."""
     frames = list(kinds(lines_of(folder, "--frames", capsys=capsys), "frame"))
-    middle = frames[len(frames) // 2]
-    assert isinstance(middle["position"], int)
+    middle = int(str(frames[len(frames) // 2]["position"]))
     with pytest.raises(Invalid):
-        repair.main([str(folder), "--cut", str(middle["position"] + 64), "--apply"])
-    assert repair.main([str(folder), "--cut", str(middle["position"]), "--apply"]) == 0
+        repair.main([str(folder), "--cut", str(middle + 64), "--apply"])
+    assert repair.main([str(folder), "--cut", str(middle), "--apply"]) == 0
     capsys.readouterr()
     left = list(kinds(lines_of(folder, "--frames", capsys=capsys), "frame"))
     assert [one["position"] for one in left] == [one["position"] for one in frames[: len(frames) // 2]]

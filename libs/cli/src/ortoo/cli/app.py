@@ -26,6 +26,7 @@ from ortoo.cli.commands import (
     transactions,
 )
 from ortoo.cli.terminal.command import Address, AsJson, command, run
+from ortoo.cli.terminal.completion import offered_groups, offered_profiles, offered_topics
 
 app = typer.Typer(
     help="Ortoo, a message queue.", no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False
@@ -120,7 +121,9 @@ def before(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version, and end.", is_eager=True, callback=_version)
     ] = False,
-    profile: Annotated[str, typer.Option(help="Connect as this profile says; see `ortoo profile`.")] = "",
+    profile: Annotated[
+        str, typer.Option(help="Connect as this profile says; see `ortoo profile`.", autocompletion=offered_profiles)
+    ] = "",
 ) -> None:
     """Ortoo, a message queue."""
     if profile:
@@ -153,8 +156,10 @@ def dev(
 @app.command()
 def doctor(
     address: Address = "",
-    topic: Annotated[str, typer.Option(help="Look at this topic too.")] = "",
-    group: Annotated[str, typer.Option(help="Look at this group too; with --topic at its lag.")] = "",
+    topic: Annotated[str, typer.Option(help="Look at this topic too.", autocompletion=offered_topics)] = "",
+    group: Annotated[
+        str, typer.Option(help="Look at this group too; with --topic at its lag.", autocompletion=offered_groups)
+    ] = "",
     patience: Annotated[
         float, typer.Option(min=1.0, help="Take so many times two seconds, where machine or network is slow.")
     ] = 1.0,

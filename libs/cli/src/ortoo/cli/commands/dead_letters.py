@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ortoo.cli.terminal.command import AsJson, GroupName, TopicName
+from ortoo.cli.terminal.completion import offered_groups, offered_topics
 from ortoo.cli.terminal.output import Answer, Columns, Table, body_start, message_fields
 from ortoo.common.errors import NotFound
 
@@ -36,7 +37,7 @@ async def show_all(
         "REPLAYED": "replayed",
         "ERROR": lambda letter: letter.error[:60],
     }
-    return Answer(map(_fields, letters), Table(columns, letters), each=True)
+    return Answer(map(_fields, letters), Table(columns, letters))
 
 
 async def show(
@@ -54,7 +55,10 @@ async def replay(
     mq: "Client",
     group: GroupName,
     where: Where = "",
-    to_topic: Annotated[str, typer.Option("--to", help="Another topic than the group's own retry topic.")] = "",
+    to_topic: Annotated[
+        str,
+        typer.Option("--to", help="Another topic than the group's own retry topic.", autocompletion=offered_topics),
+    ] = "",
     rate: Annotated[int, typer.Option(min=0, help="At most so many a second; 0 = as fast as it goes.")] = 0,
     count: Annotated[int, typer.Option("-n", min=0, help="At most so many; 0 = all.")] = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count; nothing is stored.")] = False,
@@ -72,13 +76,18 @@ async def replay(
     if progress is not None:
         verb = "would be sent again" if dry_run else "sent again"
         said = f"{progress.replayed_messages} messages {verb}, {progress.skipped_messages} had been before"
-        yield Answer((), said, each=True)
+        yield Answer((), said)
 
 
 async def peek(
     mq: "Client",
     topic: TopicName,
-    group: Annotated[str, typer.Option(help="The group whose next messages are wanted; none = the oldest.")] = "",
+    group: Annotated[
+        str,
+        typer.Option(
+            help="The group whose next messages are wanted; none = the oldest.", autocompletion=offered_groups
+        ),
+    ] = "",
     count: Annotated[int, typer.Option("-n", min=1, max=1024, help="At most so many.")] = 10,
 ) -> Answer:
     """Show the next messages of a topic without taking them."""
@@ -92,7 +101,7 @@ async def peek(
         "BODY": body_start,
     }
     fields = [{**message_fields(one), "attempts": one.attempts} for one in messages]
-    return Answer(fields, Table(columns, messages), each=True)
+    return Answer(fields, Table(columns, messages))
 
 
 def _sql(where: str) -> "Sql | None":

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from ortoo.cli.commands.declared import OWN
+from ortoo.cli.terminal.command import EnodeName
 from ortoo.cli.terminal.output import Answer, Table
 from ortoo.common.errors import Conflict, NotFound
 
 if TYPE_CHECKING:
     from ortoo.client import Client, TopicInfo
 
-EnodeName = Annotated[str, typer.Argument(help="The enode's name.")]
 LOOK_INTERVAL_S = 1.0
 ROUTES_AGE_S = 35.0
 """Producers ask every 30 s where they may send; until then they may send to an enode that is being drained."""
@@ -53,7 +53,7 @@ async def drain(
             changed.append(topic.name)
     left = await (_waited(mq, enode, topics) if wait else _left(mq, enode, topics))
     said = f"nothing is sent to {enode}: changed {len(changed)} of its {len(topics)} topics"
-    value = {"enode": enode, "changed": changed, "left": [one._asdict() for one in left]}
+    value = {"enode": enode, "changed": changed, "left": left}
     if not left:
         return Answer(value, f"{said}; every group has read what is there")
     return Answer(value, (f"{said}; still to be read:", _table(left)))

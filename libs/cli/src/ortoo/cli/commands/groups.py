@@ -7,6 +7,7 @@ import typer
 
 from ortoo.cli.commands.delays import text_of_time
 from ortoo.cli.terminal.command import GroupName, TopicName
+from ortoo.cli.terminal.completion import offered_deleted_groups, offered_groups, offered_topics
 from ortoo.cli.terminal.output import Answer, Columns, Table
 from ortoo.common.errors import Conflict, Invalid
 
@@ -80,7 +81,10 @@ async def update(
 async def mode(
     mq: "Client",
     group: GroupName,
-    topic: Annotated[str | None, typer.Argument(help="The topic; without it all that the group consumes.")] = None,
+    topic: Annotated[
+        str | None,
+        typer.Argument(help="The topic; without it all that the group consumes.", autocompletion=offered_topics),
+    ] = None,
     to: Annotated[str | None, typer.Option("--set", help="offsets, pop, pop-in-order, or any.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Also while members have messages or queues.")] = False,
 ) -> Answer:
@@ -105,7 +109,10 @@ async def delete(
     return Answer({"deleted": group}, f"deleted group {group}")
 
 
-async def undelete(mq: "Client", group: GroupName) -> Answer:
+async def undelete(
+    mq: "Client",
+    group: Annotated[str, typer.Argument(help="The group's name.", autocompletion=offered_deleted_groups)],
+) -> Answer:
     """Take a deletion back, with settings and offsets."""
     back = await mq.admin.undelete_group(group)
     return Answer(back, f"group {back.name} is back")
@@ -125,7 +132,7 @@ async def deleted(mq: "Client") -> Answer:
 async def clone(
     mq: "Client",
     group: GroupName,
-    to: Annotated[str, typer.Argument(help="The group that gets the offsets.")],
+    to: Annotated[str, typer.Argument(help="The group that gets the offsets.", autocompletion=offered_groups)],
     topic: TopicName,
 ) -> Answer:
     """Copy a group's offsets in a topic to another group."""
@@ -167,17 +174,25 @@ async def reset_offset(
 async def lag(
     mq: "Client",
     group: GroupName,
-    topic: Annotated[str | None, typer.Argument(help="The topic; without it all that its members want.")] = None,
+    topic: Annotated[
+        str | None,
+        typer.Argument(help="The topic; without it all that its members want.", autocompletion=offered_topics),
+    ] = None,
 ) -> Answer:
     """Show how far a group is behind."""
     if topic is not None:
         behind = await mq.admin.lag(group, topic)
-        return Answer(behind, _lag(group, topic, behind))
+        return Answer(_fields(group, topic, behind), _lag(group, topic, behind))
     topics = [it.topic for it in (await mq.admin.groups.describe(group)).progress]
     if not topics:
         raise Invalid(f"{group} has no member that wants a topic now; name the topic", field="topic")
     all_behind = {name: await mq.admin.lag(group, name) for name in topics}
-    return Answer(all_behind, [part for name, one in all_behind.items() for part in _lag(group, name, one)])
+    fields = [_fields(group, name, one) for name, one in all_behind.items()]
+    return Answer(fields, [part for name, one in all_behind.items() for part in _lag(group, name, one)])
+
+
+def _fields(group: str, topic: str, behind: "GroupLag") -> dict[str, Any]:
+    return {"group": group, "topic": topic, "lag_messages": behind.lag_messages, "queues": behind.queues}
 
 
 def _lag(group: str, topic: str, behind: "GroupLag") -> tuple[str, Table]:

@@ -4,18 +4,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ortoo.cli.terminal.command import EnodeName
+from ortoo.cli.terminal.completion import offered_enodes
 from ortoo.cli.terminal.output import Answer, Columns, Table
 
 if TYPE_CHECKING:
     from ortoo.client import Client, EnodeMembers
 
-EnodeName = Annotated[str, typer.Argument(help="The enode's name.")]
 Number = Annotated[int, typer.Argument(help="The member's number, as `enode members` prints it.")]
 Disk = Annotated[str, typer.Option(help="The member's disk, where two disks have one number.")]
 
 
 async def show(
-    mq: "Client", enode: Annotated[str, typer.Argument(help="One enode; without it all that have members.")] = ""
+    mq: "Client",
+    enode: Annotated[
+        str, typer.Argument(help="One enode; without it all that have members.", autocompletion=offered_enodes)
+    ] = "",
 ) -> Answer:
     """Show who leads, who is there, and who is how far behind."""
     found = await mq.admin.members.list(enode)

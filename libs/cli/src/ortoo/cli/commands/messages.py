@@ -11,6 +11,7 @@ import typer
 
 from ortoo.cli.commands.delays import milliseconds_of
 from ortoo.cli.terminal.command import TopicName
+from ortoo.cli.terminal.completion import offered_enodes
 from ortoo.cli.terminal.output import Answer, Columns, Table, body_start, message_fields
 from ortoo.common.errors import DataLoss, Invalid, NotFound
 from ortoo.common.process.clock import SystemClock
@@ -84,8 +85,8 @@ async def send(
             contents = [content for line in lines if (content := line.rstrip(b"\r\n"))]
             receipts = await (await producer.send_many([message(content) for content in contents]))
             count += len(receipts)
-            yield Answer(receipts, each=True)
-        yield Answer((), f"sent {count} messages", each=True)
+            yield Answer(receipts)
+        yield Answer((), f"sent {count} messages")
 
 
 async def tail(
@@ -149,7 +150,7 @@ async def probe(
         "STORED MS": "stored_ms",
         "READ MS": "read_ms",
     }
-    return Answer([one._asdict() for one in probed], Table(columns, probed))
+    return Answer(probed, Table(columns, probed))
 
 
 async def get(
@@ -168,7 +169,7 @@ async def get(
 async def at(
     mq: "Client",
     topic: TopicName,
-    enode: Annotated[str, typer.Argument(help="The enode of the queue.")],
+    enode: Annotated[str, typer.Argument(help="The enode of the queue.", autocompletion=offered_enodes)],
     queue: Annotated[int, typer.Argument(min=0, help="The queue's number.")],
     offset: Annotated[int, typer.Argument(min=0, help="The message's offset.")],
 ) -> Answer:
@@ -200,7 +201,7 @@ async def find(
         "tag": lambda stored: stored.message.tag or "-",
         "body": body_start,
     }
-    return Answer(map(message_fields, found.messages), Table(columns, found.messages), each=True)
+    return Answer(map(message_fields, found.messages), Table(columns, found.messages))
 
 
 def _shown(found: "StoredMessage") -> Answer:

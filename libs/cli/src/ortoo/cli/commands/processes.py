@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ortoo.cli.terminal.completion import offered_groups
 from ortoo.cli.terminal.output import Answer, Columns, Table
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ async def cluster(mq: "Client") -> Answer:
 async def clients(
     mq: "Client",
     client_id: Annotated[str | None, typer.Argument(help="One client, with its queues.")] = None,
-    group: Annotated[str, typer.Option(help="Only members of this group.")] = "",
+    group: Annotated[str, typer.Option(help="Only members of this group.", autocompletion=offered_groups)] = "",
     stack: Annotated[bool, typer.Option("--stack", help="Show what the client is doing.")] = False,
 ) -> Answer:
     """Show the clients that are connected, or one of them."""

@@ -6,9 +6,10 @@ from typing import Annotated
 import typer
 
 from ortoo.cli.terminal.command import AsJson
+from ortoo.cli.terminal.completion import offered_profiles
 from ortoo.cli.terminal.output import Answer, Table, show
 
-ProfileName = Annotated[str, typer.Argument(help="The profile's name.")]
+ProfileName = Annotated[str, typer.Argument(help="The profile's name.", autocompletion=offered_profiles)]
 
 
 def show_all(as_json: AsJson = False) -> None:
@@ -28,16 +29,17 @@ def show_all(as_json: AsJson = False) -> None:
         "ACCESS KEY": lambda one: one.get("access_key", ""),
         "TLS": lambda one: "tls_ca_file" in one,
     }
-    show(Answer(found, Table(columns, found), each=True), as_json=as_json)
+    show(Answer(found, Table(columns, found)), as_json=as_json)
 
 
-def use(name: ProfileName) -> None:
+def use(name: ProfileName, as_json: AsJson = False) -> None:
     """Let a profile count wherever no address is given."""
     from ortoo.client.core.credentials import profiles_folder, read_profile
 
     read_profile(name)
     (profiles_folder() / "current").write_text(name + "\n")
-    print(f"{name} counts where no address is given and ORTOO_ADDRESS is not set")
+    said = f"{name} counts where no address is given and ORTOO_ADDRESS is not set"
+    show(Answer({"current": name}, said), as_json=as_json)
 
 
 def save(
@@ -47,6 +49,7 @@ def save(
     tls_ca_file: Annotated[str, typer.Option(help="The roots of servers' certificates, PEM, or `system`.")] = "",
     tls_certificate_file: Annotated[str, typer.Option(help="What the client shows, PEM.")] = "",
     tls_key_file: Annotated[str, typer.Option(help="The private key of that, PEM.")] = "",
+    as_json: AsJson = False,
 ) -> None:
     """Keep a profile, in the place of one of this name; only its owner can read the file."""
     from ortoo.client.core.credentials import profile_file
@@ -68,4 +71,5 @@ def save(
     file.write_text(
         "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in said.items() if value)
     )
-    print(f"kept {file}; `ortoo profile use {name}` lets it count")
+    told = f"kept {file}; `ortoo profile use {name}` lets it count"
+    show(Answer({"name": name, "file": str(file)}, told), as_json=as_json)

@@ -7,6 +7,7 @@ import typer
 
 from ortoo.cli.commands.delays import milliseconds_of
 from ortoo.cli.terminal.command import TopicName
+from ortoo.cli.terminal.completion import offered_adoptions, offered_deleted_topics, offered_enodes
 from ortoo.cli.terminal.output import Answer, Columns, Table
 from ortoo.common.errors import Invalid
 
@@ -24,7 +25,7 @@ LiteTtl = Annotated[
 
 async def create(
     mq: "Client",
-    name: TopicName,
+    name: Annotated[str, typer.Argument(help="The topic's name.")],
     queues: Annotated[int, typer.Option(help="Queues on each enode; 0 = 4.")] = 0,
     message_type: Annotated[
         str,
@@ -61,7 +62,9 @@ async def update(
     queues: Annotated[int, typer.Option(min=0, help="Queues to read and write on each enode; never fewer.")] = 0,
     write_queues: Annotated[int, typer.Option(min=0, help="Queues to write; fewer let the others run dry.")] = 0,
     permission: Annotated[str, typer.Option(help="read_write, read_only, write_only or none.")] = "",
-    enode: Annotated[list[str] | None, typer.Option(help="An enode to add; several times.")] = None,
+    enode: Annotated[
+        list[str] | None, typer.Option(help="An enode to add; several times.", autocompletion=offered_enodes)
+    ] = None,
     publish_order: Annotated[
         str, typer.Option(help="Queues that producers get, in this order: ENODE:QUEUES;ENODE:QUEUES, or sorted.")
     ] = "",
@@ -92,7 +95,7 @@ async def delete(
 
 async def undelete(
     mq: "Client",
-    name: TopicName,
+    name: Annotated[str, typer.Argument(help="The topic's name.", autocompletion=offered_deleted_topics)],
     topic_id: Annotated[str, typer.Option("--id", help="Its id, where several topics of this name were deleted.")] = "",
 ) -> Answer:
     """Take a deletion back, with all messages and offsets."""
@@ -120,7 +123,9 @@ async def offered(mq: "Client") -> Answer:
 
 async def adopt(
     mq: "Client",
-    names: Annotated[list[str] | None, typer.Argument(help="The topics' names.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="The topics' names.", autocompletion=offered_adoptions)
+    ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every one that can be adopted.")] = False,
 ) -> Answer:
     """Take topics that enodes offer into the name server's directory, with all messages and offsets."""

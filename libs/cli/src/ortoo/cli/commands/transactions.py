@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ortoo.cli.commands.delays import Limit, text_of_time
+from ortoo.cli.terminal.completion import offered_topics
 from ortoo.cli.terminal.output import Answer, Columns, Table
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ TransactionIds = Annotated[list[str], typer.Argument(help="As `tx list` prints t
 
 async def show_all(
     mq: "Client",
-    topic: Annotated[str, typer.Option(help="Only of this topic.")] = "",
+    topic: Annotated[str, typer.Option(help="Only of this topic.", autocompletion=offered_topics)] = "",
     group: Annotated[str, typer.Option(help="Only of this producer group.")] = "",
     parked: Annotated[bool, typer.Option("--parked", help="Only those about which nobody is asked any more.")] = False,
     limit: Limit = 100,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from ortoo.cli.doctor.findings import Facts, Finding, of_address, of_cluster
-from ortoo.cli.terminal.output import print_json
+from ortoo.cli.terminal.output import Answer, show
 from ortoo.client import Admin, ClusterInfo, NotFound, OrtooError, connect
 from ortoo.client.admin.examination import EXAMINE_TIMEOUT_S, Examination, examine, reach
 from ortoo.client.core.credentials import WHO_VARIABLES, addresses_from, surroundings
@@ -36,10 +36,7 @@ async def diagnose(address: str, topic: str, group: str, *, as_json: bool, patie
     good = [one.address for one in seen if one.role == "snode"]
     if good:
         found += await _behind(good, environ, topic, group, deadline_s, DETAILS_TIMEOUT_S * patience)
-    if as_json:
-        print_json(found)
-    else:
-        _print(found, good)
+    show(Answer(found, _lines(found, good)), as_json=as_json)
     if any(finding.serious for finding in found):
         sys.exit(1)
 
@@ -148,10 +145,13 @@ async def _reached(address: str, timeout_s: float) -> Examination:
         return Examination(address, well_formed=True, resolves=True)
 
 
-def _print(found: Sequence[Finding], good: Sequence[str]) -> None:
+def _lines(found: Sequence[Finding], good: Sequence[str]) -> list[str]:
     if not found:
-        print(f"all is well at {', '.join(good)}")
+        return [f"all is well at {', '.join(good)}"]
+    lines = []
     for finding in found:
         who = f" ({finding.process})" if finding.process else ""
         follows = f"\n  so {finding.consequence}" if finding.consequence else ""
-        print(f"{'✗' if finding.serious else '!'} {finding.name}{who}: {finding.seen}{follows}\n  → {finding.cure}")
+        mark = "✗" if finding.serious else "!"
+        lines.append(f"{mark} {finding.name}{who}: {finding.seen}{follows}\n  → {finding.cure}")
+    return lines

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ortoo.cli.terminal.completion import offered_enodes, offered_groups, offered_topics
 from ortoo.cli.terminal.output import show
 
 Address = Annotated[
@@ -25,8 +26,9 @@ Address = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-GroupName = Annotated[str, typer.Argument(help="The group's name.")]
-TopicName = Annotated[str, typer.Argument(help="The topic's name.")]
+GroupName = Annotated[str, typer.Argument(help="The group's name.", autocompletion=offered_groups)]
+TopicName = Annotated[str, typer.Argument(help="The topic's name.", autocompletion=offered_topics)]
+EnodeName = Annotated[str, typer.Argument(help="The enode's name.", autocompletion=offered_enodes)]
 
 
 def command(work: Callable[..., Any]) -> Callable[..., None]:

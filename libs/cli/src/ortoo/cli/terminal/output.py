@@ -1,8 +1,12 @@
-"""What commands print: JSON for programs, lines and tables for people."""
+"""What commands print: JSON for programs, lines and tables for people.
+
+The JSON of every command has one shape: one object a line, and of a list one line each. Integers are as in JSON of
+protobuf: those of at most 32 bits are numbers, and the others are strings, since programs read numbers as doubles.
+"""
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -11,6 +15,15 @@ if TYPE_CHECKING:
     from ortoo.client import DeadLetter, PeekedMessage, StoredMessage
 
 BODY_CHARACTERS = 60
+NUMBERS = frozenset(
+    (
+        *("added", "attempt", "attempts", "attempts_max", "checks", "groups", "in_flight", "in_flight_max", "leader"),
+        *("majority", "member", "message_count", "number", "proposed", "publish_order", "queue_id", "queues"),
+        *("read_queue_count", "removed", "reported_ms_ago", "slow_consumer_grace_ms"),
+        *("slow_consumer_threshold_messages", "slow_grace_ms", "slow_messages", "successor", "write_queue_count"),
+    )
+)
+"""The fields whose integers have at most 32 bits. What is not named here is a string, so that none is cut."""
 Columns = Mapping[str, str | Callable[[Any], object]]
 """Heading to what a row's cell shows: an attribute such as `queue.enode`, or what a function makes of the item."""
 
@@ -33,18 +46,16 @@ class Answer:
     """What a command says."""
 
     value: Any
-    """For programs, as one line of JSON."""
+    """For programs: one object, or several, each of which is a line of its own."""
     shown: "str | Table | Sequence[str | Table]" = ()
     """For people."""
-    each: bool = False
-    """Whether each item of `value` is a line of its own."""
 
 
 def show(answer: Answer, *, as_json: bool) -> None:
     """Print an answer."""
     if as_json:
-        for value in answer.value if answer.each else (answer.value,):
-            print_json(value)
+        for line in json_lines(answer.value):
+            print(line, flush=True)
         return
     for part in (answer.shown,) if isinstance(answer.shown, str | Table) else answer.shown:
         if isinstance(part, str):
@@ -53,9 +64,11 @@ def show(answer: Answer, *, as_json: bool) -> None:
             _print_rows([list(part.columns), *part.rows()])
 
 
-def print_json(value: Any) -> None:
-    """Print a value of the client as one line of JSON."""
-    print(json.dumps(_plain(value), ensure_ascii=False), flush=True)
+def json_lines(value: Any) -> Iterator[str]:
+    """A value of the client as lines of JSON, each of them an object."""
+    several = isinstance(value, list | tuple | Iterator) and not hasattr(value, "_fields")
+    for one in value if several else (value,):
+        yield json.dumps(_plain(one), ensure_ascii=False)
 
 
 def message_fields(it: "StoredMessage | PeekedMessage | DeadLetter") -> dict[str, Any]:
@@ -101,11 +114,16 @@ def _shown(cell: object) -> str:
     return ("yes" if cell else "no") if isinstance(cell, bool) else str(cell)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, field: str = "") -> Any:
+    """What JSON has for a value that stands in a field, or in a list in it."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
+        value = {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
+    elif hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, Mapping):
+        return {name: _plain(item, name) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
+        return [_plain(item, field) for item in value]
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value if field in NUMBERS else str(value)
     return value

@@ -1,8 +1,8 @@
 """The front of every role's process: its options, its exit codes, its settings printed and read again.
 
 All roles take the same options. `-c` names a settings file, `-n` the name servers, `-p` prints every setting with where
-it comes from, `-m` the important ones, `-h` explains. SIGHUP reads the settings again: what may change at once
-does, and a log line names what waits for the next start.
+it comes from, `-m` the important ones, `--version` the version, `-h` explains. SIGHUP reads the settings again: what
+may change at once does, and a log line names what waits for the next start.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 from ortoo.common.errors import Invalid, OrtooError
+from ortoo.common.errors.findings import process_version
 from ortoo.common.process import logs, service
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.service import Running
@@ -156,6 +157,7 @@ def _parsed(role: Role[S], arguments: Sequence[str]) -> argparse.Namespace:
     parser = _Parser(prog=f"ortoo-{role.name}", description=role.about, epilog=role.epilog)
     parser.add_argument("-c", dest="file", type=Path, metavar="FILE", help="settings file, TOML")
     parser.add_argument("-n", dest="namesrv", metavar="HOST:PORT", help="name servers, several separated by ;")
+    parser.add_argument("--version", action="version", version=f"{parser.prog} {process_version()}")
     parser.add_argument("-p", dest="print_all", action="store_true", help="print all settings and where they come from")
     parser.add_argument("-m", dest="print_important", action="store_true", help="print the important settings")
     return parser.parse_args(arguments)

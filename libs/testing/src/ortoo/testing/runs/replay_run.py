@@ -89,7 +89,7 @@ class ReplayRun:
 
     async def _dry_run(self, cluster: ProcessCluster, group: str) -> dict[str, Any]:
         # Now and then an enode writes by itself, such as a checkpoint; a dry run that wrote would do so each time.
-        told: dict[str, Any] = {}
+        told: dict[str, int] = {}
         changed = True
         for _ in range(DRY_RUNS_MAX):
             before = await self._idle_hash(cluster)
@@ -119,7 +119,7 @@ class ReplayRun:
         sent = 0
         try:
             while sent < self._letters // 2 and (line := await process.stdout.readline()):
-                sent = json.loads(line)["replayed_messages"]
+                sent = int(json.loads(line)["replayed_messages"])
             assert process.returncode is None, "the command ended before half was sent"
             if victim == "enode":
                 await cluster.enode.kill()
@@ -133,15 +133,14 @@ class ReplayRun:
                 await process.wait()
         return sent
 
-    async def _replay(self, address: str, group: str, *words: str) -> dict[str, Any]:
+    async def _replay(self, address: str, group: str, *words: str) -> dict[str, int]:
         """The last that a replay said, run to its end."""
         words = ("ortoo", "dlq", "replay", group, "--json", *words)
         async with asyncio.timeout(COMMAND_TIMEOUT_S):
             while (outcome := await command.run(words, address, timeout_s=COMMAND_TIMEOUT_S)).exit_code:
                 assert "cannot be asked now" in outcome.error, outcome.error  # an enode that has just come back
                 await self._clock.sleep(0.2)
-        last: dict[str, Any] = json.loads(outcome.out.splitlines()[-1])
-        return last
+        return {name: int(value) for name, value in json.loads(outcome.out.splitlines()[-1]).items()}
 
     async def _copies(self, mq: Client, topic: str) -> Counter[bytes]:
         """How often each body lies in a topic."""

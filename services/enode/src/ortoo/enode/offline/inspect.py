@@ -6,6 +6,7 @@
     ortoo-enode inspect DIR --state         also producers' windows
     ortoo-enode inspect DIR --message ID    only the frame that holds this message
 
+Each line is an object. Integers are as in JSON of protobuf: those of at most 32 bits are numbers, the others strings.
 A store that is open in a server can be looked at; what the server writes meanwhile may look like a torn tail.
 """
 
@@ -31,6 +32,13 @@ from ortoo.enode.log.segment import Segment
 from ortoo.enode.recovery.opening import Recovered, recover
 
 Line = dict[str, Any]
+NUMBERS = frozenset(
+    (
+        *("codec", "count", "crc", "flags", "header_crc", "inflated_bytes", "item_count", "length", "payload_crc"),
+        *("prefix_crc", "prefix_length", "queue_count", "queue_id", "row", "store_open"),
+    )
+)
+"""The fields whose integers have at most 32 bits; what is not named here is printed as a string."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -50,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
     damaged = False
     for line in lines:
         damaged = damaged or line["type"] == "damage"
-        sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps(_plain(line), ensure_ascii=False) + "\n")
     return 3 if damaged else 0
 
 
@@ -137,6 +145,15 @@ def _line(kind: str, thing: object = None, /, **more: Any) -> Line:
     return line
 
 
+def _plain(value: Any, field: str = "") -> Any:
+    """What is printed of a value that stands in a field, or in a list in it."""
+    if isinstance(value, dict):
+        return {name: _plain(item, str(name)) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item, field) for item in value]
+    return str(value) if type(value) is int and field not in NUMBERS else value
+
+
 def _frame(segment: Segment, header: FrameHeader, **more: Any) -> Line:
     fields = {name: value for name, value in header._asdict().items() if name != "magic"}
     fields["kind"] = Kind(header.kind).name.lower()
@@ -160,7 +177,7 @@ def _state(recovered: Recovered, *, windows: bool) -> Iterator[Line]:
         yield _line("queue", topic_id=topic_id, queue_id=queue_id, begin_offset=begin, end_offset=end)
     if windows:
         for change in decode_changes(encode_changes(tuple(state.windows.checkpoint()))):
-            yield {"type": "window", **asdict(change)}
+            yield _line("window", change)
 
 
 def _verify(catalog: Catalog, end_position: int, known: set[int]) -> Iterator[Line]:

@@ -1,0 +1,111 @@
+"""What the shell offers for an argument: the cluster's topics, groups and enodes, and the profiles.
+
+The shell waits for it with every press of the key, and shows what is printed in the middle of the line: so it ends
+after `LIMIT_S`, says nothing of what went wrong, and then offers nothing.
+"""
+
+import contextlib
+import os
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from ortoo.client import Client
+
+LIMIT_S = 1.0
+"""The longest that a cluster is waited for."""
+OWN = "%"
+"""What the names of groups' own topics begin with; they are offered to who asks for them."""
+Completion = Callable[[typer.Context, str], list[str]]
+
+
+def completion(ask: "Callable[[Client], Awaitable[Iterable[str]]]") -> Completion:
+    """What Typer takes for a parameter whose values `ask` gets from the cluster that the command line means."""
+
+    def offered(context: typer.Context, incomplete: str) -> list[str]:
+        import asyncio
+
+        with _silence():
+            try:
+                names = asyncio.run(_asked(ask, context, LIMIT_S))
+            except Exception:  # whatever it is, the shell has no place for it
+                return []
+        return _fitting(names, incomplete)
+
+    return offered
+
+
+def offered_profiles(incomplete: str) -> list[str]:
+    """The names of the profiles."""
+    from ortoo.client.core.credentials import profiles_folder
+
+    return _fitting([file.stem for file in profiles_folder().glob("*.toml")], incomplete)
+
+
+async def _asked(
+    ask: "Callable[[Client], Awaitable[Iterable[str]]]", context: typer.Context, limit_s: float
+) -> Iterable[str]:
+    """What the cluster has. Errors: TimeoutError after `limit_s`, OrtooError."""
+    import asyncio
+
+    from ortoo.client import connect
+
+    profile = context.find_root().params.get("profile") or ""
+    address = context.params.get("address") or ""
+    if profile and address == os.environ.get("ORTOO_ADDRESS"):
+        address = ""  # as the command does, where the profile is given and the address is not
+    async with asyncio.timeout(limit_s), connect(address, profile="" if address else profile) as mq:
+        return await ask(mq)
+
+
+def _fitting(names: Iterable[str], incomplete: str) -> list[str]:
+    shown = (name for name in names if incomplete.startswith(OWN) or not name.startswith(OWN))
+    return sorted(name for name in shown if name.startswith(incomplete))
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Drop what is written to standard error, by gRPC's own code too."""
+    kept = os.dup(2)
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nothing, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(nothing)
+        os.close(kept)
+
+
+async def _topics(mq: "Client") -> Iterable[str]:
+    return [one.name for one in await mq.admin.list_topics()]
+
+
+async def _groups(mq: "Client") -> Iterable[str]:
+    return [one.name for one in await mq.admin.list_groups()]
+
+
+async def _enodes(mq: "Client") -> Iterable[str]:
+    return [one.name for one in (await mq.admin.describe_cluster()).enodes]
+
+
+async def _deleted_topics(mq: "Client") -> Iterable[str]:
+    return [one.topic.name for one in await mq.admin.list_deleted_topics()]
+
+
+async def _deleted_groups(mq: "Client") -> Iterable[str]:
+    return [one.group.name for one in await mq.admin.list_deleted_groups()]
+
+
+async def _offered_topics(mq: "Client") -> Iterable[str]:
+    return [one.name for one in await mq.admin.list_offered_topics()]
+
+
+offered_topics = completion(_topics)
+offered_groups = completion(_groups)
+offered_enodes = completion(_enodes)
+offered_deleted_topics = completion(_deleted_topics)
+offered_deleted_groups = completion(_deleted_groups)
+offered_adoptions = completion(_offered_topics)

@@ -1,0 +1,240 @@
+"""What `--json` prints: every command is called, and each line that it prints is looked at."""
+
+import asyncio
+import contextlib
+import importlib
+import io
+import json
+import pkgutil
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from ortoo import v1
+from ortoo.cli.app import app
+from ortoo.client import (
+    Client,
+    EnodeMember,
+    EnodeMembers,
+    Message,
+    OfferedTopic,
+    PopSettings,
+    PullSettings,
+    Verdict,
+    connect,
+)
+from ortoo.client.admin.admin import Admin
+from ortoo.client.admin.descriptions import Adoption, TopicPlacement
+from ortoo.client.admin.members import MemberAdmin
+from ortoo.testing.servers import command
+from ortoo.testing.servers.cluster import open_cluster
+
+WORDS: Mapping[str, tuple[str, ...]] = {
+    "cluster": ("",),
+    "topic create": ("orders --queues 1", "steps --type fifo"),
+    "probe": ("orders -n 2",),
+    "send": ("orders first --key k1 --tag red", "orders later --delay 1h", "steps next --group g"),
+    "message get": ("orders {message_id}",),
+    "message at": ("orders enode-0 0 0",),
+    "message find": ("orders --key k1",),
+    "peek": ("orders",),
+    "tail": ("orders -n 1",),
+    "delay list": ("orders",),
+    "group update": ("billing --attempts 1",),
+    "lag": ("billing orders", "readers"),
+    "explain": ("billing orders", "billing orders {message_id}"),
+    "delivery": ("billing orders --from 0",),
+    "dlq list": ("billing --all",),
+    "dlq show": ("billing {letter}",),
+    "dlq replay": ("billing",),
+    "tx list": ("",),
+    "tx resume": ("{transaction_id}",),
+    "tx commit": ("{transaction_id}",),
+    "tx rollback": ("{other_transaction_id}",),
+    "clients": ("", "worker", "worker --stack"),
+    "top": ("-n 1",),
+    "doctor": ("--patience 10",),
+    "delay cancel": ("{recall_handle}",),
+    "topic list": ("",),
+    "topic describe": ("orders",),
+    "topic update": ("orders --queues 2", "orders --publish-order enode-1:2;enode-0:2"),
+    "topic offered": ("",),
+    "topic adopt": ("lost",),
+    "group list": ("",),
+    "group describe": ("readers",),
+    "group mode": ("billing", "billing orders --set any --force"),
+    "group clone": ("billing audit orders",),
+    "reset-offset": ("audit orders --to begin --force",),
+    "enode drain": ("enode-1",),
+    "enode fill": ("enode-1",),
+    "enode members": ("",),
+    "enode hand-over": ("enode-0",),
+    "enode elect": ("enode-0 1",),
+    "enode add": ("enode-0 3",),
+    "enode remove": ("enode-0 3",),
+    "export": ("",),
+    "apply": ("-f {file}",),
+    "topic delete": ("steps",),
+    "topic deleted": ("",),
+    "topic undelete": ("steps",),
+    "group delete": ("audit",),
+    "group deleted": ("",),
+    "group undelete": ("audit",),
+    "profile save": ("shop --address localhost:1",),
+    "profile list": ("",),
+    "profile use": ("shop",),
+}
+"""What is typed after each command, in an order in which every one has something to say."""
+WITHOUT_JSON = {"dev"}
+OWN_NUMBERS = {"added", "groups", "in_flight", "member", "publish_order", "queues", "removed", "slow_grace_ms"} | {
+    *("leader", "proposed", "slow_messages", "successor")
+}
+"""Numbers of at most 32 bits that the protos call otherwise, or do not have."""
+AMBIGUOUS = {"messages"}
+"""Of 32 bits in one message of the protos; the commands count with it what is stored."""
+
+
+def leaves(group: Any, before: str = "") -> Iterator[str]:
+    """The words of every command."""
+    for name, one in group.commands.items():
+        yield from leaves(one, f"{before}{name} ") if hasattr(one, "commands") else (before + name,)
+
+
+def widths() -> tuple[set[str], set[str]]:
+    """The names of integers in `ortoo.v1`: those of 64 bits, and those of at most 32."""
+    wide, narrow = set[str](), set[str]()
+
+    def walk(messages: Any) -> None:
+        one: Descriptor
+        for one in messages:
+            for field in one.fields:
+                if field.cpp_type in (FieldDescriptor.CPPTYPE_INT64, FieldDescriptor.CPPTYPE_UINT64):
+                    wide.add(field.name)
+                if field.cpp_type in (FieldDescriptor.CPPTYPE_INT32, FieldDescriptor.CPPTYPE_UINT32):
+                    narrow.add(field.name)
+            walk(one.nested_types)
+
+    for module in pkgutil.iter_modules(v1.__path__):
+        if module.name.endswith("_pb2"):
+            walk(importlib.import_module(f"ortoo.v1.{module.name}").DESCRIPTOR.message_types_by_name.values())
+    return wide, narrow
+
+
+WIDE, NARROW = widths()
+
+
+def wrong_integers(value: Any, field: str = "") -> Iterator[str]:
+    """The fields whose integer is not as JSON of protobuf has it."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from wrong_integers(item, name)
+    elif isinstance(value, list):
+        for item in value:
+            yield from wrong_integers(item, field)
+    elif isinstance(value, int) and not isinstance(value, bool) and field not in NARROW | OWN_NUMBERS:
+        yield f"{field} is the number {value}"
+    elif isinstance(value, str) and re.fullmatch(r"-?\d+", value) and field in NARROW - WIDE - AMBIGUOUS:
+        yield f"{field} is the text {value}"
+
+
+def typed(words: list[str]) -> list[dict[str, Any]]:
+    """What a command prints for programs: an object a line, and nothing else."""
+    out = io.StringIO()
+    ends: tuple[type[BaseException], ...] = (SystemExit,) if words[0] == "doctor" else ()  # it may find something
+    with contextlib.redirect_stdout(out), contextlib.suppress(typer.Exit, *ends):
+        app([*words, "--json"], standalone_mode=False)
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert lines, words
+    for line in lines:
+        assert isinstance(line, dict), (words, line)
+        assert list(wrong_integers(line)) == [], (words, line)
+    return lines
+
+
+def tell_of_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let there be an enode with two members, a topic that the directory does not know, a parked transaction."""
+    members = tuple(EnodeMember(number, f"disk-{number}", "leading", epoch=3, lag_bytes=7) for number in (1, 2))
+
+    async def found(*_: object) -> tuple[EnodeMembers, ...]:
+        return (EnodeMembers("enode-0", "set", 1, 1, 3, 2, members),)
+
+    async def number(*_: object) -> int:
+        return 2
+
+    async def lost(*_: object) -> tuple[OfferedTopic, ...]:
+        return (OfferedTopic("lost", 1 << 63, (TopicPlacement("enode-0", 4, 4),), ""),)
+
+    async def adopted(*_: object) -> Adoption:
+        return Adoption((), await lost())
+
+    async def resumed(*_: object) -> None:
+        pass
+
+    monkeypatch.setattr(Admin, "resume_transaction", resumed)
+    monkeypatch.setattr(MemberAdmin, "list", found)
+    for method in ("hand_over", "elect", "add", "remove"):
+        monkeypatch.setattr(MemberAdmin, method, number)
+    monkeypatch.setattr(Admin, "list_offered_topics", lost)
+    monkeypatch.setattr(Admin, "adopt_topics", adopted)
+
+
+async def park_one(mq: Client) -> None:
+    """Let the group `billing` fail for good at a message."""
+    async with mq.pop_consumer("billing", "orders", "red", PopSettings()) as consumer:
+        async with asyncio.timeout(60):
+            while not (popped := await consumer.pop(wait_ms=1_000)):
+                pass
+        await popped[0].park(error="no such customer")
+
+
+def test_every_command_is_called() -> None:
+    """B-149: a command that is new has to be among those whose JSON is looked at."""
+    assert set(leaves(typer.main.get_command(app))) == WORDS.keys() | WITHOUT_JSON
+
+
+async def test_each_command_prints_an_object_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B-149: all of them have one shape, and integers of 64 bits are strings, as in JSON of protobuf."""
+    file = tmp_path / "cluster.toml"
+    file.write_text('[[topic]]\nname = "new"\n\n[[group]]\nname = "billing"\nattempts = 7\n')
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    known = {"file": str(file)}
+
+    async def type_all(names: list[str]) -> None:
+        for name in names:
+            for more in WORDS[name]:
+                words = [word.format(**known) for word in f"{name} {more}".split()]
+                if name == "tail":  # it wants the signals of a process
+                    outcome = await command.run(["ortoo", *words, "--json"], cluster.address)
+                    assert json.loads(outcome.out)["offset"] == "0"
+                    continue
+                lines = await asyncio.to_thread(typed, words)
+                for field in ("message_id", "recall_handle"):
+                    known[field] = known.get(field) or lines[0].get(field) or ""
+                if name == "dlq list":
+                    known["letter"] = lines[0]["message_id"]
+                if name == "tx list":
+                    known["transaction_id"], known["other_transaction_id"] = (one["transaction_id"] for one in lines)
+
+    async def undecided(message: object) -> Verdict:
+        return Verdict.UNKNOWN
+
+    names = list(WORDS)
+    pause = names.index("lag")
+    async with open_cluster(tmp_path, enodes=2) as cluster, connect(cluster.address, client_id="worker") as mq:
+        monkeypatch.setenv("ORTOO_ADDRESS", cluster.address)
+        await type_all(names[:pause])
+        await park_one(mq)
+        async with (
+            mq.transactional_producer("orders", "shop", undecided) as producer,
+            mq.pull_consumer("readers", "steps", PullSettings(from_first=True)) as consumer,
+        ):
+            assert await consumer.poll(60_000) is not None
+            for number in range(2):
+                await producer.begin(Message(b"half %d" % number))
+            tell_of_members(monkeypatch)
+            await type_all(names[pause:])
