@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.repo.tree import ROOT, Tree
 from tests.skips import text_of
 
@@ -58,12 +60,13 @@ def listed(folder: Path, *options: str) -> dict[str, int]:
     )
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "ORTOO_SKIPS": str(file), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     environ.pop("PYTEST_XDIST_WORKER", None)
-    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=100)
+    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     found: dict[str, int] = json.loads(file.read_text())
     return found
 
 
+@pytest.mark.timeout(700)
 def test_a_run_lists_each_reason_once_with_its_count(tmp_path: Path) -> None:
     """Skipped tests, files that a missing module skips and kinds that `-m` leaves out, the same with workers."""
     wanted = {
