@@ -29,6 +29,8 @@ SPARK_READY := $(VENV)/.spark-ready
 # The folders with the longest tests first, so that nobody is left with one of those at the end.
 SLOW_TESTS := $(wildcard tests/e2e tests/contract tests/official tests/deploy tests/integration tests/conformance)
 QUICK_TESTS := tests/simulation tests/property tests/unit tests/golden tests/repo
+# What each run of tests left out; `make test` ends with one list of it.
+SKIPS := build/skips
 
 .PHONY: help setup demo demo-ha dev check test bench bench-store bench-guard crash simulate take-overs rejoin protos protos-check docs clean
 .PHONY: quick-seeds planted cancellations mutants
@@ -54,10 +56,12 @@ check: $(READY)  ## Lint, types, imports, protos and the quick tests; run before
 	@$(MAKE) -k -j2 --output-sync=target lint types imports protos-check quick-seeds quick-tests
 
 # Three things at once: Spark's tests, which wait for one JVM; all others; and what looks at the code, one by one.
-test: $(READY)  ## Everything: what check does, the contract, integration, end-to-end and deployment tests, and those of Spark
+test: $(READY)  ## Everything: what check does, the contract, integration, end-to-end and deployment tests, those of Spark; lists what it left out
 	@$(MAKE) -j3 deploy-tools $(NODE_READY) $(TYPED_READY) $(SPARK_READY)
 	@libs/spark/find_java.sh 'the tests of tests/spark that start Spark (each says so as skipped)' || true
-	@$(MAKE) -k -j3 --output-sync=target spark-tests all-tests types quick-seeds lint imports protos-check
+	@rm -rf $(SKIPS)
+	@status=0; $(MAKE) -k -j3 --output-sync=target spark-tests all-tests types quick-seeds lint imports protos-check || status=$$?; \
+	  $(PY) -m tests.skips $(SKIPS)/spark-tests.json $(SKIPS)/all-tests.json; exit $$status
 
 bench: $(READY)  ## Measure everything beside its baselines, ten minutes: bench/results, the table in README.md (NAME=produce for one alone)
 	@$(PY) -m bench.suite $(NAME)
@@ -76,7 +80,8 @@ bench-guard: $(READY)  ## Measure into build/bench; fail if a ratio fell by more
 deploy-tools: $(READY)  ## Bring helm, validators and linters for the chart into .tools
 	@$(PY) deploy/tools.py
 
-manifests: deploy-tools  ## Write the dashboard, and render the chart into deploy/k8s/manifests
+manifests: deploy-tools  ## Write the dashboard and the schema of the values, and render the chart into deploy/k8s/manifests
+	@$(PY) -m tests.repo.chart_schema deploy/k8s/chart/values.schema.json
 	@$(PY) deploy/k8s/dashboard.py
 	@$(PY) deploy/k8s/render.py
 
@@ -155,7 +160,7 @@ spark-kills: $(SPARK_READY)  ## Kill drivers and workers of shuffled copies and 
 	  $(PYTEST) -s -o faulthandler_timeout=0 -m long tests/spark/test_kill_spark.py
 
 spark-tests: $(SPARK_READY) $(NODE_READY)
-	@$(PYTEST) -m 'not long' tests/spark
+	@ORTOO_SKIPS=$(SKIPS)/spark-tests.json $(PYTEST) -m 'not long' tests/spark
 
 protos: $(READY)  ## Regenerate libs/wire from protos/
 	@$(PY) libs/wire/generate.py
@@ -195,7 +200,7 @@ quick-seeds: $(READY)
 
 # Many of these wait for processes and for clocks, so that more of them run at once than there are cores.
 all-tests: $(READY) $(NODE_READY)
-	@$(PYTEST) -n 3 --dist worksteal -m 'not crash and not image' $(SLOW_TESTS) $(QUICK_TESTS)
+	@ORTOO_SKIPS=$(SKIPS)/all-tests.json $(PYTEST) -n 3 --dist worksteal -m 'not crash and not image' $(SLOW_TESTS) $(QUICK_TESTS)
 
 # The first Python here that is new enough; `make setup PYTHON=...` overrides the search.
 $(VENV)/bin/python:

@@ -7,12 +7,19 @@ import pytest
 import structlog
 from hypothesis import settings
 
+from tests import skips
+
 EXAMPLES = int(os.environ.get("ORTOO_EXAMPLES", "60"))
 """How many each property gets that does not say so itself; `make crash` takes many more."""
 
 # The machine may be busy, so time decides nothing; a failing example prints the line that replays it.
 settings.register_profile("ortoo", deadline=None, max_examples=EXAMPLES, print_blob=True)
 settings.load_profile("ortoo")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What a run leaves out is written down where `make test` asks for it."""
+    skips.watch(config)
 
 
 @pytest.fixture(scope="session", autouse=True)

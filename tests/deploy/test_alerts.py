@@ -13,7 +13,7 @@ from tests.deploy.prometheus import MISSING, RULES
 from tests.repo.tree import ROOT
 
 DASHBOARD = ROOT / "deploy/k8s/chart/files/dashboard.json"
-with_prometheus = pytest.mark.skipif(bool(MISSING), reason=f"NOT CHECKED: {', '.join(MISSING)} not installed here")
+with_prometheus = pytest.mark.skipif(bool(MISSING), reason=f"NO {', '.join(MISSING)}; install Prometheus")
 
 # Alert to (series, values in the fault, values in a clean run), one value a minute.
 SERIES: dict[str, list[tuple[str, str, str]]] = {

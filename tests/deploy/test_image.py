@@ -19,7 +19,7 @@ from tests.repo.tree import ROOT
 pytestmark = [
     pytest.mark.image,
     pytest.mark.timeout(900),
-    pytest.mark.skipif(bool(missing_tools()), reason=f"NOT CHECKED: {', '.join(missing_tools())} not installed here"),
+    pytest.mark.skipif(bool(missing_tools()), reason=f"NO {', '.join(missing_tools())}; install what is named"),
 ]
 IMAGE = "localhost/ortoo:check"
 ROLES = ("namesrv", "enode", "snode")

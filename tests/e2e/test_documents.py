@@ -28,6 +28,7 @@ ELSEWHERE = {
     'grpcurl -plaintext -d \'{"user"': "tests/e2e/test_grpcurl_admin.py",
     "grpcurl -plaintext -H": "tests/integration/test_access.py",
     "helm install": "tests/deploy/test_chart.py",
+    "helm upgrade": "tests/deploy/test_chart_upgrade.py",
     "docker build": "tests/deploy/test_image.py",
     "make dev": "tests/e2e/test_readme.py",
     "ortoo profile": "tests/unit/cli/test_main.py",

@@ -29,7 +29,7 @@ class Authority:
     async def make(cls, folder: Path) -> "Authority":
         """Make a new one in a folder that is not there yet; the test is skipped where there is no openssl."""
         if shutil.which("openssl") is None:
-            pytest.skip("NO OPENSSL: mutual TLS was NOT tested")
+            pytest.skip("NO OPENSSL: mutual TLS was NOT tested; install openssl")
         await asyncio.to_thread(folder.mkdir, parents=True)
         files = ("-keyout", f"{folder}/ca.key", "-out", f"{folder}/ca.pem")
         await _openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=authority", *files)

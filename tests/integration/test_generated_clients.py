@@ -28,7 +28,7 @@ def command(language: str) -> list[str]:
         return [str(built)]
     node = shutil.which("node")
     if node is None or not NODE_MODULES.exists():
-        pytest.skip("NO NODE.JS: a client generated in Node.js was NOT tested; install Node.js 18+ with npm")
+        pytest.skip("NO NODE.JS: a client generated in Node.js was NOT tested; install Node.js 18+, then `make test`")
     return [node, str(CLIENTS / "node/client.js")]
 
 

@@ -26,7 +26,7 @@ async def certificate(folder: Path) -> tuple[Path, Path]:
     """A certificate for localhost that signed itself, and its key."""
     openssl = shutil.which("openssl")
     if openssl is None:
-        pytest.skip("NO OPENSSL: TLS was NOT tested")
+        pytest.skip("NO OPENSSL: TLS was NOT tested; install openssl")
     key, made = folder / "key.pem", folder / "certificate.pem"
     process = await asyncio.create_subprocess_exec(
         openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",

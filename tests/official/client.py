@@ -190,13 +190,13 @@ def _command(language: str) -> list[str]:
     if language == "java":
         java = shutil.which("java")
         if java is None or not JAVA_BUILT.exists():
-            pytest.skip("NO JAVA: the official Java client was NOT tested; install a JDK 11+ with Maven")
+            pytest.skip("NO JAVA: the official Java client was NOT tested; install JDK 11+ and Maven, then `make test`")
         return [java, "-cp", f"{JAVA_BUILT}:{JAVA_BUILT}/*", "Driver"]
     if language == "go":
         if not GO_DRIVER.exists():
-            pytest.skip("NO GO: the official Go client was NOT tested; install Go 1.23+")
+            pytest.skip("NO GO: the official Go client was NOT tested; install Go 1.23+, then `make test`")
         return [str(GO_DRIVER)]
     node = shutil.which("node")
     if node is None or not NODE_MODULES.exists():
-        pytest.skip("NO NODE.JS: the official Node.js client was NOT tested; install Node.js 18+ with npm")
+        pytest.skip("NO NODE.JS: the official Node.js client was NOT tested; install Node.js 18+, then `make test`")
     return [node, str(FOLDER / "node/driver.js")]

@@ -41,7 +41,7 @@ async def run(*words: str) -> None:
 async def mapped(to: str) -> AsyncIterator[Mapping]:
     """A network namespace from which another port on another address leads to `to`, by DNAT."""
     if os.geteuid() != 0 or not (shutil.which("ip") and shutil.which("iptables")):
-        pytest.skip("NO NETWORK NAMESPACES: the port mapping was NOT tested; it needs root, iproute2 and iptables")
+        pytest.skip("NO NETWORK NAMESPACES: the port mapping was NOT tested; run as root with iproute2 and iptables")
     number = os.getpid() % 250
     name, outside, inside = f"ortoo-{os.getpid()}", f"10.213.{number}.1", f"10.213.{number}.2"
     here, there = f"oh{os.getpid()}", f"ot{os.getpid()}"

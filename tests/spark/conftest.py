@@ -8,7 +8,7 @@ import pytest
 
 from tests.spark.session import Broker, broker_of, java_found, spark_session
 
-pytest.importorskip("pyspark", reason="pyspark is not installed: make spark-setup")
+pytest.importorskip("pyspark", reason="pyspark is not installed; run `make spark-setup`")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -29,7 +29,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A Spark session on two cores."""
     if not java_found():
-        pytest.skip("Java 17 is not installed")
+        pytest.skip("NO JAVA: Spark was NOT tested; run `make spark-setup`, which finds or installs Java 17")
     with spark_session(tmp_path_factory.mktemp("spark")) as session:
         yield session
 

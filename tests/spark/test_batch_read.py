@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyspark", reason="pyspark is not installed: make spark-setup")
-pytest.importorskip("msgpack", reason="msgpack is not installed: make spark-setup")
+pytest.importorskip("pyspark", reason="pyspark is not installed; run `make spark-setup`")
+pytest.importorskip("msgpack", reason="msgpack is not installed; run `make spark-setup`")
 
 
 import msgpack

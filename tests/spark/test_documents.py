@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyspark", reason="pyspark is not installed: make spark-setup")
+pytest.importorskip("pyspark", reason="pyspark is not installed; run `make spark-setup`")
 
 from ortoo.client import Message
 from ortoo.common.process.settings import load
@@ -154,7 +154,7 @@ def test_the_tutorial_runs_as_it_stands(
 
 def test_the_report_over_two_live_topics_is_what_a_batch_finds(spark: Any, broker: Broker, folder: Path) -> None:
     """A windowed join and a state of one's own, from their page as it stands: equal to what a batch finds."""
-    pytest.importorskip("pandas", reason="pandas is not installed: make spark-setup")
+    pytest.importorskip("pandas", reason="pandas is not installed; run `make spark-setup`")
     days = [f"2026-01-{day:02} {hour:02}:00:00" for day in (1, 2) for hour in range(24)]
     bodies = {
         "flights": [

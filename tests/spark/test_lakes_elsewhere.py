@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyspark", reason="pyspark is not installed: make spark-setup")
-pytest.importorskip("moto", reason="moto is not installed: make spark-setup")
-pytest.importorskip("duckdb", reason="DuckDB is not installed: make spark-setup")
-pytest.importorskip("polars", reason="polars is not installed: make spark-setup")
+pytest.importorskip("pyspark", reason="pyspark is not installed; run `make spark-setup`")
+pytest.importorskip("moto", reason="moto is not installed; run `make spark-setup`")
+pytest.importorskip("duckdb", reason="DuckDB is not installed; run `make spark-setup`")
+pytest.importorskip("polars", reason="polars is not installed; run `make spark-setup`")
 
 import duckdb
 import polars

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyspark", reason="pyspark is not installed: make spark-setup")
+pytest.importorskip("pyspark", reason="pyspark is not installed; run `make spark-setup`")
 
 from ortoo.client import Message
 from tests.repo.tree import ROOT
@@ -35,7 +35,7 @@ class Run:
 def run(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """One run of the other driver, with a package beside it that raises when Spark looks for sources."""
     if not java_found():
-        pytest.skip("Java 17 is not installed")
+        pytest.skip("NO JAVA: Spark was NOT tested; run `make spark-setup`, which finds or installs Java 17")
     folder = tmp_path_factory.mktemp("other-driver")
     neighbours = folder / "neighbours"
     neighbours.mkdir()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyspark", reason="pyspark is not installed: make spark-setup")
+pytest.importorskip("pyspark", reason="pyspark is not installed; run `make spark-setup`")
 
 from tests.repo.tree import ROOT
 from tests.spark.sending import numbered, send
@@ -51,7 +51,7 @@ def spark_home(folder: Path) -> Path:
 def test_an_archive_brings_the_package_to_workers_that_have_nothing(broker: Broker, topic: str, folder: Path) -> None:
     """A standalone master with two workers of their own processes; the page on shipping, as a client-mode driver."""
     if not java_found():
-        pytest.skip("Java 17 is not installed")
+        pytest.skip("NO JAVA: Spark was NOT tested; run `make spark-setup`, which finds or installs Java 17")
     send(broker, topic, numbered(1_000))
     made = environment(folder)
     with tarfile.open(folder / "ortoo-env.tar.gz", "w:gz") as archive:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyspark", reason="pyspark is not installed: make spark-setup")
+pytest.importorskip("pyspark", reason="pyspark is not installed; run `make spark-setup`")
 
 from ortoo.client import OrtooError
 from ortoo.spark.writing.write_options import parse

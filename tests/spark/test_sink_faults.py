@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-pytest.importorskip("pyspark", reason="pyspark is not installed: make spark-setup")
+pytest.importorskip("pyspark", reason="pyspark is not installed; run `make spark-setup`")
 
 from pyspark import TaskContext
 from pyspark.sql.types import StringType, StructField, StructType, TimestampType

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyspark", reason="pyspark is not installed: make spark-setup")
+pytest.importorskip("pyspark", reason="pyspark is not installed; run `make spark-setup`")
 
 from ortoo.client import Message
 from tests.repo.tree import ROOT
@@ -67,7 +67,7 @@ spark.stop()
 def test_installing_the_wheels_is_all(broker: Broker, topic: str, folder: Path) -> None:
     """Check 1: in a new environment with our wheels, and others' packages beside them, the format is found."""
     if not java_found():
-        pytest.skip("Java 17 is not installed")
+        pytest.skip("NO JAVA: Spark was NOT tested; run `make spark-setup`, which finds or installs Java 17")
     send(broker, topic, [Message(b"one"), Message(b"two")])
     for member in MEMBERS:
         command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
@@ -112,7 +112,7 @@ def test_large_bodies_fit_into_a_small_worker(broker: Broker, topic: str) -> Non
 def test_nothing_needs_a_network(folder: Path) -> None:
     """Check 17: a read, a stream and a sink work where there is nothing but the loopback interface."""
     if os.geteuid() != 0 or shutil.which("unshare") is None:
-        pytest.skip("needs root and unshare")
+        pytest.skip("NO UNSHARE: Spark without a network was NOT tested; run as root with util-linux")
     tests = "tests/spark/test_batch_read.py tests/spark/test_sink.py -k 'projection or job_that_is_run_twice'"
     inside = f"ip link set lo up && {sys.executable} -m pytest -q -p no:cacheprovider {tests}"
     done = subprocess.run(

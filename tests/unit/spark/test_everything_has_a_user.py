@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-pytest.importorskip("pyspark", reason="pyspark is not installed: make spark-setup")
+pytest.importorskip("pyspark", reason="pyspark is not installed; run `make spark-setup`")
 
 from pyspark.sql import datasource
 from pyspark.sql.streaming import datasource as streaming

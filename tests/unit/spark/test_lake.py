@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyspark", reason="pyspark is not installed: make spark-setup")
-pytest.importorskip("deltalake", reason="deltalake is not installed: make spark-setup")
+pytest.importorskip("pyspark", reason="pyspark is not installed; run `make spark-setup`")
+pytest.importorskip("deltalake", reason="deltalake is not installed; run `make spark-setup`")
 
 import pyarrow as pa
 import pyarrow.parquet as pq

@@ -142,7 +142,7 @@ capabilities: {drop: [ALL]}
 {{- define "ortoo.settings" -}}
 {{- $prefix := printf "ORTOO_%s_" (upper .role) -}}
 {{- range $name, $value := .settings }}
-- {name: {{ printf "%s%s" $prefix (upper (replace "." "_" $name)) }}, value: {{ ternary (printf "%d" (int64 $value)) (toString $value) (kindIs "float64" $value) | quote }}}
+- {name: {{ printf "%s%s" $prefix (upper (replace "." "_" $name)) }}, value: {{ ternary (printf "%d" (int64 $value)) (toString $value) (and (kindIs "float64" $value) (eq (floor $value) $value)) | quote }}}
 {{- end }}
 {{- end }}
 
@@ -166,13 +166,87 @@ livenessProbe:
 {{- end }}
 
 {{- define "ortoo.placement" -}}
-{{- with .nodeSelector }}
+{{- $values := get .root.Values .role -}}
+{{- with $values.nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .tolerations }}
+{{- with $values.tolerations }}
 tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .affinity }}
+{{- with $values.affinity }}
 affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- $own := $values.topologySpreadConstraints }}
+{{- if $own }}
+topologySpreadConstraints:
+{{- range $own }}
+  - {{ merge (dict) . (dict "labelSelector" (dict "matchLabels" (include "ortoo.selector" $ | fromYaml))) | toYaml | nindent 4 | trim }}
+{{- end }}
+{{- else if .enode }}
+# Members of one enode on machines of their own, and in zones of their own where there are so many.
+topologySpreadConstraints:
+  - topologyKey: kubernetes.io/hostname
+    maxSkew: 1
+    whenUnsatisfiable: {{ $values.memberSpread }}
+    labelSelector: {matchLabels: {ortoo/enode: {{ .enode }}}}
+  - topologyKey: topology.kubernetes.io/zone
+    maxSkew: 1
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector: {matchLabels: {ortoo/enode: {{ .enode }}}}
+{{- else }}
+# Apart where that can be, but never unscheduled for it.
+topologySpreadConstraints:
+{{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+  - topologyKey: {{ . }}
+    maxSkew: 1
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels: {{- include "ortoo.selector" $ | nindent 8 }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* What a pod's annotations are: those of the values, and a sum of what its process reads only when it starts. Files
+     of rules, limits and certificates are followed while it runs, and are in no sum. */}}
+{{- define "ortoo.podAnnotations" -}}
+{{- $values := get .root.Values .role -}}
+{{- $read := dict "namesrv" (list .root.Values.postgresql.url .root.Values.postgresql.bundled.password) "enode" list "snode" (list .root.Values.redis.url) -}}
+annotations:
+  checksum/config: {{ list (get $read .role) .root.Values.secrets .root.Values.clusterTls | toJson | sha256sum }}
+  {{- with $values.podAnnotations }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+
+{{- define "ortoo.serviceAnnotations" -}}
+{{- with (get .root.Values .role).service.annotations }}
+annotations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* The claims of a StatefulSet. Kubernetes refuses any change of them, so those of a set that is there stay as they
+     are; "storage" empty = a new one needs none. Only a helm that asks a cluster can know. */}}
+{{- define "ortoo.volumeClaims" -}}
+{{- $set := lookup "apps/v1" "StatefulSet" .root.Release.Namespace .set -}}
+{{- if $set -}}
+{{- if and .needed (not $set.spec.volumeClaimTemplates) }}
+{{- fail (printf "%s was made without volumes, which Kubernetes does not add: move the database back as docs/operations/backups.md says, run kubectl delete statefulset %s --cascade=orphan, and upgrade again" .set .set) }}
+{{- end }}
+{{- with $set.spec.volumeClaimTemplates }}
+volumeClaimTemplates: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- else if .storage }}
+volumeClaimTemplates:
+  - metadata:
+      name: data
+    spec:
+      accessModes: [ReadWriteOnce]
+      {{- with .storage.className }}
+      storageClassName: {{ . }}
+      {{- end }}
+      resources: {requests: {storage: {{ .storage.size }}}}
 {{- end }}
 {{- end }}

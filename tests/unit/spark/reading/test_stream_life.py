@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import pytest
 
-pytest.importorskip("pyspark", reason="pyspark is not installed: make spark-setup")
+pytest.importorskip("pyspark", reason="pyspark is not installed; run `make spark-setup`")
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st

@@ -1,0 +1,150 @@
+"""B-143, B-144: what Kubernetes refuses to change stays over every `helm upgrade`, and so does what was made at random.
+
+Helm asks a stand-in for Kubernetes' API, which has what an earlier rendering made. What may differ is compared as the
+API's own rules name it.
+"""
+
+import base64
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tests.deploy.api_server import cluster_with
+from tests.deploy.test_chart import CASES, CHART, HELMS, objects, run, tool
+
+MUTABLE = {
+    "replicas",
+    "ordinals",
+    "template",
+    "updateStrategy",
+    "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy",
+    "minReadySeconds",
+}
+"""What of a StatefulSet's spec Kubernetes lets be changed."""
+SERVER_SIDE = {"helm": ("--dry-run=server",), "helm3": ("--dry-run=server", "--validate")}
+URL = "postgresql.url=postgresql+psycopg://ortoo@db/ortoo"
+
+
+def attempt(helm: str, installed: Sequence[dict[str, Any]], *options: str) -> Any:
+    """Have helm render an upgrade of what is installed, or an installation of nothing."""
+    with cluster_with(installed) as address:
+        where = ("--namespace", "n", "--kube-apiserver", address, "--kube-version", "1.30.0")
+        how = (*SERVER_SIDE[helm], "--disable-openapi-validation", *(("--is-upgrade",) if installed else ()))
+        return run(tool(helm), "template", "r", str(CHART), *where, *how, *options)
+
+
+def upgraded(helm: str, installed: Sequence[dict[str, Any]], *options: str) -> list[dict[str, Any]]:
+    """The objects of an upgrade, as the API has them then."""
+    done = attempt(helm, installed, *options)
+    assert done.returncode == 0, done.stderr
+    return [as_kept(one) for one in objects(done.stdout)]
+
+
+def as_kept(one: dict[str, Any]) -> dict[str, Any]:
+    """An object as the API gives it back: secrets encoded, claims with what is filled in."""
+    kept: dict[str, Any] = json.loads(json.dumps(one))
+    if "stringData" in kept:
+        given = kept.pop("stringData").items()
+        kept["data"] = {name: base64.b64encode(text.encode()).decode() for name, text in given}
+    for claim in kept.get("spec", {}).get("volumeClaimTemplates", ()):
+        claim |= {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "status": {"phase": "Pending"}}
+        claim["spec"]["volumeMode"] = "Filesystem"
+    return kept
+
+
+def fixed(found: Sequence[dict[str, Any]]) -> dict[tuple[str, str], Any]:
+    """(kind, name) to what an upgrade must not change of each object."""
+    fields: dict[tuple[str, str], Any] = {}
+    for one in found:
+        key, spec = (one["kind"], one["metadata"]["name"]), one.get("spec", {})
+        if one["kind"] == "StatefulSet":
+            fields[key] = {name: value for name, value in spec.items() if name not in MUTABLE}
+        elif one["kind"] == "Deployment":
+            fields[key] = spec["selector"]
+        elif one["kind"] == "Service":
+            fields[key] = spec.get("clusterIP")
+    return fields
+
+
+UPGRADES = {
+    "disks": (
+        ("namesrv.storage.size=5Gi", "enode.storage.size=40Gi", "enode.storage.className=fast"),
+        ("postgresql.bundled.enabled=true", "postgresql.bundled.storage.size=8Gi"),
+    ),
+    "database": ((URL,), ("postgresql.existingSecret.name=db",)),
+    "others": (
+        ("enode.replicas=4", "clusterTls.existingSecret.name=tls", "metrics.enabled=false"),
+        ("enode.podAnnotations.a=b", "enode.priorityClassName=high", "image.tag=2.0.0"),
+    ),
+}
+
+
+def sets(options: Sequence[str]) -> tuple[str, ...]:
+    """The options of helm for values."""
+    return tuple(word for option in options for word in ("--set", option))
+
+
+@pytest.mark.parametrize("helm", HELMS)
+@pytest.mark.parametrize("case", ["default", "ha", "bundled"])
+def test_upgrades_change_nothing_that_kubernetes_keeps(helm: str, case: str) -> None:
+    """B-143: other disks, another database, other pods: claims, selectors and names of sets are what they were."""
+    before = upgraded(helm, (), *CASES[case])
+    kept = fixed(before)
+    assert ("StatefulSet", "r-ortoo-namesrv") in kept
+    for steps in UPGRADES.values():
+        installed = before
+        for step in steps:
+            installed = upgraded(helm, installed, *CASES[case], *sets(step))
+            now = fixed(installed)
+            assert {key: kept[key] for key in kept if key in now} == {key: now[key] for key in kept if key in now}
+            assert {key for key in kept if key[1].endswith(("-enode", "-enode-0", "-namesrv"))} <= now.keys()
+
+
+def test_the_comparison_sees_a_change() -> None:
+    """B-143: without the set in the cluster, another size does change the claims: that is how they are made anew."""
+    first, second = (upgraded("helm", (), *sets((f"enode.storage.size={size}",))) for size in ("20Gi", "40Gi"))
+    assert fixed(first) != fixed(second)
+
+
+@pytest.mark.parametrize("helm", HELMS)
+def test_what_no_upgrade_can_do_is_refused_with_a_way(helm: str) -> None:
+    """B-143: name servers without volumes get no SQLite file, and one member does not become three."""
+    with_database = upgraded(helm, (), "--set", URL)
+    done = attempt(helm, with_database)
+    assert done.returncode != 0
+    assert "r-ortoo-namesrv was made without volumes" in done.stderr
+    assert "--cascade=orphan" in done.stderr
+    for before, after in (("1", "3"), ("3", "1")):
+        installed = upgraded(helm, (), "--set", f"enode.members={before}")
+        done = attempt(helm, installed, "--set", f"enode.members={after}")
+        assert done.returncode != 0
+        assert "enode.members is chosen when an enode is made" in done.stderr
+
+
+def test_without_a_cluster_volumes_can_be_kept() -> None:
+    """B-143: who applies what `helm template` gives moves to a database with `namesrv.storage.keep`."""
+    kept = sets((URL, "namesrv.storage.keep=true"))
+    before, after = (objects(run(tool("helm"), "template", "r", str(CHART), *options).stdout) for options in ((), kept))
+    assert fixed(before) == fixed(after)
+
+
+@pytest.mark.parametrize("helm", HELMS)
+def test_a_password_that_was_made_is_kept(helm: str) -> None:
+    """B-144: over every upgrade; without a cluster, where nobody can see it, one has to be given."""
+    first = upgraded(helm, (), *sets(GENERATED))
+    second = upgraded(helm, first, *sets(GENERATED), "--set", "postgresql.bundled.storage.size=9Gi")
+    secrets = [[one for one in found if one["kind"] == "Secret"] for found in (first, second)]
+    assert secrets[0] == secrets[1]
+    assert len(secrets[0]) == 1
+    assert secrets[0] != [one for one in upgraded(helm, (), *sets(GENERATED)) if one["kind"] == "Secret"]
+    done = run(tool(helm), "template", "r", str(CHART), *sets(GENERATED))
+    assert done.returncode != 0
+    assert "set postgresql.bundled.password" in done.stderr
+    twice = [run(tool(helm), "template", "r", str(CHART), *CASES["bundled"]).stdout for _ in range(2)]
+    assert twice[0] == twice[1] != ""
+
+
+GENERATED = ("postgresql.bundled.enabled=true", "redis.bundled.enabled=true")

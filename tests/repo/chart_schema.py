@@ -1,0 +1,70 @@
+"""Writes each role's settings into the schema of the chart's values, from the classes that have them: `make manifests`.
+
+A number may be given as a number or, as by `--set-string`, as text of one; the role itself checks the range of that.
+"""
+
+import dataclasses
+import enum
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from ortoo.common.process.settings import Range, ranges
+from tests.repo.settings_page import HIDDEN, ROLES, described
+
+INTEGER = "^-?[0-9][0-9_]*$"
+NUMBER = r"^-?[0-9][0-9_]*(\.[0-9]+)?([eE][-+]?[0-9]+)?$"
+
+
+def setting_schemas(settings: Any, prefix: str = "") -> dict[str, dict[str, Any]]:
+    """Dotted name to schema of every setting that can be given."""
+    allowed = ranges(type(settings))
+    texts = {name: text for cls in reversed(type(settings).__mro__[:-1]) for name, text in described(cls).items()}
+    found: dict[str, dict[str, Any]] = {}
+    for field in dataclasses.fields(settings):
+        name, value = prefix + field.name, getattr(settings, field.name)
+        if dataclasses.is_dataclass(value):
+            found |= setting_schemas(value, name + ".")
+        elif name not in HIDDEN:
+            found[name] = {"description": texts[field.name], **kind_of(value, allowed.get(field.name))}
+    return found
+
+
+def kind_of(value: Any, allowed: Range | None) -> dict[str, Any]:
+    """What a setting may be, by its default."""
+    if isinstance(value, bool):
+        return {"enum": [True, False, "true", "false"]}
+    if isinstance(value, enum.Enum):
+        return {"enum": [one.value for one in type(value)]}
+    if isinstance(value, int | float):
+        whole = isinstance(value, int)
+        limits = {"minimum": allowed.least, "maximum": allowed.most} if allowed else {}
+        return {
+            "type": ["integer" if whole else "number", "string"],
+            **limits,
+            "pattern": INTEGER if whole else NUMBER,
+        }
+    return {"type": "string"}
+
+
+def filled(schema: dict[str, Any]) -> dict[str, Any]:
+    """The chart's schema with each role's settings as the code has them."""
+    for role, (_, cls) in ROLES.items():
+        schema["properties"][role]["properties"]["settings"] = {
+            "description": f"Settings of the {role}: what `ortoo-{role} -p` prints, nested names with a dot.",
+            "type": "object",
+            "properties": setting_schemas(cls()),
+            "additionalProperties": False,
+        }
+    return schema
+
+
+def text_of(schema: dict[str, Any]) -> str:
+    """The schema as it lies in its file."""
+    return json.dumps(schema, indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    file = Path(sys.argv[1])
+    file.write_text(text_of(filled(json.loads(file.read_text(encoding="utf-8")))), encoding="utf-8")
