@@ -88,8 +88,11 @@ class Cancelling(Scenario):
         async def some() -> None:
             held: list[tuple[PoppedMessage, Sent]] = []
             async with client.pop_consumer("cancel-pop", self.name, "*", settings) as consumer:
-                while True:
-                    await self._until_calm(application, lambda: one(consumer, held))
+                try:
+                    while True:
+                        await self._until_calm(application, lambda: one(consumer, held))
+                finally:
+                    self.oracle.leases.gone(application.life)  # who leaves gives back what it had
 
         await self._until_calm(application, some, longest_s=5 * PATIENCE_MAX_S)
 
