@@ -73,7 +73,8 @@ class Passing:
         if running is None:
             return None
         state = running.store.engine.state  # type: ignore[attr-defined]  # it is an enode that runs there
-        at_ms = next_due_ms(state, self.clock.now_ms())
+        # What was due a moment ago is still on its way, and a leap would break it off.
+        at_ms = next_due_ms(state, self.clock.now_ms() - round(SETTLE_S * 500))
         return None if at_ms is None else (at_ms - EPOCH_MS) / 1000
 
 
