@@ -7,7 +7,8 @@ import grpc
 
 from ortoo.client import OrtooError
 from ortoo.common.grpc.channels import Channels
-from ortoo.enode.offline.elect import go_on_alone, known_end, survivor
+from ortoo.enode.offline.elect import go_on_alone, survivor
+from ortoo.enode.recovery.member_opening import known_end
 from ortoo.enode.reigns.member import RunningMember
 from ortoo.testing.simulation.cluster.roles import MemberMachine
 from ortoo.v1 import enode_members_pb2 as pb

@@ -18,6 +18,7 @@ from ortoo.enode.disk.tide_mark import TideMark
 from ortoo.enode.members.identity import Configuration, MemberId
 from ortoo.enode.members.log_outline import LogOutline
 from ortoo.enode.offline import elect
+from ortoo.enode.recovery.member_opening import known_end
 from ortoo.enode.store.store import Store, StoreSettings
 
 OTHERS = tuple(MemberId(number, f"disk-{number}") for number in (2, 3))
@@ -48,13 +49,13 @@ def test_it_says_what_is_left_and_changes_nothing(folder: Path, capsys: pytest.C
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
     said = capsys.readouterr().out
     assert "voters at its last start: 1, 2, 3" in said
-    assert f"ends at position {elect.known_end(RealDisk(), folder)}" in said
+    assert f"ends at position {known_end(RealDisk(), folder)}" in said
 
 
 def test_it_makes_a_set_of_one_and_may_be_done_twice(folder: Path) -> None:
     """Another set id in the member's and the store's own files, one voter, all of the log."""
     disk = RealDisk()
-    end = elect.known_end(disk, folder)
+    end = known_end(disk, folder)
     ids = {elect.survivor(disk, folder).kept.set_id}
     for _ in range(2):
         assert elect.main([str(folder), "--lose", "--apply"]) == 0
@@ -81,7 +82,7 @@ def test_a_folder_that_is_no_member_is_refused(tmp_path: Path) -> None:
 def test_damage_that_costs_what_lies_behind_is_told_first(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The log ends at a damaged frame: so much is lost, which nothing is taken away for before --apply."""
     disk = RealDisk()
-    once = elect.known_end(disk, folder)
+    once = known_end(disk, folder)
     (folder / CLEAN_NAME).unlink()
     mark = TideMark(disk, folder)
     mark.write(once)
@@ -103,7 +104,7 @@ def test_a_disk_that_was_being_copied_is_refused(folder: Path) -> None:
     """It has the begin of another's log, and no state: alone it would lead without topics, offsets and groups."""
     disk = RealDisk()
     found = elect.survivor(disk, folder)
-    end = elect.known_end(disk, folder)
+    end = known_end(disk, folder)
     (folder / CLEAN_NAME).unlink()
     begun = replace(found.outline.outline, begin=end, appended=end, flushed=end, committed=end)
     write_outline(disk, folder, KeptOutline(begun))

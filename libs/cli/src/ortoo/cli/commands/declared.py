@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from ortoo.cli.terminal.completion import OWN
 from ortoo.cli.terminal.output import Answer
 from ortoo.common.errors import Invalid
 
 if TYPE_CHECKING:
     from ortoo.client import Client, GroupInfo, TopicInfo
 
-OWN = "%"
-"""What the names of groups' own topics begin with: nobody declares those, and enodes fill them themselves."""
 TOPIC_KEYS: Mapping[str, type] = {"name": str, "queues": int, "permission": str, "type": str, "lite_ttl_ms": int}
 GROUP_KEYS: Mapping[str, type] = {
     "name": str,

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from ortoo.cli.commands.declared import OWN
 from ortoo.cli.terminal.command import EnodeName
+from ortoo.cli.terminal.completion import OWN
 from ortoo.cli.terminal.output import Answer, Table
 from ortoo.common.errors import Conflict, NotFound
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 LIMIT_S = 1.0
 """The longest that a cluster is waited for."""
 OWN = "%"
-"""What the names of groups' own topics begin with; they are offered to who asks for them."""
+"""What the names of groups' own topics begin with: offered to who asks for them, declared and filled by nobody else."""
 Completion = Callable[[typer.Context, str], list[str]]
 
 

@@ -44,10 +44,7 @@ class Background:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._is_leaving = True
-        for task in tuple(self._tasks):
-            task.cancel()
-        if self._tasks:
-            self._again = asyncio.get_running_loop().call_later(LOST_S, self._cancel_again)
+        self._cancel_all()
         try:
             await self._group.__aexit__(kind, error, traceback)
         except BaseExceptionGroup as group:
@@ -61,6 +58,12 @@ class Background:
             if self._again is not None:
                 self._again.cancel()
 
+    def _cancel_all(self) -> None:
+        for task in tuple(self._tasks):
+            task.cancel()
+        if self._tasks:
+            self._again = asyncio.get_running_loop().call_later(LOST_S, self._cancel_again)
+
     def _cancel_again(self) -> None:
         """A cancellation can be lost where a library takes it for its own; a stop that waits for ever helps nobody."""
         _log.error(
@@ -68,9 +71,7 @@ class Background:
             owner=self._name,
             waiting={task.get_name(): place_of(task) for task in self._tasks},
         )
-        for task in tuple(self._tasks):
-            task.cancel()
-        self._again = asyncio.get_running_loop().call_later(LOST_S, self._cancel_again)
+        self._cancel_all()
 
     def spawn(self, name: str, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run `work` until it ends or the block is left. What is begun by a task that is being cancelled is as well."""

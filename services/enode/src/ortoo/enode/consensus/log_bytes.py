@@ -9,7 +9,7 @@ from ortoo.enode.log.copies.copying import frames_in, whole_frames
 from ortoo.enode.log.copies.words import marks_in
 from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, FrameHeader
 from ortoo.enode.log.scan import Hole, read_frame, walk
-from ortoo.enode.log.segment import Segment
+from ortoo.enode.log.segment import Segment, holding
 from ortoo.enode.members.log_outline import Mark
 from ortoo.enode.store.engine import Engine
 
@@ -123,7 +123,7 @@ class LogBytes:
     def _holding(self, position: int) -> Segment:
         """The segment of a position. Errors: Unavailable when it was deleted."""
         segments = [*self.engine.catalog.segments, *self.engine.committer.next_segments]
-        segment = next((one for one in reversed(segments) if one.base <= position), None)
+        segment = holding(segments, position)
         if segment is None:
             raise Unavailable(f"the log at {position} was deleted")
         return segment

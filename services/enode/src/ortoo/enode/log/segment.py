@@ -1,6 +1,7 @@
 """Segments: the files that the log consists of, each named by the position of its first byte."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -120,3 +121,8 @@ class Segment:
         if self.opened is not None:
             self.opened.close()
             self.opened = None
+
+
+def holding(segments: Sequence[Segment], position: int) -> Segment | None:
+    """The one of some segments, in order of position, that has a position in it, or behind it if it is the last."""
+    return next((one for one in reversed(segments) if one.base <= position), None)

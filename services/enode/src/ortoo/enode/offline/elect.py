@@ -17,16 +17,14 @@ from pathlib import Path
 from ortoo.common.errors import Invalid
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.disk.clean_stop import read_clean_stop
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.identity import FILE_NAME, encode_identity, read_identity
 from ortoo.enode.disk.outline_file import KeptOutline, read_outline, write_outline
 from ortoo.enode.disk.reign_file import KeptReign, read_reign, write_reign
-from ortoo.enode.disk.tide_mark import read_tide_mark
 from ortoo.enode.disk.whole_files import write_whole
 from ortoo.enode.members.identity import Configuration, Tail
 from ortoo.enode.members.log_outline import PlacedMembers
-from ortoo.enode.recovery.member_opening import recover_member, whole_end
+from ortoo.enode.recovery.member_opening import known_end, recover_member, whole_end
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +84,6 @@ def survivor(disk: Disk, folder: Path) -> Survivor:
     if kept is None or outline is None or not kept.set_id:
         raise Invalid(f"{folder} is not the folder of a member whose set has begun; nothing is to be elected there")
     return Survivor(kept, outline)
-
-
-def known_end(disk: Disk, folder: Path) -> int:
-    """Up to where the log once was on this disk for certain. A start may find a little more."""
-    clean = read_clean_stop(disk, folder)
-    return max(read_tide_mark(disk, folder), clean.end_position if clean else 0)
 
 
 def go_on_alone(disk: Disk, folder: Path, clock: Clock, randomness: Randomness) -> int:

@@ -18,7 +18,7 @@ from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, Kind, decode_header, frame_bytes
 from ortoo.enode.log.rows import Rows
 from ortoo.enode.log.scan import Read, read_body
-from ortoo.enode.log.segment import Segment, segment_name
+from ortoo.enode.log.segment import Segment, holding, segment_name
 from ortoo.enode.reading.recent import Recent
 
 GAP_BYTES_MAX = 4096
@@ -174,7 +174,7 @@ class Reader:
 
     def _sealed_at(self, position: int) -> Segment | None:
         """The closed segment that holds a position; None when its file is missing, or the log ends in it."""
-        segment = next((one for one in reversed(self.catalog.segments) if one.base <= position), None)
+        segment = holding(self.catalog.segments, position)
         return segment if segment is not None and segment.base in self.catalog.contents else None
 
     async def _rows_of(self, run: Run) -> Rows:
@@ -237,8 +237,8 @@ class Reader:
                 resume = later.begin_offset
             else:
                 resume = queue.rows.begin_offset if queue.rows and queue.rows is not rows else queue.end_offset
-        for damage in self._damages_at(queue, offset):
-            return _damaged(damage, offset, resume)
+        if damages := self._damages_at(queue, offset):
+            return _damaged(damages[0], offset, resume)
         return DataLoss(
             f"no batch holds offset {offset}: the place it lay in is damaged; reading can go on at offset {resume}",
             field="from_offset",

@@ -7,7 +7,7 @@ from ortoo.enode.index.catalog import Catalog, QueueLog, Run
 from ortoo.enode.log.answers import Damage, DamagedQueue
 from ortoo.enode.log.rows import Rows
 from ortoo.enode.log.scan import Hole
-from ortoo.enode.log.segment import segment_name
+from ortoo.enode.log.segment import holding, segment_name
 
 Gap = tuple[int, int, int, int]
 """(first missing offset, first offset that is there again, log position before, log position behind)."""
@@ -43,7 +43,8 @@ def damages_of(catalog: Catalog, holes: Iterable[Hole], load: Callable[[Run], Ro
 
 def _segment_base(catalog: Catalog, position: int) -> int:
     """The segment that `position` lies in."""
-    return next((one.base for one in reversed(catalog.segments) if one.base <= position), position)
+    segment = holding(catalog.segments, position)
+    return position if segment is None else segment.base
 
 
 def _gaps(queue: QueueLog, holed: set[int], load: Callable[[Run], Rows]) -> Iterator[Gap]:

@@ -26,7 +26,7 @@ from ortoo.enode.log.flushing.group import Group
 from ortoo.enode.log.frame import BadFrame, Flag, FrameHeader
 from ortoo.enode.log.queue_index import SliceAt
 from ortoo.enode.log.scan import Hole, Window, read_body, read_frame, walk
-from ortoo.enode.log.segment import Segment, bases, index_name, keys_name, segment_name
+from ortoo.enode.log.segment import Segment, bases, holding, index_name, keys_name, segment_name
 from ortoo.enode.members.identity import Reign, Tail
 from ortoo.enode.members.log_outline import LogOutline, Mark
 from ortoo.enode.recovery.losses import damages_of
@@ -124,6 +124,12 @@ def whole_end(disk: Disk, folder: Path, kept: KeptOutline) -> int:
     return end if kept.cut == NO_CUT else min(end, kept.cut)
 
 
+def known_end(disk: Disk, folder: Path) -> int:
+    """Up to where the log once was on this disk for certain. A start may find a little more. Errors: OSError."""
+    clean = read_clean_stop(disk, folder)
+    return max(read_tide_mark(disk, folder), clean.end_position if clean else 0)
+
+
 def _looked_at(
     disk: Disk, folder: Path, outline: LogOutline, names: list[str], *, is_last: bool
 ) -> tuple[list[Segment], "_Words", int, CleanStop | None]:
@@ -134,8 +140,7 @@ def _looked_at(
     words = _Words.behind(outline, segments)
     if is_last:
         words = replace(words, end=_END)
-    clean = read_clean_stop(disk, folder)
-    flushed = max(read_tide_mark(disk, folder), clean.end_position if clean else 0)
+    clean, flushed = read_clean_stop(disk, folder), known_end(disk, folder)
     is_clean = clean and segments and is_end_of_log(clean, segments[-1]) and clean.end_position <= words.end
     return segments, words, flushed, clean if is_clean else None
 
@@ -285,7 +290,9 @@ class _Opening:
         return end
 
     def _holding(self, one: SliceAt) -> Segment:
-        return next(segment for segment in reversed(self._segments) if segment.base <= one.position)
+        segment = holding(self._segments, one.position)
+        assert segment is not None  # it was found in one of them
+        return segment
 
     def _follow(self, log: MemberLog, segments: list[Segment]) -> None:
         """Take the frames behind what is committed, up to the first place where there is none."""

@@ -8,7 +8,7 @@ from ortoo.enode.log.checkpoint import decode_slice, newest_complete
 from ortoo.enode.log.frame import BadFrame, Flag, FrameHeader, Kind
 from ortoo.enode.log.queue_index import SliceAt
 from ortoo.enode.log.scan import Hole, read_body, read_frame, walk
-from ortoo.enode.log.segment import Segment
+from ortoo.enode.log.segment import Segment, holding
 from ortoo.enode.state.fold import State
 
 MESSAGES_PER_HOLE_BYTE = 4096 / 192
@@ -106,7 +106,7 @@ class Refold:
 
     def _checkpoint_body(self, part: SliceAt) -> bytes | None:
         """The body of a checkpoint's frame; None when it is damaged."""
-        segment = next((one for one in reversed(self._segments) if one.base <= part.position), None)
+        segment = holding(self._segments, part.position)
         if segment is None:
             return None
         return self._whole(part.position, lambda: read_frame(segment.read, part.position)[1])
