@@ -1,5 +1,6 @@
-"""What gRPC is told of a port's certificates."""
+"""What gRPC is told of a port's certificates, and what it says of those who want none."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,23 @@ import grpc
 import pytest
 
 from ortoo.common.grpc.tls import TlsListener, made_certificate
+from ortoo.testing.forks.spawning import outcome
+
+STRANGERS = """
+import asyncio
+from ortoo.common.grpc.server import GrpcServer
+from ortoo.common.grpc.tls import TlsListener
+
+async def main():
+    async with GrpcServer("", [], tls=TlsListener("127.0.0.1:0", None, None)) as server:
+        for _ in range(20):
+            reader, writer = await asyncio.open_connection(*server.tls_address.split(":"))
+            writer.write(b"in clear text" * 10)
+            await reader.read()
+            writer.close()
+
+asyncio.run(main())
+"""
 
 
 def test_a_certificate_is_given_to_grpc_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,3 +56,10 @@ def test_a_certificate_is_given_to_grpc_once(tmp_path: Path, monkeypatch: pytest
     assert all(isinstance(one, grpc.ServerCertificateConfiguration) for one in given)
     files[0].write_bytes(b"nonsense")
     assert newest() is None
+
+
+async def test_strangers_write_nothing_into_the_log() -> None:
+    """Of handshakes that fail no line is left: anybody who reaches a port could fill the disk with those."""
+    code, _, error = await outcome(sys.executable, "-c", STRANGERS)
+    assert (code, error.count("\n")) == (0, 1), error
+    assert "TLS by a certificate made for development" in error
