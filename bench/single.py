@@ -1,4 +1,4 @@
-"""One message a call, under a load generator in C: processor time a call in snode and enode, with and without the front.
+"""One message a call, under a load generator in C: processor time a call in snode and enode, with the front or not.
 
 h2load is of Debian's package nghttp2-client. Beside it runs a raw echo: the queue front with nothing behind it.
 """

@@ -101,7 +101,7 @@ class CallMemory(grpc.aio.ServerInterceptor):
         peer, task = context.peer(), asyncio.current_task()
         share.on_deaf = lambda: self._end(kind, peer, task)
         # grpc.aio's task ends when the last of the answers and the status are on their way, or nobody is there.
-        over = context if isinstance(context, FrontContext) else task
+        over = context if type(context) is FrontContext else task
         if over is not None:
             over.add_done_callback(lambda _: share.close())
         _share.set(share)

@@ -152,7 +152,7 @@ class Publisher:
             left = [messages[row] for row in rows]
             placed = self._placed(topic, left, queue, refusing)
             stored = [self._store(topic, place, [left[at] for at in among], queue) for place, among in placed.items()]
-            answers = await asyncio.gather(*stored, return_exceptions=True)
+            answers = await _all_of(stored)
             for ((to, sort), among), answer in zip(placed.items(), answers, strict=True):
                 if isinstance(answer, BaseException):
                     may_move = _may_move(sort, [left[at] for at in among], queue)
@@ -253,6 +253,16 @@ class Publisher:
             if key is None:
                 raise Unavailable(f"messages for {BATCHERS_MAX} queues are on their way; retry", retry_after_ms=100)
             del self._batchers[key]
+
+
+async def _all_of(futures: Sequence[asyncio.Future[Any]]) -> list[Any]:
+    """What became of each; most requests have one."""
+    if len(futures) > 1:
+        return await asyncio.gather(*futures, return_exceptions=True)
+    try:
+        return [await futures[0]]
+    except Exception as error:
+        return [error]
 
 
 def _may_move(sort: Sort, messages: Sequence[Message], queue: Queue | None) -> bool:

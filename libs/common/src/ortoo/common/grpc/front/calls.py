@@ -1,8 +1,7 @@
 """A call of the queue front as its handler and the interceptors see it: a context of grpc.aio, for one answer."""
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NoReturn
 
 import grpc
@@ -30,6 +29,11 @@ class FrontContext(grpc.aio.ServicerContext[Any, Any]):
     def invocation_metadata(self) -> Any:
         """What the caller sent."""
         return self._call.metadata
+
+    @cached_property
+    def headers(self) -> dict[str, str]:
+        """The texts of what the caller sent."""
+        return {key: value for key, value in self._call.metadata if isinstance(value, str)}
 
     def peer(self) -> str:
         """Where the call comes from."""

@@ -96,7 +96,6 @@ class _Method:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._around = contextvars.copy_context()
-        self._tasks: set[asyncio.Task[None]] = set()
 
     def take(self, call: CoreCall) -> None:
         """Begin to serve a call."""
@@ -109,9 +108,8 @@ class _Method:
             context.set_details(f"{self._name} takes one request, and none came")
             context.finish(None)
         else:
+            # gRPC keeps the call until it is answered, and the call its task.
             task = self._loop.create_task(self._serve(call.message, context), context=self._around.copy())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
             call.message, call.cancelled = None, task.cancel
 
     async def _serve(self, message: bytes, context: FrontContext) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import grpc
 
 from apache.rocketmq.v2.definition_pb2 import Code
+from ortoo.common.grpc.front.calls import FrontContext
 from ortoo.snode.rocketmq.protocol.codes import Refused
 
 CLIENT_ID_BYTES_MAX = 512
@@ -50,6 +51,8 @@ class Caller:
 
 def headers_of(context: Context) -> dict[str, str]:
     """The texts of a call's metadata."""
+    if type(context) is FrontContext:
+        return context.headers
     return {str(key): value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
 
 
