@@ -246,7 +246,7 @@ def check_parts(body: bytes, tag: str | None, keys: Sequence[str], rare: RareFie
         if not text_rules.KEY.surely_holds(key):
             text_rules.KEY.check(key, f"{field}.keys[{at}]")
     check_properties(rare.properties, f"{field}.properties")
-    size = len(f"{tag or ''}{''.join(keys)}{''.join(rare.properties)}{''.join(rare.properties.values())}".encode())
+    size = len("".join((tag or "", *keys, *rare.properties, *rare.properties.values())).encode())
     if size > TEXT_BYTES_MAX:
         raise Invalid(
             f"tag, keys and properties have {size} bytes together; at most {TEXT_BYTES_MAX} fit: "

@@ -184,7 +184,7 @@ def _check_sizes(sent: definition_pb2.Message, at: int) -> None:
     if len(properties) > PROPERTIES_MAX:
         words = f"messages[{at}] has {len(properties)} properties; at most {PROPERTIES_MAX} fit"
         raise Refused(Code.MESSAGE_PROPERTIES_TOO_LARGE, words)
-    size = sum(len(text.encode()) for text in (system.tag, *system.keys, *properties, *properties.values()))
+    size = len("".join((system.tag, *system.keys, *properties, *properties.values())).encode())
     if size > TEXT_BYTES_MAX:
         words = f"messages[{at}]: tag, keys and properties have {size} bytes; at most {TEXT_BYTES_MAX} fit"
         raise Refused(Code.MESSAGE_PROPERTIES_TOO_LARGE, words)

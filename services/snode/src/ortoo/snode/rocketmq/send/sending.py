@@ -58,12 +58,13 @@ class Sending:
 
     async def _publish(self, topic: Topic, sent: Sequence[Sent]) -> list[Receipt]:
         if topic.message_type is not MessageKind.LITE:
-            return await self.publisher.publish(topic.name, [one.message for one in sent], None)
+            return await self.publisher.publish(topic.name, [one.message for one in sent], None, checked=True)
         receipts: dict[int, Receipt] = {}
         for lite_topic in sorted({one.lite_topic for one in sent}):
             queue = await self.lite_topics.ensure(topic, lite_topic, to_send=True)
             rows = [row for row, one in enumerate(sent) if one.lite_topic == lite_topic]
-            stored = await self.publisher.publish(queue.topic, [sent[row].message for row in rows], queue)
+            messages = [sent[row].message for row in rows]
+            stored = await self.publisher.publish(queue.topic, messages, queue, checked=True)
             receipts.update(zip(rows, stored, strict=True))
         return [receipts[row] for row in range(len(sent))]
 
