@@ -49,7 +49,7 @@ class CoreCall:
         """What to call when that comes to be."""
         self.over: Callable[[], object] | None = None
         """What to call when gRPC has let go of the answer."""
-        core.open += 2
+        core.open += 3  # the end of the call, its request, and the answer that it is owed
         # One object an operation and call: gRPC writes into them.
         self._call.start_server_batch((cygrpc.ReceiveCloseOnServerOperation(0),), self._close)
         self._call.start_server_batch((cygrpc.ReceiveMessageOperation(0),), self._come)
@@ -61,17 +61,15 @@ class CoreCall:
 
     def auth_context(self) -> dict[str, list[bytes]]:
         """What TLS knows of the caller; of a call in the clear what gRPC says of such."""
-        found: dict[str, list[bytes]] = cygrpc.auth_context(self._call)
-        return found
+        return {key.decode(): list(values) for key, values in cygrpc.auth_context(self._call).items()}
 
     def answer(self, data: bytes | None, code: int, details: str, trailing: Metadata) -> None:
         """Send the answer, if there is one, and the status."""
         first, status = (
             cygrpc.SendInitialMetadataOperation(None, 0),
-            cygrpc.SendStatusFromServerOperation(trailing or None, code, details.encode(), 0),
+            cygrpc.SendStatusFromServerOperation(trailing or None, code, details.encode(errors="replace"), 0),
         )
         operations = (first, status) if data is None else (first, cygrpc.SendMessageOperation(data, 0), status)
-        self._core.open += 1
         self.cancelled = None
         self._call.start_server_batch(operations, self._sent)
 
@@ -99,7 +97,7 @@ class Core:
 
     def __init__(self, core: Any) -> None:
         self.open = 0
-        """So many events are still to come."""
+        """So many events are still to come. The queue must not end before: gRPC ends the process that answers then."""
         self._core = core
         self._queue = cygrpc.CompletionQueue()
         self._core.register_completion_queue(self._queue)
