@@ -140,7 +140,11 @@ async def answers() -> list[object]:
         heard: list[object] = []
         for timeout in (None, ENDED_S):
             call = method("Ask")(b"?", metadata=metadata, timeout=timeout)
-            heard += [await call, sorted(dict(await call.trailing_metadata()).items()), await call.code()]
+            heard += [
+                await call,
+                sorted((key, value) for key, value in await call.trailing_metadata()),
+                await call.code(),
+            ]
         heard.append(await method("Echo")(b""))
         heard.append(await refusal(method("Fail")(b"defect")))
         heard.append(await refusal(method("Fail")(b"code")))

@@ -1,8 +1,7 @@
 """Who calls: what a client says of itself with every call, and how long it waits for the answer."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 
@@ -21,8 +20,7 @@ SHORT_MS = 1_000
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(NamedTuple):
     """The metadata of one call. Texts may be empty; none of them is trusted to be well formed."""
 
     client_id: str

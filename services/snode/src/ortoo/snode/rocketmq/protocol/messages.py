@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -25,8 +26,7 @@ _TYPE_OF_FIELD = {"delivery_timestamp": DELAY, "message_group": FIFO, "priority"
 _BODY_ENCODINGS = {Encoding.ENCODING_UNSPECIFIED: BODY_AS_IS, Encoding.IDENTITY: BODY_AS_IS, Encoding.GZIP: BODY_GZIP}
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(NamedTuple):
     """One message as it was sent, and what the protocol asks for it."""
 
     message: Message
