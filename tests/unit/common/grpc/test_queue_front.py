@@ -15,6 +15,7 @@ import structlog
 
 from ortoo.common.errors import NotFound
 from ortoo.common.errors.status import rpc_errors
+from ortoo.common.grpc.call_memory import CALL_BYTES, TRANSPORT_COPIES
 from ortoo.common.grpc.connections import end_connections, peer_of
 from ortoo.common.grpc.front.core import Core
 from ortoo.common.grpc.server import GrpcServer
@@ -24,8 +25,10 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.memory_budget import MemoryBudget
 
 NAME = "ortoo.v1.Test"
-HOT = [f"/{NAME}/{method}" for method in ("Echo", "Ask", "Wait", "Fail")]
-ENDED_S = 20
+HOT = [f"/{NAME}/{method}" for method in ("Echo", "Ask", "Wait", "Fail", "Large")]
+LARGE = bytes(8 << 20)
+"""More than the window that gRPC gives a peer which does not read."""
+ENDED_S = 60
 
 
 class Passing(grpc.aio.ServerInterceptor):
@@ -40,7 +43,7 @@ class Passing(grpc.aio.ServerInterceptor):
 
 
 class Served:
-    """A server of four hot methods and a cold one, and what their handlers saw."""
+    """A server of five hot methods and a cold one, and what their handlers saw."""
 
     def __init__(self, **options: Any) -> None:
         self.passing = Passing()
@@ -48,7 +51,8 @@ class Served:
         self.waiting: asyncio.Queue[Any] = asyncio.Queue()
         self.cancelled = 0
         self.go_on = asyncio.Event()
-        methods = {"Echo": self.echo, "Ask": self.ask, "Wait": self.wait, "Fail": self.fail, "Cold": self.echo}
+        methods = {"Echo": self.echo, "Ask": self.ask, "Wait": self.wait, "Fail": self.fail, "Large": self.large}
+        methods["Cold"] = self.echo
         self.handlers = {
             name: grpc.unary_unary_rpc_method_handler(call, bytes, bytes) for name, call in methods.items()
         }
@@ -63,6 +67,9 @@ class Served:
 
     async def echo(self, request: bytes, context: Any) -> bytes:
         return request
+
+    async def large(self, request: bytes, context: Any) -> bytes:
+        return LARGE
 
     async def ask(self, request: bytes, context: Any) -> bytes:
         """Everything that handlers and interceptors ask a context for."""
@@ -252,6 +259,41 @@ async def test_connections_that_are_cut_leave_nothing_behind() -> None:
             await until(lambda: one.cancelled == 64)
         assert await method("Echo")(b"on") == b"on"
         await until(lambda: one.budget.used_bytes == 0)
+
+
+async def test_an_answer_counts_until_its_peer_has_taken_it() -> None:
+    """B-083: a peer that reads nothing is known by what lies there for it, and its end gives that back."""
+    async with served() as (one, _), Background("test") as background:
+        server_peer = peer_of(f"ipv4:{one.server.address}")
+        assert server_peer is not None
+        ours: list[Any] = []
+        open_ends: list[asyncio.StreamWriter] = []
+
+        async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            """Carry everything to the server, and of what it says no more than its first words."""
+            answers, requests = await asyncio.open_connection(*server_peer)
+            ours.append(requests.get_extra_info("sockname"))
+            open_ends.extend((requests, writer))
+            background.spawn("forth", carry(reader, requests))
+            for _ in range(3):
+                writer.write(await answers.read(1 << 10))
+
+        async with await asyncio.start_server(relay, "127.0.0.1", 0) as listening:
+            host, port = listening.sockets[0].getsockname()
+            async with connected(f"{host}:{port}") as channel:
+                call = background.asked("large", call_of(channel, "Large"))
+                await until(lambda: one.budget.used_bytes >= CALL_BYTES + TRANSPORT_COPIES * len(LARGE))
+                assert end_connections(set(ours))
+                await until(lambda: one.budget.used_bytes == 0)
+            call.cancel()
+        for end in open_ends:
+            end.close()
+
+
+async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(1 << 20):
+        writer.write(data)
+        await writer.drain()
 
 
 async def test_calls_leave_no_objects() -> None:
