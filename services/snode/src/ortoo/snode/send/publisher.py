@@ -139,19 +139,25 @@ class Publisher:
         self._batchers: OrderedDict[tuple[int, Queue, Sort], PublishBatcher] = OrderedDict()
         self._choices: OrderedDict[int, tuple[StickyChoice, PublishBatcher | None, int]] = OrderedDict()
 
-    async def publish(
-        self, topic_name: str, messages: Sequence[Message], queue: Queue | None, *, checked: bool = False
-    ) -> list[Receipt]:
-        """Store messages, each of which may have been `checked`; returns one receipt each when they are durable.
+    async def publish(self, topic_name: str, messages: Sequence[Message], queue: Queue | None) -> list[Receipt]:
+        """Store messages; returns one receipt each when they are durable.
 
         Errors: NotFound, Invalid (nothing was stored); Unavailable, Overloaded (some may have been).
         """
         topic = await self._topics.topic(topic_name)
-        _check(messages, each=not checked)
+        if not 1 <= len(messages) <= MESSAGES_MAX:
+            raise Invalid(f"{len(messages)} messages; send 1 to {MESSAGES_MAX} at once", field="messages")
+        for row, message in enumerate(messages):
+            message.check(f"messages[{row}]")
+        return await self.store(topic, messages, queue)
+
+    async def store(self, topic: Topic, messages: Sequence[Message], queue: Queue | None) -> list[Receipt]:
+        """The same for messages that were counted and checked, each by itself."""
+        _check_together(messages)
         receipts: dict[int, Receipt] = {}
         refusing: set[str] = set()
         while rows := [row for row in range(len(messages)) if row not in receipts]:
-            left = [messages[row] for row in rows]
+            left = [messages[row] for row in rows] if receipts else messages
             placed = self._placed(topic, left, queue, refusing)
             stored = [self._store(topic, place, [left[at] for at in among], queue) for place, among in placed.items()]
             answers = await _all_of(stored)
@@ -273,13 +279,9 @@ def _may_move(sort: Sort, messages: Sequence[Message], queue: Queue | None) -> b
     return queue is None and not sort[2] and not any(one.message_group for one in messages)
 
 
-def _check(messages: Sequence[Message], *, each: bool) -> None:
+def _check_together(messages: Sequence[Message]) -> None:
     """Refuse a request that cannot be stored as a whole. Errors: Invalid, naming the message."""
-    if not 1 <= len(messages) <= MESSAGES_MAX:
-        raise Invalid(f"{len(messages)} messages; send 1 to {MESSAGES_MAX} at once", field="messages")
     for row, message in enumerate(messages):
-        if each:
-            message.check(f"messages[{row}]")
         if (chosen := message.properties.get(DEDUP_ID)) is not None and not 1 <= len(chosen.encode()) <= ID_BYTES_MAX:
             raise Invalid(f"give 1 to {ID_BYTES_MAX} bytes", field=f"messages[{row}].properties['{DEDUP_ID}']")
     if len(messages) > 1 and (size := BATCH_BYTES + sum(map(encoded_bytes_bound, messages))) > RECORDS_BYTES_MAX:

@@ -41,7 +41,8 @@ class Sending:
         sent = [sent_of(message, at, now_ms, caller.peer) for at, message in enumerate(request.messages)]
         _check_types(topic, sent)
         client = self.clients.seen(caller, self.clock.monotonic_s())
-        self.clients.publishes(client, {topic.name})
+        if topic.name not in client.publishes:
+            self.clients.publishes(client, {topic.name})
         if any(one.message_type == TRANSACTION for one in sent):
             return await self._begin(topic.name, sent)
         receipts = await self._publish(topic, sent)
@@ -58,13 +59,12 @@ class Sending:
 
     async def _publish(self, topic: Topic, sent: Sequence[Sent]) -> list[Receipt]:
         if topic.message_type is not MessageKind.LITE:
-            return await self.publisher.publish(topic.name, [one.message for one in sent], None, checked=True)
+            return await self.publisher.store(topic, [one.message for one in sent], None)
         receipts: dict[int, Receipt] = {}
         for lite_topic in sorted({one.lite_topic for one in sent}):
             queue = await self.lite_topics.ensure(topic, lite_topic, to_send=True)
             rows = [row for row, one in enumerate(sent) if one.lite_topic == lite_topic]
-            messages = [sent[row].message for row in rows]
-            stored = await self.publisher.publish(queue.topic, messages, queue, checked=True)
+            stored = await self.publisher.publish(queue.topic, [sent[row].message for row in rows], queue)
             receipts.update(zip(rows, stored, strict=True))
         return [receipts[row] for row in range(len(sent))]
 
