@@ -10,6 +10,8 @@ PIP := $(PY) -m pip --disable-pip-version-check --quiet --require-virtualenv
 PYTEST := $(PY) -m pytest -q
 # The code generators of protoc and `buf` are found in the environment, whether or not it is activated.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+# Where this is set, every process compiles all its modules anew: half of what the start of a role costs.
+export PYTHONDONTWRITEBYTECODE :=
 
 # Every distribution, dependencies first; common comes with its compressors.
 MEMBERS := libs/wire libs/common[zstd,lz4,tracing] libs/client services/namesrv[postgresql] services/enode services/snode libs/cli libs/testing
