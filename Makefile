@@ -57,12 +57,14 @@ dev: $(READY)  ## A whole cluster in one process, for development
 check: $(READY)  ## Lint, types, imports, protos and the quick tests; run before every commit
 	@$(MAKE) -k -j2 --output-sync=target lint types imports protos-check quick-seeds quick-tests
 
-# Three things at once: Spark's tests, which wait for one JVM; all others; and what looks at the code, one by one.
+# What needs no more than the environment runs while the rest is fetched; then Spark's tests, which wait for one JVM, all
+# others, and types, which want to see every package.
 test: $(READY)  ## Everything: what check does, the contract, integration, end-to-end and deployment tests, those of Spark; lists what it left out
-	@$(MAKE) -j3 deploy-tools $(NODE_READY) $(TYPED_READY) $(SPARK_READY)
-	@libs/spark/find_java.sh 'the tests of tests/spark that start Spark (each says so as skipped)' || true
-	@rm -rf $(SKIPS)
-	@status=0; $(MAKE) -k -j3 --output-sync=target spark-tests all-tests types quick-seeds lint imports protos-check || status=$$?; \
+	@status=0; rm -rf $(SKIPS); \
+	  $(MAKE) -k -j5 --output-sync=target quick-seeds deploy-tools $(NODE_READY) $(TYPED_READY) $(SPARK_READY) \
+	    lint imports protos-check || status=$$?; \
+	  libs/spark/find_java.sh 'the tests of tests/spark that start Spark (each says so as skipped)' || true; \
+	  $(MAKE) -k -j3 --output-sync=target spark-tests all-tests types || status=$$?; \
 	  $(PY) -m tests.skips $(SKIPS)/spark-tests.json $(SKIPS)/all-tests.json; exit $$status
 
 bench: $(READY)  ## Measure everything beside its baselines, ten minutes: bench/results, the table in README.md (NAME=produce for one alone)
