@@ -30,6 +30,16 @@ from ortoo.v1.delivery_pb2_grpc import add_DeliveryServiceServicer_to_server
 from ortoo.v1.findings_pb2_grpc import add_FindingsServiceServicer_to_server
 from ortoo.v1.session_pb2_grpc import add_SessionServiceServicer_to_server
 
+HOT = tuple(
+    f"/{service}/{method}"
+    for service, methods in (
+        (rocketmq.NAME, ("SendMessage", "AckMessage", "ChangeInvisibleDuration")),
+        (producer.NAME, ("Publish",)),
+    )
+    for method in methods
+)
+"""What clients call once a message or more often: served by the queue front."""
+
 
 @dataclass(frozen=True, slots=True)
 class Services:
