@@ -79,6 +79,8 @@ class Lives:
     """How many messages were cut out of this member's log since the process started."""
     repaired_frames: int = 0
     """How many damaged frames were written again from other copies since the process started."""
+    doubts: int = 0
+    """How often in a row this member's state was not the leader's when they were compared."""
 
     def __post_init__(self) -> None:
         """Nothing is open."""
@@ -137,6 +139,13 @@ class Lives:
         """What is wrong with the enode that it leads."""
         for source in self.sources:
             yield from source()
+        if self.doubts:
+            yield Finding(
+                "state differs",
+                f"what this member folded from its log was not what the leader has, {self.doubts} times in a row",
+                "it folds its log again by itself; should it lead before, it may serve what is wrong",
+                "mistrust the machine's memory; if it goes on, report the line of its log that names the tables",
+            )
 
     def address_of(self, member: MemberId) -> str:
         """Where another member is, as name servers or the settings say."""
@@ -191,6 +200,7 @@ class Lives:
             disk=self.joining.disk,
             clock=clock,
             kept=outline,
+            doubts=self.doubts,
         )
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(log.close)
@@ -201,6 +211,7 @@ class Lives:
             member = Member.started(kept.process, log.outline, kept.reign, clock.monotonic_s())
             driver = Driver(log, member, kept, peers, background, clock)
             driver.kept_changed = self.joining.keep
+            driver.doubts, driver.on_doubts = self.doubts, self._doubt
             repair = Repair(log.bytes, lambda: driver.member, self._copy_of, self._count_repaired)
             log.bytes.repair = log.engine.reader.repair = repair.frame
             self.driver = self.reports.driver = self.words.listener = driver
@@ -217,6 +228,9 @@ class Lives:
         of = write(member_report_pb2.MemberId, member)
         request = members_pb2.CopyFrameRequest(set_id=self.joining.kept.set_id, of=of, position=position)
         return await copy_frame(self.address_of(member), request, self.channels)
+
+    def _doubt(self, times: int) -> None:
+        self.doubts = times
 
     def _count_repaired(self) -> None:
         self.repaired_frames += 1

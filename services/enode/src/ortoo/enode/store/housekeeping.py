@@ -9,6 +9,8 @@ from pathlib import Path
 from ortoo.common.errors import OrtooError
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
+from ortoo.enode.changes.agreement import Forget
+from ortoo.enode.changes.all import Change
 from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.log_begin import LogBegin, read_log_begin, write_log_begin
@@ -38,7 +40,7 @@ CHECKPOINTS_KEPT = 2
 """Segments go only before so many whole checkpoints: damage to the newest one does not cost the state."""
 BUSY_MARK_S = 1.0
 """So often a member that is never idle notes how far its disk is."""
-FORGET_INTERVAL_MS = 300_000
+FORGET_INTERVAL_MS = 60_000
 KEYS_INTERVAL_MS = 200
 KEYS_STEP_BYTES = 4 << 20
 INDEX_WARNING_PERCENT = 80
@@ -61,6 +63,8 @@ class Housekeeping:
     recent: Recent
     spares: Spares
     keys: Keys
+    store: Callable[[Sequence[Change]], Awaitable[None]]
+    """Stores state changes; returns when they are committed."""
 
     def __post_init__(self) -> None:
         """Nothing is done before `start`."""
@@ -78,6 +82,8 @@ class Housekeeping:
         """Whether this process writes the log by itself; a member that follows gets marks and checkpoints."""
         self.move_begin: Callable[[int], Awaitable[None]] | None = None
         """Lets all members delete what lies below a position; None where there are no others."""
+        self.compare: Callable[[], Awaitable[None]] | None = None
+        """Lets all members see whether their states are equal; None where there are no others."""
         self._tasks: list[asyncio.Task[None]] = []
         self._sealed: deque[Sealed] = deque()
         self._sealed_event = asyncio.Event()
@@ -120,7 +126,7 @@ class Housekeeping:
             "seal": self._whenever(self._sealed_event, self.index_sealed, self._prepare_spare),
             "checkpoint": self._whenever(self.checkpoint_due, self.checkpoint),
             "retention": self._every(settings.retention_interval_ms, self.retain),
-            "producers": self._every(FORGET_INTERVAL_MS, self.forget_producers),
+            "forget": self._every(FORGET_INTERVAL_MS, self.forget),
             "disk": self._every(settings.disk_check_interval_ms, self._look_at_disk),
             **({"keys": self._follow_with_keys()} if settings.key_index else {}),
         }.items():
@@ -159,6 +165,8 @@ class Housekeeping:
         appender = self.appender
         if not self.leads:
             return
+        if self.compare is not None:
+            await self.compare()
         fold_from = appender.committed_position
         checkpoint_id = appender.appended_position
         self.changes = self.frames = 0
@@ -233,10 +241,14 @@ class Housekeeping:
                 rescued_bytes += part_bytes
         return rescued_bytes
 
-    async def forget_producers(self) -> None:
-        """Drop the windows of producers that are idle for too long, or too many."""
-        before_ms = self.clock.now_ms() - self.settings.producer_idle_ms
-        self.state.windows.forget(used_before_ms=before_ms, keep_max=self.settings.producers_max)
+    async def forget(self) -> None:
+        """Drop windows of producers that are idle for too long or too many, and ids that are over, by the log."""
+        if not self.leads:
+            return
+        now_ms, windows = self.clock.now_ms(), self.state.windows
+        idle_before_ms = windows.idle_before_ms(now_ms - self.settings.producer_idle_ms, self.settings.producers_max)
+        if idle_before_ms or self.state.ids.are_over(now_ms):
+            await self.store([Forget(idle_before_ms, now_ms)])
 
     async def index_sealed(self) -> None:
         """Write the index files of all sealed segments that have none yet."""
