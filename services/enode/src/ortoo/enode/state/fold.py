@@ -21,7 +21,7 @@ from ortoo.enode.state.tables.sent_back import SentBackMarks
 from ortoo.enode.state.tables.timers import Timers
 from ortoo.enode.state.tables.topics import Topics
 
-DIGEST_ROWS_MAX = 10_000
+DIGEST_ROWS_MAX = 5_000
 """A table of more rows is compared with no other member's, for nothing else is done meanwhile."""
 
 

@@ -57,6 +57,12 @@ class Table(ABC, Generic[V]):
 class GroupTable(Table[dict[str, V]]):
     """A table of what is known of each group in a topic."""
 
+    @property
+    def rows(self) -> int:
+        """As of every table, queue by queue."""
+        known = (one for groups in self._topics.values() for one in groups.values())
+        return sum(len(one) if isinstance(one, Sized) else 1 for one in known)
+
     def drop_group(self, topic_id: int, group: str) -> None:
         """Forget everything of a group in a topic."""
         self._topics.get(topic_id, {}).pop(group, None)
