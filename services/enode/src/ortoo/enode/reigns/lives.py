@@ -28,7 +28,7 @@ from ortoo.enode.log.copies.cut_frames import CutFrames
 from ortoo.enode.log.settings import RETENTION
 from ortoo.enode.members.identity import MemberId
 from ortoo.enode.members.member import Member
-from ortoo.enode.members.roles import Candidate, Follower, Leader
+from ortoo.enode.members.roles import Candidate, Follower, Leader, Voter
 from ortoo.enode.observe.findings import EnodeFindings, FlushPace
 from ortoo.enode.recovery.member_opening import owed
 from ortoo.enode.reigns.serving import Parts, announced, open_parts
@@ -113,9 +113,10 @@ class Lives:
         with contextlib.suppress(OrtooError, TimeoutError):
             async with asyncio.timeout(HAND_OVER_S):
                 await driver.hand_over(successor)
-                # The name servers hear of the successor before this process goes.
-                while driver.leads is not None or driver.suggestion is not None:
-                    self.reports.hurry()
+                # The name servers hear of the successor before this process goes, and snodes whom to ask instead of it.
+                while driver.suggestion is not None or not isinstance(driver.member.role, Follower):
+                    if driver.suggestion is not None:
+                        self.reports.hurry()
                     await self.clock.sleep(HAND_OVER_LOOK_S)
 
     def moved(self) -> OrtooError:
@@ -123,17 +124,13 @@ class Lives:
         driver = self.driver
         if driver is None:
             return Moved("this member of the enode opens its log")
-        leader = self._leader(driver)
+        role, reign = driver.member.role, driver.member.reign
+        if isinstance(role, Candidate | Leader):
+            return Moved("this member is about to lead; nothing was stored")  # and may be asked again
+        leader = reign.leader.member if isinstance(role, Follower | Voter) else None
         address = self.reports.addresses[leader].address if leader in self.reports.addresses else ""
         said = f"member {leader.number} leads" if leader else "no leader is known"
-        return Moved(f"{said}; nothing was stored", leader_address=address, epoch=driver.member.reign.epoch)
-
-    @staticmethod
-    def _leader(driver: Driver) -> MemberId | None:
-        role = driver.member.role
-        if isinstance(role, Follower):
-            return role.leader.member
-        return driver.member.me.member if isinstance(role, Leader) else None
+        return Moved(f"{said}; nothing was stored", leader_address=address, epoch=reign.epoch)
 
     def findings(self) -> Iterator[Finding]:
         """What is wrong with the enode that it leads."""

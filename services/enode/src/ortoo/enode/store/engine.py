@@ -6,7 +6,7 @@ from dataclasses import InitVar, dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from ortoo.common.errors import OrtooError, Unavailable
+from ortoo.common.errors import Moved, OrtooError, Unavailable
 from ortoo.common.groups.system_topics import SYSTEM_TOPIC_IDS
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
@@ -168,8 +168,10 @@ class Engine:
         There is no way to append one change of several: a request that is refused has stored nothing.
         """
         appender = self.appender
-        if self.closed or appender.alone:
-            raise Unavailable(appender.alone or "the store is closed")
+        if self.closed:
+            raise Unavailable("the store is closed")
+        if appender.alone:
+            raise Moved(appender.alone)
         appender.check_alive()
         encoded = [change.encoded() for change in changes]
         room = appender.changes_room(encoded)
