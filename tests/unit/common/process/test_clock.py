@@ -11,9 +11,9 @@ from ortoo.common.process.clock import SystemClock, going_on
 @pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="this system has no clock that goes on in its sleep")
 def test_the_clock_of_leases_is_the_one_that_goes_on_while_the_machine_sleeps() -> None:
     """What it shows lies between two looks at that clock."""
-    before = time.clock_gettime(time.CLOCK_BOOTTIME)  # type: ignore[attr-defined]  # of Linux alone
+    before = time.clock_gettime(time.CLOCK_BOOTTIME)
     now_s = SystemClock().monotonic_s()
-    assert before <= now_s <= time.clock_gettime(time.CLOCK_BOOTTIME)  # type: ignore[attr-defined]
+    assert before <= now_s <= time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def test_a_system_without_such_a_clock_has_another_one() -> None:

@@ -1,7 +1,9 @@
 """Digests by which members see whether they have folded the same."""
 
 from ortoo.enode.changes.agreement import Forget
-from ortoo.enode.changes.all import IdsRemembered, OffsetsCommitted, TimersSet, WindowBatch
+from ortoo.enode.changes.all import OffsetsCommitted, WindowBatch
+from ortoo.enode.changes.lives import IdsRemembered
+from ortoo.enode.changes.timers import TimersSet
 from ortoo.enode.state.fold import DIGEST_ROWS_MAX, State
 
 ALL_TABLES = (1 << 32) - 1

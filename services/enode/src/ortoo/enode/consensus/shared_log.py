@@ -148,18 +148,19 @@ class SharedLog:
         """End where `outline` does, for good. Errors: OSError."""
         appender, committer, catalog = self.engine.appender, self.engine.committer, self.engine.catalog
         position = outline.appended
-        await appender.quiet()
-        self.bytes.forget_newest()
-        await self._keep_cut(position)
-        kept = KeptOutline.of(outline, cut=position)
-        await self.engine.work.run(write_outline, self.disk, self.folder, kept)
-        following = committer.next_segments
-        while following and following[-1].base > position:
-            following.pop().close()
-        active = following[-1] if following else catalog.active
-        appender.end_at(position, active)
-        await self.engine.work.run(cut_files, self.disk, self.folder, position)
-        await self.engine.work.run(write_outline, self.disk, self.folder, KeptOutline.of(outline))
+        async with self.engine.housekeeping.marking:
+            await appender.quiet()
+            self.bytes.forget_newest()
+            await self._keep_cut(position)
+            kept = KeptOutline.of(outline, cut=position)
+            await self.engine.work.run(write_outline, self.disk, self.folder, kept)
+            following = committer.next_segments
+            while following and following[-1].base > position:
+                following.pop().close()
+            active = following[-1] if following else catalog.active
+            appender.end_at(position, active)
+            await self.engine.work.run(cut_files, self.disk, self.folder, position)
+            await self.engine.work.run(write_outline, self.disk, self.folder, KeptOutline.of(outline))
 
     async def _keep_cut(self, position: int) -> None:
         """Say what a cut takes away, and keep it aside. Errors: OSError."""

@@ -240,7 +240,9 @@ class Lives:
         debt = owed(log.lost, kept.reign)
         if debt == kept.reign:
             return kept
-        _log.error("this disk has lost what it had; the others have to give it again", position=log.lost)
+        is_alone = log.outline.members.voters == (kept.member,)
+        cure = "`ortoo-enode elect DIR --lose` goes on without it" if is_alone else "the others have to give it again"
+        _log.error(f"this disk has lost what it had; {cure}", position=log.lost)
         kept = replace(kept, reign=debt)
         write_reign(self.joining.disk, self.joining.folder, kept)
         self.joining.keep(kept)

@@ -41,8 +41,7 @@ CHECKPOINTS_KEPT = 2
 BUSY_MARK_S = 1.0
 """So often a member that is never idle notes how far its disk is."""
 FORGET_INTERVAL_MS = 60_000
-KEYS_INTERVAL_MS = 200
-KEYS_STEP_BYTES = 4 << 20
+KEYS_INTERVAL_MS, KEYS_STEP_BYTES = 200, 4 << 20
 INDEX_WARNING_PERCENT = 80
 
 _log = get_logger("store")
@@ -87,6 +86,8 @@ class Housekeeping:
         self._tasks: list[asyncio.Task[None]] = []
         self._sealed: deque[Sealed] = deque()
         self._sealed_event = asyncio.Event()
+        self.marking = asyncio.Lock()
+        """Held while the tide mark is written, or the log is cut: a mark behind a cut would be a debt."""
         self._marked_position, self._marked_s = -1, 0.0
         self.checkpoints: deque[int] = deque(maxlen=CHECKPOINTS_KEPT)
         """Where the newest whole checkpoints fold from, the older first."""
@@ -224,8 +225,7 @@ class Housekeeping:
             self.recent.drop_below(segment.end or 0)
             segment.retire()
             self.deleted_segments += 1
-        removed = await self.work.run(remove_below, self.disk, catalog.active.folder, self._begin_position)
-        if removed:
+        if await self.work.run(remove_below, self.disk, catalog.active.folder, self._begin_position):
             await self._look_at_disk()
 
     async def _rescue(self, segments: Sequence[Segment]) -> int | None:
@@ -243,11 +243,9 @@ class Housekeeping:
 
     async def forget(self) -> None:
         """Drop windows of producers that are idle for too long or too many, and ids that are over, by the log."""
-        if not self.leads:
-            return
         now_ms, windows = self.clock.now_ms(), self.state.windows
         idle_before_ms = windows.idle_before_ms(now_ms - self.settings.producer_idle_ms, self.settings.producers_max)
-        if idle_before_ms or self.state.ids.are_over(now_ms):
+        if self.leads and (idle_before_ms or self.state.ids.are_over(now_ms)):
             await self.store([Forget(idle_before_ms, now_ms)])
 
     async def index_sealed(self) -> None:
@@ -377,15 +375,19 @@ class Housekeeping:
             # What this disk has acknowledged to others no frame says: a busy member, too, has to know what it lost.
             is_due = is_idle or self.clock.monotonic_s() >= self._marked_s + BUSY_MARK_S
             if is_due and position != self._marked_position:
-                self._marked_position, self._marked_s = position, self.clock.monotonic_s()
-                await self.work.run(self._tide_mark.write, position)
+                await self._write_mark()
             return
         is_idle = is_idle and appender.appended_position == position
         if is_idle and position != self._marked_position and appender.fits(0) and not appender.failure:
             appender.append_mark()
-            self._marked_position = position = appender.appended_position
+            self._marked_position = appender.appended_position
             await appender.flush()
-            await self.work.run(self._tide_mark.write, position)
+            await self._write_mark()
+
+    async def _write_mark(self) -> None:
+        async with self.marking:
+            self._marked_position, self._marked_s = self.appender.durable_position, self.clock.monotonic_s()
+            await self.work.run(self._tide_mark.write, self._marked_position)
 
     async def _flush_later(self) -> None:
         await self.clock.sleep(self.settings.flush_interval_ms / 1000)
