@@ -8,7 +8,7 @@ import pytest
 from ortoo.common.process.clock import SystemClock, going_on
 
 
-@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="this system has no clock that goes on in its sleep")
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="NO CLOCK_BOOTTIME; run it on Linux")
 def test_the_clock_of_leases_is_the_one_that_goes_on_while_the_machine_sleeps() -> None:
     """What it shows lies between two looks at that clock."""
     before = time.clock_gettime(time.CLOCK_BOOTTIME)
