@@ -33,7 +33,7 @@ from ortoo.enode.observe.findings import EnodeFindings, FlushPace
 from ortoo.enode.recovery.member_opening import owed
 from ortoo.enode.reigns.serving import Parts, announced, open_parts
 from ortoo.enode.reigns.watching import Health, measured
-from ortoo.enode.rpc.leader_only import LeaderOnly
+from ortoo.enode.rpc.leader_only import CommittedStreams, LeaderOnly
 from ortoo.enode.rpc.members.operators import EnodeMembersService
 from ortoo.enode.rpc.members.peers import MemberPeers, copy_frame, join
 from ortoo.enode.rpc.members.reports import MemberReports
@@ -212,6 +212,8 @@ class Lives:
             repair = Repair(log.bytes, lambda: driver.member, self._copy_of, self._count_repaired)
             log.bytes.repair = log.engine.reader.repair = repair.frame
             self.driver = self.reports.driver = self.words.listener = driver
+            if not log.is_cold:
+                stack.enter_context(self._reads(log, background))
             driver.start()
             stopping = background.spawn("stopping", self._stopping.wait())
             reigns = background.spawn("reigns of this member", self._reigns(driver, log))
@@ -220,6 +222,17 @@ class Lives:
             reigns.cancel()
             await asyncio.wait([reigns])
             return driver.over.result() if driver.over.done() else "the process stops"
+
+    @contextlib.contextmanager
+    def _reads(self, log: SharedLog, background: Background) -> Iterator[None]:
+        """Give what is committed to readers who do not ask who leads."""
+        over = asyncio.Event()
+        self.service.reads = CommittedStreams(log.engine, Streams(background, over), self.moved)
+        try:
+            yield
+        finally:
+            self.service.reads = None
+            over.set()
 
     async def _copy_of(self, member: MemberId, position: int) -> bytes:
         of = write(member_report_pb2.MemberId, member)
