@@ -179,6 +179,7 @@ docs: $(READY)  ## Regenerate what documents are generated: the decisions' list,
 	@$(PY) -m tests.repo.features docs/features.md
 	@$(PY) -m tests.repo.rooms_page docs/rooms.md
 	@$(PY) -m bench.table
+	@$(PY) -m bench.capacity --page
 
 clean:  ## Remove caches and what runs left behind; .venv stays
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist .ortoo
