@@ -49,6 +49,7 @@ NOT_RUN = {
     "make planted": "takes an hour",
     "python -m tests.simulation": "takes as long as its bugs need seeds",
     "kubectl": "there is no Kubernetes here",
+    "python -m bench": "tests/unit/bench runs what it reckons",
     "pip install": "it is about machines that have a package index",
 }
 
