@@ -37,7 +37,7 @@ SKIPS := build/skips
 .PHONY: help setup demo demo-ha dev check test bench bench-store bench-guard crash simulate take-overs rejoin protos protos-check docs clean
 .PHONY: quick-seeds planted cancellations mutants
 .PHONY: demo-spark spark-setup spark-tests spark-long spark-kills bench-spark
-.PHONY: alerts drain explore hostile rolling wheels image-check manifests deploy-tools
+.PHONY: alerts drain explore full-enode hostile rolling wheels image-check manifests deploy-tools
 .PHONY: lint types imports quick-tests all-tests
 
 help:  ## Show this help
@@ -104,6 +104,9 @@ rolling: $(READY)  ## Restart every process of a cluster in turn at 2,000 messag
 
 drain: $(READY)  ## Empty an enode at 2,000 messages a second and stop it, and say what it cost
 	@$(PY) -m tests.e2e.drained_enode
+
+full-enode: $(READY)  ## Fill the disk of one enode of two under load, three times, and say what sends of both protocols cost (needs root: a tmpfs)
+	@$(PY) -m tests.e2e.full_enode || test $$? -eq 77
 
 crash: $(READY)  ## Stop the store at 2,500 points, damage it in 500 places, 5,000 random runs, a full disk, a million pops, timers, message groups, replays, kill each role 20 times
 	@$(PY) -m ortoo.testing.store.crash_points --points 2500
@@ -180,6 +183,7 @@ docs: $(READY)  ## Regenerate what documents are generated: the decisions' list,
 	@$(PY) -m tests.repo.features docs/features.md
 	@$(PY) -m tests.repo.rooms_page docs/rooms.md
 	@$(PY) -m bench.table
+	@$(PY) -m bench.capacity --page
 
 clean:  ## Remove caches and what runs left behind; .venv stays
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist .ortoo
