@@ -62,8 +62,7 @@ def bring(name: str) -> Path:
     folder.mkdir(parents=True)
     (folder / "pom.xml").write_text(project)
     print(f"bringing the jars of {name} ...", flush=True)
-    command = ("mvn", "-q", "-B", "-ntp", "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=.")
-    _run(folder, *command)
+    _run(folder, "mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=.")
     _say_done(folder, project)
     return folder
 

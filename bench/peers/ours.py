@@ -23,10 +23,10 @@ async def ortoo(folder: Path, topics: Sequence[str], queues: int) -> AsyncIterat
 async def ortoo_members(folder: Path, topics: Sequence[str], queues: int) -> AsyncIterator[Servers]:
     """Run the same with an enode of three members, whose majority has a message before it is acknowledged."""
     async with member_cluster(folder, enode_environ={}) as roles:
-        await _create_topics(roles.snode.address, topics, queues)
         async with connect(roles.snode.address) as mq:
             await whole(mq)
             leader = await leading(roles, mq)
+        await _create_topics(roles.snode.address, topics, queues)
         followers = [one for one in roles.enodes if one is not leader]
         process_ids = {"namesrv": roles.namesrv.pid, "snode": roles.snode.pid, "leader": leader.pid}
         process_ids |= {f"follower-{number}": one.pid for number, one in enumerate(followers, 1)}

@@ -65,7 +65,6 @@ async def java_server(
 
     What it says goes into the folder. Errors: DidNotStart.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     said = folder / f"{name}.out"
     options = (f"-Xms{heap_mib // 2}m", f"-Xmx{heap_mib}m", f"-XX:MaxDirectMemorySize={heap_mib}m", "-XX:+UseG1GC")
     with said.open("ab") as log:
@@ -107,5 +106,8 @@ async def _listening(process: asyncio.subprocess.Process, port: int, said: Path)
             continue
         writer.close()
         return
-    lines = said.read_text(errors="replace").splitlines()[-20:]
-    raise DidNotStart(f"nobody listens on port {port}; {said.name} ends with:\n" + "\n".join(lines))
+    raise DidNotStart(f"nobody listens on port {port}; {said.name} ends with:\n{_end_of(said)}")
+
+
+def _end_of(said: Path) -> str:
+    return "\n".join(said.read_text(errors="replace").splitlines()[-20:])
