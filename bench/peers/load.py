@@ -68,9 +68,9 @@ async def java_load(folder: Path, body_bytes: int) -> AsyncIterator[Load]:
 
 
 @asynccontextmanager
-async def python_load(folder: Path, body_bytes: int) -> AsyncIterator[Load]:
-    """Ortoo's client and librdkafka from Python: `bench.peers.python_client`."""
-    async with _running(folder, (sys.executable, "-m", "bench.peers.python_client", str(body_bytes))) as load:
+async def python_load(folder: Path, module: str, body_bytes: int) -> AsyncIterator[Load]:
+    """A module of this package: `python_client` or `official_python`."""
+    async with _running(folder, (sys.executable, "-m", f"bench.peers.{module}", str(body_bytes))) as load:
         yield load
 
 

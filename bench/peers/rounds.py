@@ -17,9 +17,9 @@ from bench.peers.rocketmq import rocketmq
 from bench.peers.servers import Servers
 from bench.report import Figures
 
-QUEUES = 8
+QUEUES, BODY_BYTES = 8, 256
 BACKLOG, STEADY = "bench", "steady"
-IN_FLIGHT = (1, 16, 64)
+IN_FLIGHT, IN_FLIGHT_OF_PYTHON = (1, 16, 64), (1, 16)
 THREADS, BATCH = 16, 32
 STEADY_PER_S = 200
 WAYS, WAYS_OF_THREE = ("many", "each", "tasks", "read", "steady"), ("many", "steady")
@@ -50,12 +50,13 @@ def single(name: str, opened: Opened) -> System:
     async def measure(folder: Path, seconds: float) -> Figures:
         (folder / "load").mkdir()
         (folder / name).mkdir()
-        async with java_load(folder / "load", 256) as load:
+        async with java_load(folder / "load", BODY_BYTES) as load:
             began = time.perf_counter()
             async with opened(folder / name) as servers:
                 await load.run("first", servers.address, BACKLOG)
                 first_send_s = round(time.perf_counter() - began, 2)
-                return {"first_send_s": first_send_s, **await _singly(load, servers, seconds)}
+                figures = {"first_send_s": first_send_s, **await _singly(load, servers, seconds)}
+                return figures | await _by_python(folder / "load", servers, seconds)
 
     return System(name, measure)
 
@@ -82,6 +83,16 @@ async def _singly(load: Load, servers: Servers, seconds: float) -> Figures:
     return figures
 
 
+async def _by_python(folder: Path, servers: Servers, seconds: float) -> Figures:
+    """Sends by the official Python client."""
+    figures: Figures = {}
+    async with python_load(folder, "official_python", BODY_BYTES) as load:
+        for in_flight in IN_FLIGHT_OF_PYTHON:
+            command = ("send", servers.address, BACKLOG, in_flight, seconds / 2)
+            figures[f"python {in_flight}"] = await load.run(*command, servers=servers)
+    return figures
+
+
 def bulk(name: str, client: str, ways: Mapping[str, tuple[str, ...]], opened: Opened) -> System:
     """From one Python process: the ways of each topic, by Ortoo's client or by librdkafka."""
 
@@ -89,7 +100,7 @@ def bulk(name: str, client: str, ways: Mapping[str, tuple[str, ...]], opened: Op
         (folder / "load").mkdir()
         (folder / name).mkdir()
         figures: Figures = {}
-        async with python_load(folder / "load", 256) as load, opened(folder / name) as servers:
+        async with python_load(folder / "load", "python_client", BODY_BYTES) as load, opened(folder / name) as servers:
             for topic, some in ways.items():
                 for way in some:
                     command = (client, way, servers.address, topic, seconds / 2, STEADY_PER_S)

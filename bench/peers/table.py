@@ -54,7 +54,7 @@ def rows(result: Figures) -> list[PeerRow]:
     systems, versions = result["systems"], result["versions"]
     found: list[PeerRow] = []
     if {"ortoo", "rocketmq"} <= systems.keys():
-        section = f"one message at a time, by RocketMQ's Java client: RocketMQ {versions['rocketmq']} with SYNC_FLUSH"
+        section = f"one message at a time, by RocketMQ's own clients: RocketMQ {versions['rocketmq']} with SYNC_FLUSH"
         found += _single(section, systems["ortoo"], systems["rocketmq"])
     if {"ortoo in bulk", "kafka"} <= systems.keys():
         ours, theirs = systems["ortoo in bulk"], systems["kafka"]
@@ -71,16 +71,18 @@ def rows(result: Figures) -> list[PeerRow]:
 
 def _single(section: str, ours: Figures, theirs: Figures) -> Iterator[PeerRow]:
     for way, what in {
-        "send 1": "send, 1 in flight", "send 16": "send, 16 in flight", "send 64": "send, 64 in flight",
-        "simple": "SimpleConsumer, 16 threads, each takes 32 and acknowledges each",
-        "push": "PushConsumer, 16 threads",
+        "send 1": "Java: send, 1 in flight", "send 16": "Java: send, 16 in flight",
+        "send 64": "Java: send, 64 in flight",
+        "simple": "Java: SimpleConsumer, 16 threads, each takes 32 and acknowledges each",
+        "push": "Java: PushConsumer, 16 threads",
+        "python 1": "Python: send, 1 in flight", "python 16": "Python: send, 16 in flight",
     }.items():  # fmt: skip
         yield PeerRow(section, what, ours[way]["per_s"], theirs[way]["per_s"], "/s")
-        if way.startswith("send"):
+        if "send" in what:
             yield PeerRow(section, f"{what}, p50", ours[way]["p50_ms"], theirs[way]["p50_ms"], " ms", True)
     for name in ("p50", "p99"):
         key = f"{name}_ms"
-        what = f"send to listener at 200/s, {name}"
+        what = f"Java: send to listener at 200/s, {name}"
         yield PeerRow(section, what, ours["steady"][key], theirs["steady"][key], " ms", True)
     one, other = (sum(each["steady"]["cpu_us"].values()) / 1000 for each in (ours, theirs))
     yield PeerRow(section, "servers' processor time a message at 200/s", one, other, " ms", True)
@@ -136,8 +138,8 @@ def setting(result: Figures) -> str:
     return (
         f"Measured by `make bench-peers` on {one['cores']} cores and {one['memory_gib']} GiB, every process on it, "
         f"Linux {one['kernel'].split('-')[0]}, Python {one['python']}, Java {versions['java']}, RocketMQ's Java client "
-        f"{versions['client']}, confluent-kafka {versions['confluent-kafka']}; rounds: {result['rounds']}, in "
-        f"each of them the systems one after another, each started anew; {result['seconds']:g} seconds a figure; medians; "
+        f"{versions['client']}, confluent-kafka {versions['confluent-kafka']}; rounds: {result['rounds']}, "
+        f"in each the systems one after another, each started anew; {result['seconds']:g} seconds a figure; medians; "
         "bodies of 256 bytes, 8 queues. "
         f"Load average, of which the load itself is a part: {min(loads):.1f} to {max(loads):.1f}. "
         "A ratio above 1 means that Ortoo is ahead; for times and memory, less is better."

@@ -12,6 +12,8 @@ from bench.peers.load import LoadFailed, _running
 from bench.peers.picture import draw
 from bench.peers.table import PeerRow, medians, rows, table
 
+WAYS = ("send 1", "send 16", "send 64", "simple", "push", "python 1", "python 16")
+
 
 def steady(ms: float, **cpu_us: float) -> dict[str, Any]:
     """Figures at a steady rate."""
@@ -20,7 +22,7 @@ def steady(ms: float, **cpu_us: float) -> dict[str, Any]:
 
 def single(per_s: float, **cpu_us: float) -> dict[str, Any]:
     """Figures of a system that is asked for one message at a time."""
-    ways = {way: {"per_s": per_s, "p50_ms": 1.0} for way in ("send 1", "send 16", "send 64", "simple", "push")}
+    ways = {way: {"per_s": per_s, "p50_ms": 1.0} for way in WAYS}
     memory = {"without_files_mib": per_s}
     return {
         **ways, "steady": steady(10.0, **cpu_us), "idle": memory, "loaded": memory, "idle_processor_share": 0.02,
@@ -51,7 +53,7 @@ def test_the_table_has_what_both_sides_measured() -> None:
     both = result(ortoo=single(500.0, enode=1000.0, snode=500.0), rocketmq=single(1000.0, broker=4000.0, proxy=2000.0))
     text = table(both)
     assert "Load average, of which the load itself is a part: 1.5 to 2.5." in text
-    assert "| send, 64 in flight | 500/s | 1,000/s | 0.50 |" in text
+    assert "| Java: send, 64 in flight | 500/s | 1,000/s | 0.50 |" in text
     assert "| servers' processor time a message at 200/s | 1.50 ms | 6.00 ms | 4.00 |" in text
     assert "Kafka" not in text
     assert rows(result(ortoo=single(500.0, enode=1.0))) == []
