@@ -15,6 +15,7 @@ def draw(rows: list[PeerRow], path: Path) -> None:
     """Write the picture of all rows as SVG, the same bytes for the same rows."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
+    from matplotlib.transforms import blended_transform_factory
 
     lines = _lines(rows)
     with mpl.rc_context({"svg.hashsalt": "ortoo", "svg.fonttype": "none", "font.size": 9}):
@@ -24,10 +25,12 @@ def draw(rows: list[PeerRow], path: Path) -> None:
         axes.set_xlim(RATIO_MIN, RATIO_MAX)
         axes.set_ylim(len(lines) - 0.4, -0.6)
         axes.axvline(1, color="black", linewidth=0.8)
+        left = blended_transform_factory(figure.transFigure, axes.transData)
         labels = []
         for at, line in enumerate(lines):
             if isinstance(line, str):
-                axes.text(RATIO_MIN * 1.05, at, line, va="center", weight="bold", size=8)
+                heading = axes.text(0.01, at, line, transform=left, va="center", weight="bold")
+                heading.set_in_layout(False)
                 labels.append("")
                 continue
             end = min(max(line.ratio, RATIO_MIN), RATIO_MAX)
@@ -43,7 +46,7 @@ def draw(rows: list[PeerRow], path: Path) -> None:
         axes.set_xticks(ticks, ["1/16", "1/8", "1/4", "1/2", "1", "2", "4", "8", "16"])
         axes.tick_params(axis="y", length=0)
         axes.spines[["top", "right", "left"]].set_visible(False)
-        axes.set_xlabel("how many times as good as the other: left of 1 the other is ahead, right of it Ortoo")
+        axes.set_xlabel("how many times as good as the other (left of 1 the other is ahead)")
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, format="svg", metadata={"Date": None})
 

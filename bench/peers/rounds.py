@@ -62,14 +62,14 @@ def single(name: str, opened: Opened) -> System:
 
 
 async def _singly(load: Load, servers: Servers, seconds: float) -> Figures:
-    await asyncio.sleep(seconds / 2)  # starting is over
+    await asyncio.sleep(seconds / 4)  # starting is over
     before = servers.cpu_s()
-    await asyncio.sleep(seconds)
-    idle_share = sum(after - before[name] for name, after in servers.cpu_s().items()) / seconds
+    await asyncio.sleep(seconds / 2)
+    idle_share = sum(after - before[name] for name, after in servers.cpu_s().items()) / (seconds / 2)
     figures: Figures = {"idle_processor_share": round(idle_share, 4), "idle": servers.memory_mib()}
     for topic, group in ((BACKLOG, "simple"), (BACKLOG, "push"), (STEADY, "steady")):
         await load.run("anchor", topic, group)
-    sent = (await load.run("send", BACKLOG, max(IN_FLIGHT), 2 * seconds))["messages"]
+    sent = (await load.run("send", BACKLOG, max(IN_FLIGHT), seconds))["messages"]
     for in_flight in IN_FLIGHT:
         one = await load.run("send", BACKLOG, in_flight, seconds, servers=servers)
         sent += one["messages"]
@@ -88,7 +88,7 @@ async def _by_python(folder: Path, servers: Servers, seconds: float) -> Figures:
     figures: Figures = {}
     async with python_load(folder, "official_python", BODY_BYTES) as load:
         for in_flight in IN_FLIGHT_OF_PYTHON:
-            command = ("send", servers.address, BACKLOG, in_flight, seconds / 2)
+            command = ("send", servers.address, BACKLOG, in_flight, seconds / 4)
             figures[f"python {in_flight}"] = await load.run(*command, servers=servers)
     return figures
 
@@ -102,6 +102,7 @@ def bulk(name: str, client: str, ways: Mapping[str, tuple[str, ...]], opened: Op
         figures: Figures = {}
         async with python_load(folder / "load", "python_client", BODY_BYTES) as load, opened(folder / name) as servers:
             for topic, some in ways.items():
+                await load.run(client, "many", servers.address, topic, seconds / 2)  # Java compiles what is used
                 for way in some:
                     command = (client, way, servers.address, topic, seconds / 2, STEADY_PER_S)
                     figures[f"{topic} {way}"] = await load.run(*command, servers=servers)

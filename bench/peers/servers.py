@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.processes import running_s
+from bench.processes import cpu_s
 from bench.report import Figures
 
 PR_SET_PDEATHSIG = 1
@@ -34,8 +34,8 @@ class Servers:
     """Its servers, by what they are called in results."""
 
     def cpu_s(self) -> dict[str, float]:
-        """Processor seconds that each server's living threads have used so far."""
-        return {name: running_s(process_id) for name, process_id in self.process_ids.items()}
+        """Processor seconds that each server has used so far, its threads that ended included."""
+        return {name: cpu_s(process_id) for name, process_id in self.process_ids.items()}
 
     def memory_mib(self) -> Figures:
         """Resident memory of all servers together, and how much of it is no file's."""

@@ -73,7 +73,7 @@ def _single(section: str, ours: Figures, theirs: Figures) -> Iterator[PeerRow]:
     for way, what in {
         "send 1": "Java: send, 1 in flight", "send 16": "Java: send, 16 in flight",
         "send 64": "Java: send, 64 in flight",
-        "simple": "Java: SimpleConsumer, 16 threads, each takes 32 and acknowledges each",
+        "simple": "Java: SimpleConsumer, 16 threads, 32 a receive, each acknowledged",
         "push": "Java: PushConsumer, 16 threads",
         "python 1": "Python: send, 1 in flight", "python 16": "Python: send, 16 in flight",
     }.items():  # fmt: skip
