@@ -60,7 +60,8 @@ def passes(version: str) -> bool:
     tests = [str(ROOT / "tests/spark" / name) for name in VERSIONS[version]]
     done = subprocess.run(
         [str(environment(version)), "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests],
-        cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=RUN_S, check=False,
+        cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=RUN_S,
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
     last = done.stdout.strip().splitlines()[-1] if done.stdout.strip() else done.stderr[-2_000:]
     sys.stdout.write(f"Spark {version}: {last}\n")
@@ -71,4 +72,5 @@ def passes(version: str) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(0 if all([passes(version) for version in sys.argv[1:] or VERSIONS]) else 1)
+    failed = [version for version in sys.argv[1:] or VERSIONS if not passes(version)]
+    sys.exit(f"failed under {', '.join(failed)}" if failed else 0)
