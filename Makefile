@@ -37,7 +37,7 @@ SKIPS := build/skips
 
 .PHONY: help setup demo demo-ha dev check test bench bench-store bench-peers bench-guard crash simulate take-overs rejoin protos protos-check docs clean
 .PHONY: quick-seeds planted cancellations mutants
-.PHONY: demo-spark spark-setup spark-tests spark-long spark-kills bench-spark
+.PHONY: demo-spark spark-setup spark-tests spark-long spark-kills spark-matrix bench-spark
 .PHONY: alerts drain explore full-enode hostile rolling wheels image-check manifests deploy-tools
 .PHONY: lint types imports quick-tests all-tests
 
@@ -169,6 +169,10 @@ spark-kills: $(SPARK_READY)  ## Kill drivers and workers of shuffled copies and 
 	@libs/spark/find_java.sh 'the long tests of Spark'
 	@ORTOO_SPARK_MESSAGES=$${ORTOO_SPARK_MESSAGES:-500000} ORTOO_SPARK_KILLS=$${ORTOO_SPARK_KILLS:-50} \
 	  $(PYTEST) -s -o faulthandler_timeout=0 -m long tests/spark/test_kill_spark.py
+
+spark-matrix: $(SPARK_READY)  ## A selection of Spark's tests under the newest patch of Spark 4.0, 4.1, 4.2 and 4.3; brings each into .tools once
+	@libs/spark/find_java.sh 'the matrix of Spark'
+	@$(PY) -m tests.spark.matrix
 
 spark-tests: $(SPARK_READY) $(NODE_READY)
 	@ORTOO_SKIPS=$(SKIPS)/spark-tests.json $(PYTEST) -m 'not long' tests/spark
