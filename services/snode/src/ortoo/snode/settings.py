@@ -26,6 +26,10 @@ class Settings(ServiceSettings):
     """The settings of one snode."""
 
     ENVIRON_PREFIX = "ORTOO_SNODE_"
+    LIVE = (
+        *("log_level", "namesrv_address", "session_expiry_s"),
+        *("auto_create_topics", "auto_create_queue_count", "auto_create_groups"),
+    )
 
     name: str = "snode-0"
     """Its name in the cluster."""

@@ -41,7 +41,7 @@ class IdentifiedIntake:
         self._intake = intake
         self._background = background
         self._clock = clock
-        self._window_ms = window_ms
+        self.window_ms = window_ms
         self._coming: dict[tuple[int, bytes], asyncio.Future[Place]] = {}
 
     async def append(self, topic_id: int, queue_id: int, batch: SealedBatch, ids: Sequence[str]) -> list[Place]:
@@ -104,7 +104,7 @@ class IdentifiedIntake:
             )
         if len(new) < batch.count:
             batch = encode(open_batch(batch).messages(new.values()), now_ms=now_ms)
-        keys, delayed, window_ms = tuple(new), batch.delayed, self._window_ms
+        keys, delayed, window_ms = tuple(new), batch.delayed, self.window_ms
 
         def remembered(first_offset: int, stored_at_ms: int) -> tuple[Change, ...]:
             if not window_ms:

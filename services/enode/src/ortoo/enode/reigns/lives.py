@@ -25,7 +25,6 @@ from ortoo.enode.consensus.shared_log import SharedLog, open_shared_log
 from ortoo.enode.disk.identity import Identity
 from ortoo.enode.disk.reign_file import KeptReign, write_reign
 from ortoo.enode.log.copies.cut_frames import CutFrames
-from ortoo.enode.log.settings import RETENTION
 from ortoo.enode.members.identity import MemberId
 from ortoo.enode.members.member import Member
 from ortoo.enode.members.roles import Candidate, Follower, Leader, Voter
@@ -273,12 +272,11 @@ class Lives:
                     await self._change(driver)
                 self.service.service = self.parts = None
 
-    def retain_as(self, new: Settings) -> None:
-        """Let go of segments as other settings say, whenever this member leads."""
-        kept = {name: getattr(new.store, name) for name in RETENTION}
-        self.settings = replace(self.settings, store=replace(self.settings.store, **kept))
+    def apply(self, settings: Settings) -> None:
+        """Bring into force what changes in a running process, now and whenever this member leads."""
+        self.settings = settings
         if self.parts is not None:
-            self.parts.store.engine.housekeeping.retain_as(new.store)
+            self.parts.apply(settings)
 
     async def _change(self, driver: Driver) -> None:
         self.reports.hurry()

@@ -48,6 +48,13 @@ class Parts:
     sending: SendingBack
     handlers: EnodeService
 
+    def apply(self, settings: Settings) -> None:
+        """Bring into force what changes in a running process."""
+        self.store.engine.housekeeping.retain_as(settings.store)
+        self.groups.retention_ms = settings.group_retention_ms
+        self.delays.delay_max_ms = settings.delay_max_ms
+        self.identified.window_ms = settings.dedup_window_ms
+
 
 @contextlib.asynccontextmanager
 async def open_parts(

@@ -157,7 +157,10 @@ class CommittedReads:
 
 def _answer(request: enode_pb2.FetchBatchesRequest, found: Fetched | Chosen) -> Bulky:
     if isinstance(found, Chosen):
-        batches = [_stored(one, rows=one.rows, next_offset=one.next_offset) for one in found.parts]
+        batches = [
+            _stored(one, rows=one.rows, next_offset=one.next_offset, row_stored_at_ms=one.row_stored_at_ms)
+            for one in found.parts
+        ]
         bulks = [one.batch.records for one in found.parts]
     else:
         batches = [_stored(one) for one in found.batches]
