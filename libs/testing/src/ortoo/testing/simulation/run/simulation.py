@@ -12,6 +12,7 @@ from typing import Any, TextIO
 
 from ortoo.client import Client
 from ortoo.common.process.randomness import Randomness
+from ortoo.snode.settings import ReadFrom
 from ortoo.testing.simulation.cluster.cluster import Shape, SimulatedCluster
 from ortoo.testing.simulation.kernel.chances import Chances
 from ortoo.testing.simulation.kernel.event_loop import Stuck
@@ -65,6 +66,8 @@ class Run:
         self.oracle = Oracle(self.world)
         self.faults: list[Fault] = []
         self.cluster = SimulatedCluster(self.world, self.shape)
+        for snode in self.cluster.snodes:
+            snode.chosen["read_from"] = list(ReadFrom)[choices.seed % len(ReadFrom)]
         self.scenarios: list[Scenario] = [
             SCENARIOS[name](
                 self.cluster,
