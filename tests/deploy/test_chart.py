@@ -147,6 +147,8 @@ def test_pods_have_no_rights_and_limits() -> None:
             assert "memory" in container["resources"]["limits"], (case, name)
             assert container["readinessProbe"], (case, name)
             assert container["livenessProbe"], (case, name)
+            asked = container.get("startupProbe", {}).get("grpc", container["livenessProbe"].get("grpc"))
+            assert asked == container["livenessProbe"].get("grpc"), (case, name)
 
 
 def test_policies_find_nothing_high() -> None:

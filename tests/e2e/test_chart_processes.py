@@ -48,10 +48,8 @@ async def test_rendered_pods_serve_each_other_and_answer_their_probes(tmp_path: 
         environ |= {"NAME": f"{role}-0", "METRICS_ADDRESS": "", "DRAIN_DELAY_S": "0"}
         environ |= {"DATA_DIR": str(tmp_path / role)} if role != "snode" else {}
         processes.append(RoleProcess(role, tmp_path / f"{role}-0", environ))
-        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
-            if asked := container.get(probe, {}).get("grpc"):
-                probed.append((ports[str(asked["port"])], asked.get("service", "")))
-    assert len(probed) >= 2 * len(ROLES)
+        asked = [container[f"{probe}Probe"]["grpc"] for probe in ("startup", "liveness", "readiness")]
+        probed += [(ports[str(one["port"])], one.get("service", "")) for one in asked]
     try:
         for process in processes:
             await process.start()
