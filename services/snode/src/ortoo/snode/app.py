@@ -47,7 +47,7 @@ from ortoo.snode.rocketmq.rpc.gateway import open_gateway
 from ortoo.snode.rpc.around.access import AccessInterception
 from ortoo.snode.rpc.around.interception import Interception, TlsOnly
 from ortoo.snode.rpc.around.namespaces import NamespaceWrapping
-from ortoo.snode.rpc.services import make_services
+from ortoo.snode.rpc.services import HOT, make_services
 from ortoo.snode.send import Sending, make_sending
 from ortoo.snode.send.publisher import Publisher
 from ortoo.snode.settings import Settings
@@ -132,6 +132,7 @@ async def open_snode(
             tls=_tls_listener(settings),
             cluster_tls=cluster_listener(settings),
             memory=memory,
+            hot=HOT,
         )
 
         async def drain() -> None:

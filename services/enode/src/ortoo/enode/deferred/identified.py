@@ -54,10 +54,6 @@ class IdentifiedIntake:
             raise Invalid(f"give each message an id of 1 to {ID_BYTES_MAX} bytes", field="ids")
         return await self._background.kept("identified", self._append(topic_id, queue_id, batch, ids))
 
-    async def forget_old(self) -> None:
-        """Drop ids whose window is over; to be called once a minute."""
-        self._ids.forget(self._clock.now_ms())
-
     async def _append(self, topic_id: int, queue_id: int, batch: SealedBatch, ids: Sequence[str]) -> list[Place]:
         now_ms = self._clock.now_ms()
         places: list[Place | asyncio.Future[Place]] = []

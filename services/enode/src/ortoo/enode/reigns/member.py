@@ -91,6 +91,11 @@ async def open_member(
             "Damaged frames of this member's log that were written again from another member's copy.",
             lambda: lives.repaired_frames,
         )
+        metrics.gauge(
+            "ortoo_state_differs",
+            "How often in a row this member's state was not the leader's when they were compared.",
+            lambda: lives.doubts,
+        )
         found = Findings("enode", settings.name, [lives.findings, memory.findings, telemetry.findings, live.findings])
         services = [findings_servicer(found, clock), settings_servicer("enode", live)]
         lives.server = member_server(lives.service, lives.members, settings, telemetry.calls, token, memory, services)

@@ -131,6 +131,5 @@ async def announced(
             stack.callback(background.spawn(name, work).cancel)
         background.every("idle groups", IDLE_INTERVAL_S, parts.pops.forget_idle, clock=clock)
         background.every("silent groups", LOOK_INTERVAL_S, parts.groups.look, clock=clock)
-        background.every("old ids", IDLE_INTERVAL_S, parts.identified.forget_old, clock=clock)
         background.spawn("locks", parts.handlers.attached.follow_locks(clock))
         yield leases

@@ -33,6 +33,16 @@ from ortoo.v1.findings_pb2_grpc import add_FindingsServiceServicer_to_server
 from ortoo.v1.session_pb2_grpc import add_SessionServiceServicer_to_server
 from ortoo.v1.settings_pb2_grpc import add_SettingsServiceServicer_to_server
 
+HOT = tuple(
+    f"/{service}/{method}"
+    for service, methods in (
+        (rocketmq.NAME, ("SendMessage", "AckMessage", "ChangeInvisibleDuration")),
+        (producer.NAME, ("Publish",)),
+    )
+    for method in methods
+)
+"""What clients call once a message or more often: served by the queue front."""
+
 
 @dataclass(frozen=True, slots=True)
 class Services:
