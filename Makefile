@@ -38,7 +38,7 @@ SKIPS := build/skips
 .PHONY: help setup demo demo-ha dev check test bench bench-store bench-peers bench-guard crash simulate take-overs rejoin protos protos-check docs clean
 .PHONY: quick-seeds planted cancellations mutants
 .PHONY: demo-spark spark-setup spark-tests spark-long spark-kills spark-matrix bench-spark
-.PHONY: alerts drain explore full-enode hostile rolling wheels image-check manifests deploy-tools
+.PHONY: alerts drain explore full-enode hostile rolling upgrade wheels image-check manifests deploy-tools sbom arm-check
 .PHONY: lint types imports quick-tests all-tests
 
 help:  ## Show this help
@@ -97,6 +97,17 @@ wheels: $(READY)  ## Put every package that the image needs into build/wheels
 	@mkdir -p build/wheels
 	@$(PIP) download --dest build/wheels -c constraints.txt hatchling editables async-timeout $$($(PY) -m tests.deploy.requirements)
 
+sbom: deploy-tools wheels  ## List what the image consists of, CycloneDX: build/sbom.cdx.json
+	@$(PY) deploy/sbom.py
+
+arm-check: $(READY)  ## Look whether everything that the image needs is there for arm64, without a compiler
+	@mkdir -p build/wheels-arm
+	@$(PIP) download --dest build/wheels-arm --only-binary=:all: --python-version 3.11 -c constraints.txt \
+	  --platform manylinux2014_aarch64 --platform manylinux_2_17_aarch64 --platform manylinux_2_28_aarch64 \
+	  --platform manylinux_2_27_aarch64 --platform manylinux_2_26_aarch64 --platform manylinux_2_34_aarch64 \
+	  $$($(PY) -m tests.deploy.requirements)
+	@ls build/wheels-arm | wc -l
+
 image-check: $(READY)  ## Build the image and run all three roles from it (needs buildah, podman, runc, mmdebstrap)
 	@$(PYTEST) -m image tests/deploy
 
@@ -105,6 +116,9 @@ alerts: $(READY)  ## Make every alert fire by its fault, under a real Prometheus
 
 rolling: $(READY)  ## Restart every process of a cluster in turn at 2,000 messages a second, and say what it cost
 	@$(PY) -m tests.e2e.rolling_restart
+
+upgrade: $(READY)  ## Upgrade every process of a cluster from an earlier revision under load, take snodes and enodes back and forth again (SINCE=b272859)
+	@$(PY) -m tests.e2e.rolling_restart --rate $(or $(RATE),200) --since $(or $(SINCE),b272859)
 
 drain: $(READY)  ## Empty an enode at 2,000 messages a second and stop it, and say what it cost
 	@$(PY) -m tests.e2e.drained_enode

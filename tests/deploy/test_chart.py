@@ -147,6 +147,8 @@ def test_pods_have_no_rights_and_limits() -> None:
             assert "memory" in container["resources"]["limits"], (case, name)
             assert container["readinessProbe"], (case, name)
             assert container["livenessProbe"], (case, name)
+            asked = container.get("startupProbe", {}).get("grpc", container["livenessProbe"].get("grpc"))
+            assert asked == container["livenessProbe"].get("grpc"), (case, name)
 
 
 def test_policies_find_nothing_high() -> None:
@@ -162,12 +164,14 @@ def test_policies_find_nothing_high() -> None:
         "CKV_K8S_40": "the user is 10001",
     }
     checkov = tool("checkov")
-    text = "\n---\n".join(json.dumps(one) for one in objects(rendered("helm", *CASES["ha"], "--skip-tests")))
-    file = TOOLS / "rendered.yaml"
-    file.write_text(text)
+    files: list[str] = []
+    for case in ("default", "ha"):
+        text = "\n---\n".join(json.dumps(one) for one in objects(rendered("helm", *CASES[case], "--skip-tests")))
+        (TOOLS / f"rendered-{case}.yaml").write_text(text)
+        files += ["-f", str(TOOLS / f"rendered-{case}.yaml")]
     skipped = ",".join(exceptions)
     options = ("--framework", "kubernetes", "--compact", "--quiet", "--skip-download", "--skip-check", skipped)
-    done = run(checkov, "-f", str(file), *options, "-o", "json")
+    done = run(checkov, *files, *options, "-o", "json")
     report = json.loads(done.stdout)
     failed = [
         (f["check_id"], f["check_name"], f["resource"]) for f in report.get("results", {}).get("failed_checks", ())

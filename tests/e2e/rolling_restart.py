@@ -1,31 +1,54 @@
 """Restart every process of a cluster, one after another, while messages flow; then say what it cost.
 
     python -m tests.e2e.rolling_restart --rate 2000
+    python -m tests.e2e.rolling_restart --rate 200 --since b272859
 
 Two name servers over PostgreSQL, two enodes, two snodes over Valkey. Each process gets SIGTERM, must end with 0, and is
 started again when it is gone; the next one follows when it is ready. One group is pushed its messages, another pops and
 leases them. Prints one line for each restart and a summary; the exit code is 1 when a message was lost to either group,
-a send failed or took longer than two seconds, or a restart cost a message one of its attempts.
+a send failed or took longer than two seconds, a restart cost a message one of its attempts, or a process did not start.
+
+With `--since` all of them begin as the version of that revision of the repository, and become today's one after the
+other, in the order of docs/operations/upgrades.md, with a client of today. Then the snodes and the enodes go back, as
+that page says they may, and come again; an enode that the older version refuses with 253 stays. An older snode may
+refuse the receipt handles of a newer one, which are sealed; such messages come again later, and are counted.
 """
 
 import argparse
 import asyncio
 import contextlib
+import io
+import os
+import subprocess
 import sys
+import tarfile
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ortoo.client import Client, ConsumerSettings, PopSettings, Producer, ProducerSettings, Unavailable, connect
+from ortoo.client import (
+    Client,
+    ConsumerSettings,
+    Invalid,
+    PopSettings,
+    Producer,
+    ProducerSettings,
+    Unavailable,
+    connect,
+)
 from ortoo.common.process import logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.service import EXIT_REFUSED
 from ortoo.testing.servers.postgres import postgres
-from ortoo.testing.servers.processes import SMALL_STORE, ProcessCluster, RoleProcess
+from ortoo.testing.servers.processes import SMALL_STORE, DidNotStart, ProcessCluster, RoleProcess
 from ortoo.testing.servers.valkey import valkey
+from tests.repo.tree import ROOT
 
+Step = tuple[RoleProcess, Mapping[str, str]]
+"""Who is restarted, and in which environment it starts again."""
 TOPIC, GROUP, POPPERS = "rolling", "readers", "poppers"
 SEND_MAX_S = 2.0
 TICK_S = 0.02
@@ -45,6 +68,8 @@ class Outcome:
     attempts_burned: list[tuple[str, bytes, int]] = field(default_factory=list)
     """(during, body, attempt) of what was popped again."""
     acknowledged: set[bytes] = field(default_factory=set)
+    refused: set[bytes] = field(default_factory=set)
+    """Whose receipt handle an older snode did not know: they come again."""
     exit_codes: dict[str, int] = field(default_factory=dict)
     during: str = "start"
 
@@ -70,7 +95,7 @@ class Outcome:
     def faults(self, send_max_s: float = SEND_MAX_S) -> list[str]:
         """Promises that were broken; on a machine that does much else at once, sends may be given more time."""
         found = [f"a send failed: {text}" for text in self.failed[:5]]
-        for during, body, attempt in self.attempts_burned[:5]:
+        for during, body, attempt in [one for one in self.attempts_burned if one[1] not in self.refused][:5]:
             found.append(f"{body.decode()} was popped as attempt {attempt} while {during} restarted")
         if self.lost:
             found.append(f"{self.lost} messages are lost")
@@ -85,12 +110,28 @@ class Outcome:
         return (
             f"{self.sent} sent, {len(self.failed)} failed, {self.lost} lost, {self.duplicates} delivered again, "
             f"{len(self.popped)} popped, {len(self.attempts_burned)} attempts burned, "
+            f"{len(self.refused)} handles refused, "
             f"slowest send {self.slowest[1] * 1000:.0f} ms ({self.slowest[0]})"
         )
 
 
-async def rolling_restart(folder: Path, *, rate: int, say: Callable[[str], object]) -> Outcome:
-    """Run it in `folder`."""
+def older_version(revision: str, folder: Path) -> dict[str, str]:
+    """The environment of processes that run the code of a revision, which is unpacked into `folder`.
+
+    They share the libraries that are installed. Errors: CalledProcessError when the repository has no such revision.
+    """
+    packed = subprocess.run(
+        ("git", "archive", revision, "libs", "services"), cwd=ROOT, check=True, capture_output=True
+    ).stdout
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        archive.extractall(folder, filter="data")
+    return {"PYTHONPATH": os.pathsep.join(map(str, sorted(folder.glob("*/*/src"))))}
+
+
+async def rolling_restart(
+    folder: Path, *, rate: int, say: Callable[[str], object], older: Mapping[str, str] | None = None
+) -> Outcome:
+    """Run it in `folder`; the processes begin in the environment `older`, if there is one."""
     outcome = Outcome()
     async with postgres() as database, valkey(folder / "valkey") as redis, contextlib.AsyncExitStack() as parts:
         namesrvs = [
@@ -102,6 +143,8 @@ async def rolling_restart(folder: Path, *, rate: int, say: Callable[[str], objec
             RoleProcess("snode", folder / f"snode-{n}", {"NAME": f"snode-{n}", "REDIS_URL": redis.url})
             for n in range(2)
         ]
+        for role in (*namesrvs, *enodes, *snodes):
+            role.environ_more = older or {}
         for namesrv in namesrvs:
             parts.push_async_callback(namesrv.kill)
             await namesrv.start()
@@ -113,12 +156,15 @@ async def rolling_restart(folder: Path, *, rate: int, say: Callable[[str], objec
         await ProcessCluster(folder, namesrvs[1], enodes, snodes).until_alive()
         async with connect([snode.address for snode in snodes]) as mq:
             await mq.admin.create_topic(TOPIC)
-            await _under_load(mq, [*namesrvs, *enodes, *snodes], outcome, rate, say)
+            steps: list[Step] = [(role, {}) for role in (*namesrvs, *enodes, *snodes)]
+            if older:
+                steps += [(role, older) for role in (*snodes, *enodes)] + [(role, {}) for role in (*enodes, *snodes)]
+            await _under_load(mq, steps, outcome, rate, say)
     return outcome
 
 
 async def _under_load(
-    mq: Client, roles: list[RoleProcess], outcome: Outcome, rate: int, say: Callable[[str], object]
+    mq: Client, steps: Sequence[Step], outcome: Outcome, rate: int, say: Callable[[str], object]
 ) -> None:
     clock = SystemClock()
     async with Background("load") as background:
@@ -129,13 +175,21 @@ async def _under_load(
         async with mq.producer(TOPIC, ProducerSettings(linger_ms=1)) as producer:
             sending = background.spawn("sender", _send(producer, outcome, rate, background))
             await clock.sleep(1)
-            for role in roles:
+            for role, environ in steps:
                 outcome.during = role.folder.name
                 outcome.exit_codes[role.folder.name] = await role.stop()
-                await role.start()
+                role.environ_more = environ
+                version = " as the older version" if environ else ""
+                try:
+                    await role.start()
+                except DidNotStart as error:
+                    if not environ or error.exit_code != EXIT_REFUSED:
+                        raise
+                    version, role.environ_more = ": the older version refuses its store, and today's has it again", {}
+                    await role.start()
                 await clock.sleep(1)
                 slowest_ms = outcome.slowest_during.get(role.folder.name, 0.0) * 1000
-                say(f"{role.folder.name} restarted, slowest send {slowest_ms:.0f} ms; so far {outcome.summary()}")
+                say(f"{role.folder.name} restarted{version}, slowest send {slowest_ms:.0f} ms; {outcome.summary()}")
             outcome.during = "end"
             sending.cancel()
             async with asyncio.timeout(PATIENCE_S):
@@ -166,7 +220,12 @@ async def _pop(mq: Client, outcome: Outcome) -> None:
                 if message.attempt > 1:
                     outcome.attempts_burned.append((outcome.during, message.body, message.attempt))
             # One whose enode is away stays leased, and is acknowledged when it is back.
-            await asyncio.gather(*(message.ack() for message in messages))
+            acks = await asyncio.gather(*(message.ack() for message in messages), return_exceptions=True)
+            for message, error in zip(messages, acks, strict=True):
+                if isinstance(error, Invalid) and error.field == "receipts.receipt_handle":
+                    outcome.refused.add(message.body)
+                elif error is not None:
+                    raise error
 
 
 async def _send(producer: Producer, outcome: Outcome, rate: int, background: Background) -> None:
@@ -199,10 +258,14 @@ def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rate", type=int, default=2000, help="messages a second")
+    parser.add_argument("--since", default="", metavar="REVISION", help="the version that all processes begin with")
     arguments = parser.parse_args()
     logs.configure(level="error")
     with tempfile.TemporaryDirectory(prefix="ortoo-rolling-") as folder:
-        run = rolling_restart(Path(folder), rate=arguments.rate, say=lambda text: sys.stdout.write(f"{text}\n"))
+        older = older_version(arguments.since, Path(folder) / "older") if arguments.since else None
+        run = rolling_restart(
+            Path(folder), rate=arguments.rate, say=lambda text: sys.stdout.write(f"{text}\n"), older=older
+        )
         outcome = asyncio.run(run)
     sys.stdout.write("\n".join([*outcome.faults(), outcome.summary(), ""]))
     return 1 if outcome.faults() else 0

@@ -150,7 +150,8 @@ capabilities: {drop: [ALL]}
      with "whenever" "live" as soon as it is alive. */}}
 {{- define "ortoo.probes" -}}
 startupProbe:
-  grpc: {port: {{ .port }}{{ with .whenever }}, service: {{ . }}{{ end }}}
+  {{- /* Not readiness: one whose disk is full at its start would be killed again and again instead of serving readers. */}}
+  grpc: {port: {{ .port }}, service: live}
   periodSeconds: 2
   failureThreshold: 150
 readinessProbe:

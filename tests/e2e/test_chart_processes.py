@@ -1,4 +1,4 @@
-"""What the chart gives its pods for mutual TLS makes real processes find, trust and serve each other (B-069)."""
+"""What the chart gives its pods makes real processes find and serve each other, also by mutual TLS (B-069)."""
 
 import asyncio
 import re
@@ -18,9 +18,10 @@ ROLES = ("namesrv", "enode", "snode")
 MOUNT = "/etc/ortoo/cluster-tls"
 
 
-async def test_rendered_pods_call_each_other_by_mutual_tls(tmp_path: Path) -> None:
-    """Their settings and their Secret as they are, only hosts, ports and folders are this machine's; probes go on."""
-    found = containers(objects(rendered("helm", "--set", "clusterTls.existingSecret.name=mine")))
+@pytest.mark.parametrize("options", [(), ("--set", "clusterTls.existingSecret.name=mine")], ids=["default", "tls"])
+async def test_rendered_pods_serve_each_other_and_answer_their_probes(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """Their settings and their Secret as they are, only hosts, ports and folders are this machine's."""
+    found = containers(objects(rendered("helm", *options)))
     authority = await Authority.make(tmp_path / "authority")
     made = await authority.sign("all")
     (secret := tmp_path / "secret").mkdir()
@@ -28,12 +29,14 @@ async def test_rendered_pods_call_each_other_by_mutual_tls(tmp_path: Path) -> No
         (secret / name).write_bytes(file.read_bytes())
     named = (8071, 8073, 8081, 8083, 8091, 8093)
     ports = dict(zip(map(str, named), map(str, free_ports(len(named))), strict=True))
-    processes, probed = [], {}
+    processes: list[RoleProcess] = []
+    probed: list[tuple[str, str]] = []
     for role in ROLES:
         ((pod, container),) = ((pod, one) for name, pod, one in found if name == f"r-ortoo-{role}")
         mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
-        assert mounts["cluster-tls"] == MOUNT
-        assert {"name": "cluster-tls", "secret": {"secretName": "mine", "defaultMode": 0o400}} in pod["volumes"]
+        if options:
+            assert mounts["cluster-tls"] == MOUNT
+            assert {"name": "cluster-tls", "secret": {"secretName": "mine", "defaultMode": 0o400}} in pod["volumes"]
         prefix, environ = f"ORTOO_{role.upper()}_", {}
         for variable in container["env"]:
             if variable["name"].startswith(prefix) and "value" in variable:
@@ -45,17 +48,19 @@ async def test_rendered_pods_call_each_other_by_mutual_tls(tmp_path: Path) -> No
         environ |= {"NAME": f"{role}-0", "METRICS_ADDRESS": "", "DRAIN_DELAY_S": "0"}
         environ |= {"DATA_DIR": str(tmp_path / role)} if role != "snode" else {}
         processes.append(RoleProcess(role, tmp_path / f"{role}-0", environ))
-        probed[role] = ports[str(container["readinessProbe"]["grpc"]["port"])]
+        asked = [container[f"{probe}Probe"]["grpc"] for probe in ("startup", "liveness", "readiness")]
+        probed += [(ports[str(one["port"])], one.get("service", "")) for one in asked]
     try:
         for process in processes:
             await process.start()
-        for port in probed.values():
+        for port, service in probed:
             async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-                health = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=10)
+                request = health_pb2.HealthCheckRequest(service=service)
+                health = await health_pb2_grpc.HealthStub(channel).Check(request, timeout=10)
                 assert health.status == health_pb2.HealthCheckResponse.SERVING
         async with connect(f"127.0.0.1:{ports['8081']}") as mq, asyncio.timeout(30):
             [enode] = (await mq.admin.describe_cluster()).enodes
-            assert (enode.alive, enode.address) == (True, f"127.0.0.1:{ports['8093']}")
+            assert (enode.alive, enode.address) == (True, f"127.0.0.1:{ports['8093' if options else '8091']}")
             await mq.admin.create_topic("t")
             async with mq.producer("t") as producer:
                 assert (await producer.send(b"x")).offset == 0

@@ -1,0 +1,55 @@
+"""Lists what the image consists of, as CycloneDX JSON: `make sbom`.
+
+The packages of the image are installed from `build/wheels` into an environment of their own, by the versions of
+constraints.txt as in the Dockerfile, and listed with licences and dependencies as they are installed there.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+CYCLONEDX = ROOT / ".tools/venv/bin/cyclonedx-py"
+WHEELS = ROOT / "build/wheels"
+OURS = (
+    *("libs/wire", "libs/common[zstd,lz4,tracing]", "libs/client", "services/namesrv[postgresql]"),
+    *("services/enode", "services/snode", "libs/cli"),
+)
+"""As in deploy/docker/Dockerfile."""
+
+
+def installed(folder: Path) -> Path:
+    """The interpreter of a new environment with what the image has. Errors: CalledProcessError."""
+    subprocess.run((sys.executable, "-m", "venv", str(folder)), check=True)
+    python = folder / "bin/python"
+    pip = (str(python), "-m", "pip", "install", "--quiet", "--no-index", "--find-links", str(WHEELS))
+    constraints = ("-c", str(ROOT / "constraints.txt"))
+    subprocess.run((*pip, *constraints, "hatchling"), check=True)
+    ours = [str(ROOT / one) for one in OURS]
+    subprocess.run((*pip, *constraints, "--no-build-isolation", *ours), check=True)
+    gone = ("hatchling", "pathspec", "trove-classifiers", "pluggy", "setuptools", "pip")
+    subprocess.run((str(python), "-m", "pip", "uninstall", "--quiet", "--yes", *gone), check=True)
+    return python
+
+
+def write_list(python: Path, output: Path) -> None:
+    """List what an interpreter has installed, the same bytes for the same packages. Errors: CalledProcessError."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    options = ("--output-reproducible", "--of", "JSON", "--sv", "1.6", "-o", str(output), str(python))
+    subprocess.run((str(CYCLONEDX), "environment", *options), check=True, capture_output=True)
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, default=ROOT / "build/sbom.cdx.json", help="where the list goes")
+    output = parser.parse_args().output
+    with tempfile.TemporaryDirectory() as folder:
+        write_list(installed(Path(folder) / "image"), output)
+    sys.stdout.write(f"{output}\n")
+
+
+if __name__ == "__main__":
+    main()
