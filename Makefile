@@ -10,6 +10,8 @@ PIP := $(PY) -m pip --disable-pip-version-check --quiet --require-virtualenv
 PYTEST := $(PY) -m pytest -q
 # The code generators of protoc and `buf` are found in the environment, whether or not it is activated.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+# Where this is set, every process compiles all its modules anew: half of what the start of a role costs.
+export PYTHONDONTWRITEBYTECODE :=
 
 # Every distribution, dependencies first; common comes with its compressors.
 MEMBERS := libs/wire libs/common[zstd,lz4,tracing] libs/client services/namesrv[postgresql] services/enode services/snode libs/cli libs/testing
@@ -35,8 +37,8 @@ SKIPS := build/skips
 
 .PHONY: help setup demo demo-ha dev check test bench bench-store bench-peers bench-guard crash simulate take-overs rejoin protos protos-check docs clean
 .PHONY: quick-seeds planted cancellations mutants
-.PHONY: demo-spark spark-setup spark-tests spark-long spark-kills bench-spark
-.PHONY: alerts drain explore hostile rolling wheels image-check manifests deploy-tools
+.PHONY: demo-spark spark-setup spark-tests spark-long spark-kills spark-matrix bench-spark
+.PHONY: alerts drain explore full-enode hostile rolling wheels image-check manifests deploy-tools
 .PHONY: lint types imports quick-tests all-tests
 
 help:  ## Show this help
@@ -56,12 +58,14 @@ dev: $(READY)  ## A whole cluster in one process, for development
 check: $(READY)  ## Lint, types, imports, protos and the quick tests; run before every commit
 	@$(MAKE) -k -j2 --output-sync=target lint types imports protos-check quick-seeds quick-tests
 
-# Three things at once: Spark's tests, which wait for one JVM; all others; and what looks at the code, one by one.
+# What needs no more than the environment runs while the rest is fetched; then Spark's tests, which wait for one JVM, all
+# others, and types, which want to see every package.
 test: $(READY)  ## Everything: what check does, the contract, integration, end-to-end and deployment tests, those of Spark; lists what it left out
-	@$(MAKE) -j3 deploy-tools $(NODE_READY) $(TYPED_READY) $(SPARK_READY)
-	@libs/spark/find_java.sh 'the tests of tests/spark that start Spark (each says so as skipped)' || true
-	@rm -rf $(SKIPS)
-	@status=0; $(MAKE) -k -j3 --output-sync=target spark-tests all-tests types quick-seeds lint imports protos-check || status=$$?; \
+	@status=0; rm -rf $(SKIPS); \
+	  $(MAKE) -k -j5 --output-sync=target quick-seeds deploy-tools $(NODE_READY) $(TYPED_READY) $(SPARK_READY) \
+	    lint imports protos-check || status=$$?; \
+	  libs/spark/find_java.sh 'the tests of tests/spark that start Spark (each says so as skipped)' || true; \
+	  $(MAKE) -k -j3 --output-sync=target spark-tests all-tests types || status=$$?; \
 	  $(PY) -m tests.skips $(SKIPS)/spark-tests.json $(SKIPS)/all-tests.json; exit $$status
 
 bench: $(READY)  ## Measure everything beside its baselines, ten minutes: bench/results, the table in README.md (NAME=produce for one alone)
@@ -104,6 +108,9 @@ rolling: $(READY)  ## Restart every process of a cluster in turn at 2,000 messag
 
 drain: $(READY)  ## Empty an enode at 2,000 messages a second and stop it, and say what it cost
 	@$(PY) -m tests.e2e.drained_enode
+
+full-enode: $(READY)  ## Fill the disk of one enode of two under load, three times, and say what sends of both protocols cost (needs root: a tmpfs)
+	@$(PY) -m tests.e2e.full_enode || test $$? -eq 77
 
 crash: $(READY)  ## Stop the store at 2,500 points, damage it in 500 places, 5,000 random runs, a full disk, a million pops, timers, message groups, replays, kill each role 20 times
 	@$(PY) -m ortoo.testing.store.crash_points --points 2500
@@ -163,6 +170,10 @@ spark-kills: $(SPARK_READY)  ## Kill drivers and workers of shuffled copies and 
 	@ORTOO_SPARK_MESSAGES=$${ORTOO_SPARK_MESSAGES:-500000} ORTOO_SPARK_KILLS=$${ORTOO_SPARK_KILLS:-50} \
 	  $(PYTEST) -s -o faulthandler_timeout=0 -m long tests/spark/test_kill_spark.py
 
+spark-matrix: $(SPARK_READY)  ## A selection of Spark's tests under the newest patch of Spark 4.0, 4.1, 4.2 and 4.3; brings each into .tools once
+	@libs/spark/find_java.sh 'the matrix of Spark'
+	@$(PY) -m tests.spark.matrix
+
 spark-tests: $(SPARK_READY) $(NODE_READY)
 	@ORTOO_SKIPS=$(SKIPS)/spark-tests.json $(PYTEST) -m 'not long' tests/spark
 
@@ -180,6 +191,7 @@ docs: $(READY)  ## Regenerate what documents are generated: the decisions' list,
 	@$(PY) -m tests.repo.features docs/features.md
 	@$(PY) -m tests.repo.rooms_page docs/rooms.md
 	@$(PY) -m bench.table
+	@$(PY) -m bench.capacity --page
 
 clean:  ## Remove caches and what runs left behind; .venv stays
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist .ortoo

@@ -131,7 +131,17 @@ def _timed(spark: Any, cluster: processes.Cluster, arguments: argparse.Namespace
             for one, other in RATIOS
             if one in speed and other in speed
         },
+        "processor_ratios": {
+            f"{one} to {other}": report.ratio(_sum_of_medians(cpu_us[other]), _sum_of_medians(cpu_us[one]))
+            for one, other in RATIOS
+            if one in speed and other in speed
+        },
     }
+
+
+def _sum_of_medians(turns: list[dict[str, float]]) -> float:
+    """Processor microseconds a row in all processes: what noise on the machine changes least."""
+    return sum(median(turn[process] for turn in turns) for process in turns[0])
 
 
 def _cpu_s(cluster: processes.Cluster) -> dict[str, float]:

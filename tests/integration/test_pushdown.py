@@ -83,6 +83,9 @@ async def test_an_enode_sends_what_is_wanted_and_little_else(tmp_path: Path, cod
             assert chosen(answer) == expected
             assert (answer.next_offset, answer.end_offset) == (2000, 2000)
             assert codec is not Codec.NONE or answer.ByteSize() < whole / 20
+        joined = await answered(call, asked(tag_expression="tag-7", joined=True))
+        assert chosen(joined) == expected
+        assert codec is not Codec.NONE or [len(part.row_stored_at_ms) for part in joined.batches] == [20 * 8]
         cut = await answered(call, asked(8, tag_expression="tag-7", to_offset=250))
         assert (chosen(cut), cut.next_offset) == ([expected[1], expected[2]], 250)
         none = await answered(call, asked(tag_expression="nobody's"))
@@ -167,13 +170,14 @@ async def test_readers_get_the_same_from_an_enode_that_cannot_choose(
         ]
         for wanted, matches in wishes:
             for begin, end in ((0, 0), (5, 777), (350, 351)):
-                passed = [0]
+                for joined in (False, True):
+                    passed = [0]
 
-                def went_on(at: int, _: int, passed: list[int] = passed) -> None:
-                    passed.append(at)
+                    def went_on(at: int, _: int, passed: list[int] = passed) -> None:
+                        passed.append(at)
 
-                reading = fetch(mq._connection, queue, begin, end, wanted=wanted, passed=went_on)
-                got = [(it.offset, it.body) async for batch in reading for it in batch]
-                assert got == [(n, message(n).body) for n in range(begin, end or 1000) if matches(n)]
-                assert passed[-1] == (end or 1000)
+                    reading = fetch(mq._connection, queue, begin, end, wanted=wanted, joined=joined, passed=went_on)
+                    got = [(it.offset, it.body) async for batch in reading for it in batch]
+                    assert got == [(n, message(n).body) for n in range(begin, end or 1000) if matches(n)]
+                    assert passed[-1] == (end or 1000)
     assert any(answers) is not is_old

@@ -259,6 +259,10 @@ def test_the_broker_sends_what_a_tag_or_a_condition_wants(read: Read, broker: Br
                          for n in range(4_000)])  # fmt: skip
     assert read(tags="rare").count() == 40
     assert read(tags="rare || often", columns="offset").count() == 4_000
+    places = ("enode", "queue_id", "offset", "stored_at")
+    assert sorted(read(tags="rare").select(*places).collect()) == sorted(
+        read().where("tag = 'rare'").select(*places).collect()
+    )
     rows = read(sql="n >= 100 AND n < 300 AND TAGS = 'rare'").collect()
     assert sorted(int(row.properties["n"]) for row in rows) == [100, 200]
     assert read(tags="nobody").count() == 0

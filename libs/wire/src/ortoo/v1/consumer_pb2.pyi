@@ -778,6 +778,7 @@ class FetchRequest(_message.Message):
     TAG_EXPRESSION_FIELD_NUMBER: _builtins.int
     SQL_EXPRESSION_FIELD_NUMBER: _builtins.int
     COLUMNS_FIELD_NUMBER: _builtins.int
+    JOINED_FIELD_NUMBER: _builtins.int
     from_offset: _builtins.int
     """The first offset wanted."""
     to_offset: _builtins.int
@@ -788,6 +789,8 @@ class FetchRequest(_message.Message):
     """Only messages with one of these tags, separated by "||"; empty or "*" = all."""
     sql_expression: _builtins.str
     """Instead of tags: only messages for which this SQL92 condition is true; see Subscription."""
+    joined: _builtins.bool
+    """Rows of several stored batches may come as one batch, where few of each are wanted; see `row_stored_at_ms`."""
     @_builtins.property
     def queue(self) -> _topic_pb2.Queue:
         """The queue."""
@@ -808,10 +811,11 @@ class FetchRequest(_message.Message):
         tag_expression: _builtins.str = ...,
         sql_expression: _builtins.str = ...,
         columns: _abc.Iterable[_builtins.str] | None = ...,
+        joined: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["columns", b"columns", "follow", b"follow", "from_offset", b"from_offset", "queue", b"queue", "sql_expression", b"sql_expression", "tag_expression", b"tag_expression", "to_offset", b"to_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["columns", b"columns", "follow", b"follow", "from_offset", b"from_offset", "joined", b"joined", "queue", b"queue", "sql_expression", b"sql_expression", "tag_expression", b"tag_expression", "to_offset", b"to_offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -830,6 +834,7 @@ class FetchResponse(_message.Message):
     ROWS_FIELD_NUMBER: _builtins.int
     TOPIC_ID_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
+    ROW_STORED_AT_MS_FIELD_NUMBER: _builtins.int
     first_offset: _builtins.int
     """The offset of the batch's first row."""
     next_offset: _builtins.int
@@ -842,6 +847,10 @@ class FetchResponse(_message.Message):
     """
     topic_id: _builtins.int
     """The topic's id, from which message ids are made."""
+    row_stored_at_ms: _builtins.bytes
+    """int64 each, little-endian: when each row was stored; absent = all at `stored_at_ms`. It is there where rows of
+    several stored batches come as one; `rows` count from `first_offset` then.
+    """
     @_builtins.property
     def batch(self) -> _record_pb2.SealedBatch:
         """The messages."""
@@ -860,10 +869,11 @@ class FetchResponse(_message.Message):
         rows: _builtins.bytes = ...,
         topic_id: _builtins.int = ...,
         failure: _failure_pb2.Failure | None = ...,
+        row_stored_at_ms: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "failure", b"failure"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "failure", b"failure", "first_offset", b"first_offset", "next_offset", b"next_offset", "rows", b"rows", "stored_at_ms", b"stored_at_ms", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "failure", b"failure", "first_offset", b"first_offset", "next_offset", b"next_offset", "row_stored_at_ms", b"row_stored_at_ms", "rows", b"rows", "stored_at_ms", b"stored_at_ms", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -142,6 +142,7 @@ class FetchBatchesRequest(_message.Message):
     GROUP_FIELD_NUMBER: _builtins.int
     GENERATION_FIELD_NUMBER: _builtins.int
     PUSHDOWN_FIELD_NUMBER: _builtins.int
+    ANY_MEMBER_FIELD_NUMBER: _builtins.int
     request_id: _builtins.int
     """Chosen by the caller, given back in the answer."""
     topic_id: _builtins.int
@@ -158,6 +159,10 @@ class FetchBatchesRequest(_message.Message):
     """The group that reads, when it reads under a lock."""
     generation: _builtins.int
     """The lock's generation; an older one than known is refused. 0 = not under a lock."""
+    any_member: _builtins.bool
+    """Any member of the enode may answer that has it: what is committed at an offset is the same everywhere. One that does
+    not lead refuses what it does not have, with nothing said of the queue's end.
+    """
     @_builtins.property
     def pushdown(self) -> Global___Pushdown:
         """Leave out what the reader does not want. Without it whole batches are given."""
@@ -174,10 +179,11 @@ class FetchBatchesRequest(_message.Message):
         group: _builtins.str = ...,
         generation: _builtins.int = ...,
         pushdown: Global___Pushdown | None = ...,
+        any_member: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["pushdown", b"pushdown"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_max", b"bytes_max", "from_offset", b"from_offset", "generation", b"generation", "group", b"group", "pushdown", b"pushdown", "queue_id", b"queue_id", "request_id", b"request_id", "topic_id", b"topic_id", "wait_ms", b"wait_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["any_member", b"any_member", "bytes_max", b"bytes_max", "from_offset", b"from_offset", "generation", b"generation", "group", b"group", "pushdown", b"pushdown", "queue_id", b"queue_id", "request_id", b"request_id", "topic_id", b"topic_id", "wait_ms", b"wait_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -193,12 +199,15 @@ class Pushdown(_message.Message):
     SQL_EXPRESSION_FIELD_NUMBER: _builtins.int
     COLUMNS_FIELD_NUMBER: _builtins.int
     TO_OFFSET_FIELD_NUMBER: _builtins.int
+    JOINED_FIELD_NUMBER: _builtins.int
     tag_expression: _builtins.str
     """Messages with one of these tags, separated by ||; empty or * = all."""
     sql_expression: _builtins.str
     """Messages for which this condition is true; empty = all. At most one of the two is set."""
     to_offset: _builtins.int
     """Look at no message from this offset on; 0 = up to the end."""
+    joined: _builtins.bool
+    """Rows of several stored batches may come as one batch, where few of each are wanted."""
     @_builtins.property
     def columns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """The fields of a record batch that are wanted, by their numbers; none = all."""
@@ -210,10 +219,11 @@ class Pushdown(_message.Message):
         sql_expression: _builtins.str = ...,
         columns: _abc.Iterable[_builtins.int] | None = ...,
         to_offset: _builtins.int = ...,
+        joined: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["columns", b"columns", "sql_expression", b"sql_expression", "tag_expression", b"tag_expression", "to_offset", b"to_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["columns", b"columns", "joined", b"joined", "sql_expression", b"sql_expression", "tag_expression", b"tag_expression", "to_offset", b"to_offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -280,6 +290,7 @@ class StoredBatch(_message.Message):
     BATCH_FIELD_NUMBER: _builtins.int
     ROWS_FIELD_NUMBER: _builtins.int
     NEXT_OFFSET_FIELD_NUMBER: _builtins.int
+    ROW_STORED_AT_MS_FIELD_NUMBER: _builtins.int
     first_offset: _builtins.int
     """The offset of its first message."""
     stored_at_ms: _builtins.int
@@ -290,6 +301,10 @@ class StoredBatch(_message.Message):
     """
     next_offset: _builtins.int
     """The offset behind what was looked at of the stored batch; set with `pushed_down`."""
+    row_stored_at_ms: _builtins.bytes
+    """int64 each, little-endian: when each row was stored; absent = all at `stored_at_ms`. It is there where rows of
+    several stored batches come as one; `rows` count from the first one's offset then.
+    """
     @_builtins.property
     def batch(self) -> _record_pb2.SealedBatch:
         """The producer's bytes."""
@@ -302,10 +317,11 @@ class StoredBatch(_message.Message):
         batch: _record_pb2.SealedBatch | None = ...,
         rows: _builtins.bytes = ...,
         next_offset: _builtins.int = ...,
+        row_stored_at_ms: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "first_offset", b"first_offset", "next_offset", b"next_offset", "rows", b"rows", "stored_at_ms", b"stored_at_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "first_offset", b"first_offset", "next_offset", b"next_offset", "row_stored_at_ms", b"row_stored_at_ms", "rows", b"rows", "stored_at_ms", b"stored_at_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

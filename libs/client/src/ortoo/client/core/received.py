@@ -27,12 +27,14 @@ class ReceivedBatch:
         next_offset: int,
         stored_at_ms: int,
         rows: bytes = b"",
+        row_stored_at_ms: bytes = b"",
         generation: int = 0,
         finished: Finished | None = None,
         current: Callable[[], bool] | None = None,
     ) -> None:
         """`rows` are int32 each, empty = all: which rows of the stored batch, whose row 0 is `first_offset`.
 
+        `row_stored_at_ms` are int64 each, empty = all were stored at `stored_at_ms`.
         `finished` hears of acknowledgements; `current` says whether the queue is still this consumer's.
         """
         self.queue = queue
@@ -41,6 +43,8 @@ class ReceivedBatch:
         self.next_offset = next_offset
         """Where the next batch of the queue starts."""
         self.stored_at_ms = stored_at_ms
+        self.row_stored_at_ms = row_stored_at_ms
+        """When each message was stored, int64 each, where they come from several stored batches; otherwise empty."""
         self.generation = generation
         self._sealed = sealed
         self._rows: Sequence[int] = struct.unpack(f"<{len(rows) // 4}i", rows) if rows else range(sealed.count)

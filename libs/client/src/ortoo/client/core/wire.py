@@ -74,6 +74,7 @@ def received_batch(
         next_offset=answer.next_offset,
         stored_at_ms=answer.stored_at_ms,
         rows=answer.rows,
+        row_stored_at_ms=getattr(answer, "row_stored_at_ms", b""),
         generation=generation,
         finished=finished,
         current=current,

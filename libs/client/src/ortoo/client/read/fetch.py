@@ -26,19 +26,21 @@ async def fetch(
     follow: bool = False,
     wanted: Filter = "*",
     columns: Sequence[str] = (),
+    joined: bool = False,
     passed: Callable[[int, int], object] | None = None,
 ) -> AsyncIterator[ReceivedBatch]:
     """Whole batches from `from_offset` to `to_offset`, exclusive; 0 = to the end the queue has now.
 
-    With `follow` it goes on for ever; `wanted` leaves messages out, `columns` names the fields of a record
-    batch that are looked at: others may be missing. `passed` hears after each answer, also where nothing is wanted, the
-    next offset and the topic's id. A read that breaks goes on where it was, through the next snode.
+    With `follow` it goes on for ever; `wanted` leaves messages out, `columns` names the fields of a record batch that
+    are looked at: others may be missing; `joined` batches may be of rows of several stored ones. `passed` hears after
+    each answer, also where nothing is wanted, the next offset and the topic's id. A read that breaks goes on where it
+    was, through the next snode.
     Errors: NotFound, OutOfRange, Invalid; DataLoss, whose `end_offset` says where another fetch can go on; Unavailable
     after several breaks in a row.
     """
     tags, sql = expressions(wanted)
     request = consumer_pb2.FetchRequest(
-        queue=wire_queue(queue), follow=follow, tag_expression=tags, sql_expression=sql, columns=columns
+        queue=wire_queue(queue), follow=follow, tag_expression=tags, sql_expression=sql, columns=columns, joined=joined
     )
     at, breaks = from_offset, 0
     while True:

@@ -37,9 +37,12 @@ def narrowed(opened: OpenedBatch, rows: Int32s, columns: frozenset[int] = frozen
 
     Columns without a number in `columns` may be left out, none if that is empty.
     """
-    if len(rows) == 0 or 2 * len(rows) >= opened.count or opened.is_compressed or opened.has_unknown_columns:
-        return opened.sealed, rows
-    return gathered(opened, rows, columns), rows
+    return (gathered(opened, rows, columns) if is_narrow(opened, rows) else opened.sealed), rows
+
+
+def is_narrow(opened: OpenedBatch, rows: Int32s) -> bool:
+    """Whether these rows are few enough, and the batch such, that a new batch is made of them."""
+    return 0 < 2 * len(rows) < opened.count and not opened.is_compressed and not opened.has_unknown_columns
 
 
 def gathered(table: MessageColumns, rows: Int32s, columns: frozenset[int] = frozenset()) -> SealedBatch:
@@ -48,7 +51,7 @@ def gathered(table: MessageColumns, rows: Int32s, columns: frozenset[int] = froz
         # Where the columns do not fit together, the arrays below say what is wrong.
         with contextlib.suppress(Invalid, IndexError, TypeError):
             return few_gathered(table.fields, rows.tolist(), columns)
-    return written(taken(table, rows))
+    return written(taken(table, rows, columns))
 
 
 def written(table: MessageTable) -> SealedBatch:

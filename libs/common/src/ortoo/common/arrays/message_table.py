@@ -24,6 +24,7 @@ from ortoo.common.arrays.opened_batch import (
     OpenedBatch,
     TextArrays,
 )
+from ortoo.common.records.columns import NUMBERS
 
 _SLICED_BYTES = 48
 """From this average size on, slicing row by row beats copying by an index of single bytes."""
@@ -57,11 +58,16 @@ class MessageTable:
 MessageColumns = OpenedBatch | MessageTable
 
 
-def taken(columns: MessageColumns, rows: Int32s) -> MessageTable:
-    """Copy some rows, in the order of `rows`."""
+def taken(columns: MessageColumns, rows: Int32s, numbers: frozenset[int] = frozenset()) -> MessageTable:
+    """Copy some rows, in the order of `rows`; beside the body the columns with these `numbers`, none = all."""
     offsets, body = _ranges(columns.body_offsets, columns.body, rows)
     return MessageTable(
-        offsets, body, **{name: take(getattr(columns, name), rows) for name, (take, _) in _COLUMNS.items()}
+        offsets,
+        body,
+        **{
+            name: take(getattr(columns, name), rows) if not numbers or NUMBERS[name] in numbers else None
+            for name, (take, _) in _COLUMNS.items()
+        },
     )
 
 

@@ -1,24 +1,30 @@
 """What a reader wants of a queue, as it travels to where the log lies; applied there, the rest need not travel."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
+from ortoo.common.arrays.gather import is_narrow, narrowed, written
+from ortoo.common.arrays.message_table import MessageTable, joined, taken
+from ortoo.common.arrays.opened_batch import Int32s
 from ortoo.common.filters.message_filter import MessageFilter, compile_filter
 from ortoo.common.filters.projection import Columns, projected
-from ortoo.common.filters.selection import selected
-from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.common.filters.selection import matching
+from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX, SealedBatch
 from ortoo.common.records.stored_batch import StoredBatch
 
 
 class ChosenPart(NamedTuple):
-    """What is wanted of one stored batch; `rows` as in `Selected`."""
+    """What is wanted of one stored batch, or of several; `rows` and `row_stored_at_ms` as in `Selected`."""
 
     first_offset: int
     next_offset: int
     stored_at_ms: int
     batch: SealedBatch
     rows: bytes
+    row_stored_at_ms: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,25 +37,98 @@ class Pushdown:
     """Empty = all."""
     to_offset: int = 0
     """Exclusive; 0 = no end."""
+    joined: bool = False
+    """Rows of several stored batches may travel as one, where few of each are wanted."""
 
     @classmethod
-    def of(cls, wanted: MessageFilter | None, columns: Columns, to_offset: int) -> "Pushdown | None":
+    def of(
+        cls, wanted: MessageFilter | None, columns: Columns, to_offset: int, *, joined: bool = False
+    ) -> "Pushdown | None":
         """What has to travel of a reader's wishes; None when it wants everything."""
         if wanted is None and not columns:
             return None
         tags, sql = ("", "") if wanted is None else wanted.expressions
-        return cls(tags, sql, columns, to_offset)
+        return cls(tags, sql, columns, to_offset, joined)
 
     def compiled(self) -> MessageFilter | None:
         """The filter; None = everything. Errors: Invalid."""
         return compile_filter(self.tag_expression, self.sql_expression, "pushdown")
 
-    def chosen(self, stored: Iterable[StoredBatch], from_offset: int, wanted: MessageFilter | None) -> list[ChosenPart]:
-        """What is wanted of some batches; those without anything are left out. Errors: Invalid, Unsupported."""
-        parts = []
+
+class _Few(NamedTuple):
+    """A few rows of one stored batch, which wait for those of others."""
+
+    first_offset: int
+    next_offset: int
+    stored_at_ms: int
+    rows: Int32s
+    table: MessageTable
+
+    @property
+    def sort(self) -> tuple[bool, ...]:
+        """Which columns it has that must not be filled up with zeros."""
+        table = self.table
+        return table.born_at_ms is None, table.deliver_at_ms is None, table.priority is None
+
+
+class Choice:
+    """What is wanted of a stretch of a queue, put together batch by batch."""
+
+    def __init__(self, pushdown: Pushdown, wanted: MessageFilter | None) -> None:
+        """Choose by `pushdown`, whose filter is `wanted`."""
+        self._pushdown = pushdown
+        self._wanted = wanted
+        self._parts: list[ChosenPart] = []
+        self._few: list[_Few] = []
+        self.size_bytes = 0
+        """What was found, about."""
+
+    def look(self, stored: Iterable[StoredBatch], from_offset: int) -> None:
+        """Take what is wanted of further batches. Errors: Invalid, Unsupported; then nothing of them was taken."""
+        columns, to_offset = self._pushdown.columns, self._pushdown.to_offset or None
+        parts, few, size_bytes = list[ChosenPart](), list(self._few), self.size_bytes
+        messages = sum(len(each.rows) for each in few)
         for one in stored:
-            part = selected(one, from_offset, self.to_offset or None, wanted, columns=self.columns)
-            if part.batch is not None:
-                batch = projected(part.batch, self.columns)
-                parts.append(ChosenPart(part.first_offset, part.next_offset, part.stored_at_ms, batch, part.rows))
-        return parts
+            opened, rows, stop, _ = matching(one, from_offset, to_offset, self._wanted)
+            first, batch = one.first_offset, one.batch
+            if rows is not None and not len(rows):
+                continue
+            if self._pushdown.joined and rows is not None and opened is not None and is_narrow(opened, rows):
+                found = _Few(first, first + stop, one.stored_at_ms, rows, taken(opened, rows, columns))
+                messages += len(rows)
+                if few and (found.sort != few[0].sort or messages > MESSAGES_MAX):
+                    parts += _together(few, columns)
+                    few, messages = [], len(rows)
+                few.append(found)
+                size_bytes += len(batch.records) * len(rows) // batch.count
+                continue
+            parts += _together(few, columns)
+            few, messages = [], 0
+            if rows is not None and opened is not None:
+                batch, rows = narrowed(opened, rows, columns)
+            batch = projected(batch, columns)
+            named = b"" if rows is None else rows.tobytes()
+            parts.append(ChosenPart(first, first + stop, one.stored_at_ms, batch, named))
+            size_bytes += len(batch.records)
+        self._parts += parts
+        self._few, self.size_bytes = few, size_bytes
+
+    def parts(self) -> Sequence[ChosenPart]:
+        """All of it, in order."""
+        return [*self._parts, *_together(self._few, self._pushdown.columns)]
+
+
+def _together(few: Sequence[_Few], columns: Columns) -> list[ChosenPart]:
+    """Rows of several batches as one, or as more where one would be too large."""
+    if not few:
+        return []
+    first, last = few[0], few[-1]
+    batch = projected(written(joined([each.table for each in few])), columns)
+    if len(batch.records) > RECORDS_BYTES_MAX and len(few) > 1:
+        half = len(few) // 2
+        return _together(few[:half], columns) + _together(few[half:], columns)
+    rows = np.concatenate([each.rows + (each.first_offset - first.first_offset) for each in few]).astype("<i4")
+    times = np.repeat([each.stored_at_ms for each in few], [len(each.rows) for each in few]).astype("<i8")
+    return [
+        ChosenPart(first.first_offset, last.next_offset, first.stored_at_ms, batch, rows.tobytes(), times.tobytes())
+    ]

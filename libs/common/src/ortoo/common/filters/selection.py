@@ -1,6 +1,7 @@
 """What of a stored batch a reader gets: from which row on, and which of its rows."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -47,6 +48,20 @@ class Selected:
     messages: int
     expired: int = 0
     """How many messages that were wanted are left out because their time is over."""
+    row_stored_at_ms: bytes = b""
+    """int64 each: when each row was stored, where rows of several stored batches travel as one."""
+
+
+class Matching(NamedTuple):
+    """The rows of a stored batch that a reader wants."""
+
+    opened: OpenedBatch | None
+    """The batch, if its columns had to be looked at."""
+    rows: Int32s | None
+    """None = the whole batch."""
+    stop: int
+    """The row behind the last one that was looked at."""
+    expired: int = 0
 
 
 def selected(
@@ -63,26 +78,40 @@ def selected(
     With `now_ms` 0 nothing expires. The producer's bytes stay whole, unless less than half of them are left; then the
     batch may lack what is not in `columns` (empty = all).
     """
+    found = matching(stored, from_offset, to_offset, wanted, now_ms=now_ms)
+    batch, first, rows = stored.batch, stored.first_offset, found.rows
+    if rows is None:
+        return Selected(first, stored.next_offset, stored.stored_at_ms, batch, b"", batch.count)
+    if not len(rows):
+        return Selected(first, first + found.stop, stored.stored_at_ms, None, b"", 0, found.expired)
+    if found.opened is not None:
+        batch, rows = narrowed(found.opened, rows, columns)
+    return Selected(first, first + found.stop, stored.stored_at_ms, batch, rows.tobytes(), len(rows), found.expired)
+
+
+def matching(
+    stored: StoredBatch,
+    from_offset: int,
+    to_offset: int | None = None,
+    wanted: MessageFilter | None = None,
+    *,
+    now_ms: int = 0,
+) -> Matching:
+    """The rows that `selected` gives. Errors: Invalid, Unsupported."""
     batch, first = stored.batch, stored.first_offset
     start = max(from_offset - first, 0)
     stop = batch.count if to_offset is None else min(batch.count, to_offset - first)
-    whole = start == 0 and stop == batch.count
     expires = bool(now_ms) and may_expire(batch)
     opened = OpenedBatch(batch) if wanted is not None or expires else None
-    matching = wanted.select(opened) if wanted is not None and opened is not None else None
+    hits = wanted.select(opened) if wanted is not None and opened is not None else None
     alive = unexpired(opened, now_ms) if expires and opened is not None else None
-    if whole and matching is None and alive is None:
-        return Selected(first, stored.next_offset, stored.stored_at_ms, batch, b"", batch.count)
-    rows = _between(matching, start, stop)
-    expired = 0
-    if alive is not None:
-        before, rows = len(rows), np.intersect1d(rows, alive, assume_unique=True)
-        expired = before - len(rows)
-    if not len(rows):
-        return Selected(first, first + stop, stored.stored_at_ms, None, b"", 0, expired)
-    if opened is not None:
-        batch, rows = narrowed(opened, rows, columns)
-    return Selected(first, first + stop, stored.stored_at_ms, batch, rows.tobytes(), len(rows), expired)
+    if start == 0 and stop == batch.count and hits is None and alive is None:
+        return Matching(opened, None, stop)
+    rows = _between(hits, start, stop)
+    if alive is None:
+        return Matching(opened, rows, stop)
+    living = np.intersect1d(rows, alive, assume_unique=True)
+    return Matching(opened, living, stop, len(rows) - len(living))
 
 
 def _between(rows: Int32s | None, start: int, stop: int) -> Int32s:

@@ -89,6 +89,12 @@ def _offsets(received: ReceivedBatch, kind: Any) -> Any:
     return pa.array(offsets, kind)
 
 
+def _stored_at(received: ReceivedBatch, kind: Any) -> Any:
+    if received.row_stored_at_ms:
+        return arrow.times(memoryview(received.row_stored_at_ms), len(received), "row_stored_at_ms").cast(kind)
+    return pa.repeat(pa.scalar(received.stored_at_ms * 1000, kind), len(received))
+
+
 def _message_ids(received: ReceivedBatch, fields: Fields, rows: Any, count: int) -> Any:
     queue = received.queue
     made = arrow.joined(
@@ -131,7 +137,7 @@ _PLACE: Final[dict[str, Callable[[ReceivedBatch, Any], Any]]] = {
     "enode": lambda received, kind: arrow.repeated(received.queue.enode, len(received), kind),
     "queue_id": lambda received, kind: arrow.repeated(received.queue.queue_id, len(received), kind),
     "offset": _offsets,
-    "stored_at": lambda received, kind: pa.repeat(pa.scalar(received.stored_at_ms * 1000, kind), len(received)),
+    "stored_at": _stored_at,
 }
 """Columns that say where a message lies."""
 _FIELDS: Final = {

@@ -4,6 +4,7 @@ Spark reuses its workers, so the next task finds the connection open. A worker f
 opens its own: gRPC's threads do not survive a fork.
 """
 
+import gc
 import os
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
@@ -78,6 +79,7 @@ def link_to(cluster: Cluster) -> "Link":
         for other in [other for other in _links if other[0] != key[0]]:
             del _links[other]
         keep_freed_buffers()
+        gc.freeze()  # Spark has a worker look for garbage after each task: not among the modules
         link = _links[key] = Link(cluster)
     return link
 
@@ -136,7 +138,9 @@ class Link:
         passed: Callable[[int, int], object] | None = None,
     ) -> Iterator[ReceivedBatch]:
         """Batches of one queue, with at least these columns. Errors and `passed`: as `ortoo.client.read.fetch`."""
-        source = fetch(self.connection, queue, from_offset, to_offset, columns=columns, wanted=wanted, passed=passed)
+        source = fetch(
+            self.connection, queue, from_offset, to_offset, columns=columns, wanted=wanted, joined=True, passed=passed
+        )
         return self._thread.iterate(source, ahead=True)
 
     def sleep(self, seconds: float) -> None:

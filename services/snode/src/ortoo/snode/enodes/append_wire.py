@@ -43,4 +43,8 @@ def fetched_of(bulky: Bulky) -> Fetched:
 
 def _part_of(one: enode_pb2.StoredBatch, records: bytes) -> Selected:
     count = len(one.rows) // ROW_BYTES or one.batch.count
-    return Selected(one.first_offset, one.next_offset, one.stored_at_ms, batch_of(one.batch, records), one.rows, count)
+    batch = batch_of(one.batch, records)
+    return Selected(
+        one.first_offset, one.next_offset, one.stored_at_ms, batch, one.rows, count,
+        row_stored_at_ms=one.row_stored_at_ms,
+    )  # fmt: skip

@@ -88,14 +88,15 @@ class Reading:
         bytes_max: int = 0,
         wanted: MessageFilter | None = None,
         columns: Columns = frozenset(),
+        joined: bool = False,
         memory: MemoryShare | None = None,
     ) -> AsyncIterator[tuple[int, Selected]]:
         """Batches of one queue, each with the topic's id. `bytes_max` is for one request to the enode; 0 = as it fits.
 
         What is not `wanted`, and columns that are not, the enode leaves out if it can; of columns there may be more.
-        What is read is drawn from `memory`; None = it is bounded by the caller's own limits.
-        Errors: NotFound, Invalid, OutOfRange, Unavailable; Overloaded when there is no memory for it; DataLoss, which
-        says where reading can go on.
+        With `joined` a few rows each of several stored batches may come as one.
+        What is read is drawn from `memory`; None = it is bounded by the caller's own limits. Errors: NotFound, Invalid,
+        OutOfRange, Unavailable; Overloaded when there is no memory for it; DataLoss, which says where to read on.
         """
         memory = memory or MemoryBudget(UNCOUNTED).share("reads")
         topic = await self._watch.topic(queue.topic)
@@ -104,7 +105,7 @@ class Reading:
         if not follow and to_offset == 0:
             to_offset = _end_of(await link.describe_queues(topic.topic_id), queue, from_offset)
         at, wait_ms = from_offset, FETCH_WAIT_MS if follow else 0
-        pushdown = Pushdown.of(wanted, columns, 0 if follow else to_offset)
+        pushdown = Pushdown.of(wanted, columns, 0 if follow else to_offset, joined=joined)
 
         def begin(offset: int) -> asyncio.Future[Fetched | Exception]:
             wanted_bytes = bytes_max or (FETCH_BYTES_MAX if follow else range_bytes(self._ranges))
@@ -154,11 +155,14 @@ class Reading:
     async def _read(
         self, queue: Queue, topic_id: int, offset: int, bytes_max: int, wait_ms: int, pushdown: Pushdown | None
     ) -> Fetched | Exception:
-        """What lies at an offset; an error is an answer, for it concerns nobody but the reader."""
+        """What lies at an offset, a member that follows asked first; an error is an answer for the reader alone."""
+        at = topic_id, queue.queue_id, offset
+        if not wait_ms and (follower := self._links.follower(queue)) is not None:
+            with contextlib.suppress(OrtooError):
+                return await follower.fetch(*at, bytes_max=bytes_max, pushdown=pushdown, any_member=True)
         try:
-            return await self._links.to(queue.enode).fetch(
-                topic_id, queue.queue_id, offset, bytes_max=bytes_max, wait_ms=wait_ms, pushdown=pushdown
-            )
+            link = self._links.to(queue.enode)
+            return await link.fetch(*at, bytes_max=bytes_max, wait_ms=wait_ms, pushdown=pushdown)
         except Exception as error:
             return error
 

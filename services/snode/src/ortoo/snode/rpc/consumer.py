@@ -72,8 +72,9 @@ class ConsumerService(PopCalls, PullCalls):
         try:
             with self.long_calls.running() as memory:
                 parts = self.reading.fetch(
-                    queue, begin, end, follow=request.follow, wanted=wanted, columns=columns, memory=memory
-                )
+                    queue, begin, end, follow=request.follow, wanted=wanted, columns=columns,
+                    joined=request.joined, memory=memory,
+                )  # fmt: skip
                 async for topic_id, part in parts:
                     begun = True
                     yield _fetched(topic_id, part, columns)

@@ -2,18 +2,31 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from ortoo.common.errors import OrtooError
 from ortoo.common.filters.message_filter import MessageFilter
-from ortoo.common.filters.pushdown import ChosenPart, Pushdown
+from ortoo.common.filters.pushdown import Choice, ChosenPart, Pushdown
 from ortoo.common.grpc.fields import read
-from ortoo.enode.store.store import Store
+from ortoo.enode.store.engine import Engine
+from ortoo.enode.store.store import Fetched
 from ortoo.v1 import enode_pb2
 
 PART_BYTES = 4 << 20
 """How much of the log is held in memory at once."""
 LOOKED_BYTES_MAX = 32 << 20
 """How much one request looks at: then it answers, though it may have found nothing."""
+
+
+class Reads(Protocol):
+    """Where batches are read from: a store, or what another member's log has of it here."""
+
+    engine: Engine
+
+    async def fetch(
+        self, topic_id: int, queue_id: int, from_offset: int, *, bytes_max: int = 0, wait_ms: int = 0
+    ) -> Fetched:
+        """Whole batches from an offset on. Errors: as `Store.fetch`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +55,7 @@ class PushedDown:
         return cls(wishes, wishes.compiled())
 
     async def choose(
-        self, store: Store, request: enode_pb2.FetchBatchesRequest, bytes_max: int, wait_ms: int = 0
+        self, store: Reads, request: enode_pb2.FetchBatchesRequest, bytes_max: int, wait_ms: int = 0
     ) -> Chosen:
         """Look from the request's offset on, until `bytes_max` were found, enough was looked at, or the queue ends.
 
@@ -51,20 +64,18 @@ class PushedDown:
         """
         topic_id, queue_id, at = request.topic_id, request.queue_id, request.from_offset
         end = self.wishes.to_offset
-        parts: list[ChosenPart] = []
-        found = looked = 0
+        choice = Choice(self.wishes, self.wanted)
+        run, looked = store.engine.work.run, 0
         while True:
             try:
                 fetched = await store.fetch(topic_id, queue_id, at, bytes_max=PART_BYTES, wait_ms=wait_ms)
-                chosen = await store.engine.work.run(self.wishes.chosen, fetched.batches, at, self.wanted)
+                await run(choice.look, fetched.batches, at)
             except OrtooError:
                 if at == request.from_offset:
                     raise
-                return Chosen(parts, at, at)
-            parts += chosen
+                return Chosen(await run(choice.parts), at, at)
             at, wait_ms = min(fetched.next_offset, end or fetched.next_offset), 0
-            found += sum(len(part.batch.records) for part in chosen)
             looked += sum(len(stored.batch.records) for stored in fetched.batches)
             is_over = at == fetched.end_offset or at == end or not fetched.batches
-            if is_over or found >= bytes_max or looked >= LOOKED_BYTES_MAX:
-                return Chosen(parts, at, fetched.end_offset)
+            if is_over or choice.size_bytes >= bytes_max or looked >= LOOKED_BYTES_MAX:
+                return Chosen(await run(choice.parts), at, fetched.end_offset)

@@ -1,0 +1,76 @@
+"""A selection of Spark's tests under each version of Spark, in environments of their own: `make spark-matrix`.
+
+    python -m tests.spark.matrix [VERSION...]
+
+An environment has its Spark and finds everything else in the one that runs this; it is made once, in .tools.
+"""
+
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Final
+
+from tests.repo.tree import ROOT
+
+READS: Final = (
+    "test_batch_read.py::test_every_column_of_every_message_is_as_it_was_sent",
+    "test_batch_read.py::test_the_broker_sends_what_a_tag_or_a_condition_wants",
+    "test_batch_read.py::test_a_dataframe_is_a_snapshot",
+)
+WRITES: Final = (
+    "test_batch_read.py::test_pushed_filters_give_what_spark_gives_without_them",
+    "test_sink.py::test_every_column_becomes_what_it_says",
+)
+STREAMS: Final = (
+    "test_queries.py::test_bytes_alone_limit_batches_and_the_group_reaches_the_end",
+    "test_queries.py::test_a_stream_reads_what_the_broker_is_asked_for",
+)
+VERSIONS: Final = {
+    "4.0.5": READS,
+    "4.1.4": READS + WRITES,
+    "4.2.1": READS + WRITES + STREAMS,
+    "4.3.0": READS + WRITES + STREAMS,
+}
+"""The newest patch of each minor version, and what it can."""
+RUN_S = 1_800
+
+
+def environment(version: str) -> Path:
+    """The interpreter of an environment with that Spark; made if it is not there."""
+    folder = ROOT / f".tools/spark-{version}"
+    python = folder / "bin/python"
+    if not (folder / "ready").exists():
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True, timeout=RUN_S)
+        found = subprocess.run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+                               check=True, timeout=60, capture_output=True, text=True)  # fmt: skip
+        packages = Path(found.stdout.strip())
+        ours = sysconfig.get_path("purelib")
+        (packages / "project.pth").write_text(f"import site; site.addsitedir({ours!r})\n")
+        command = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"pyspark=={version}"]
+        subprocess.run(command, check=True, timeout=RUN_S)
+        (packages / "pyspark/python/lib/pyspark.zip").unlink(missing_ok=True)
+        (folder / "ready").touch()
+    return python
+
+
+def passes(version: str) -> bool:
+    """Whether its selection of tests passes under this version, and no test was skipped."""
+    tests = [str(ROOT / "tests/spark" / name) for name in VERSIONS[version]]
+    done = subprocess.run(
+        [str(environment(version)), "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests],
+        cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=RUN_S,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    last = done.stdout.strip().splitlines()[-1] if done.stdout.strip() else done.stderr[-2_000:]
+    sys.stdout.write(f"Spark {version}: {last}\n")
+    if ok := done.returncode == 0 and "skipped" not in last:
+        return ok
+    sys.stdout.write(done.stdout[-6_000:])
+    return False
+
+
+if __name__ == "__main__":
+    failed = [version for version in sys.argv[1:] or VERSIONS if not passes(version)]
+    sys.exit(f"failed under {', '.join(failed)}" if failed else 0)

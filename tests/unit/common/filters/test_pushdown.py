@@ -1,0 +1,118 @@
+"""What is chosen of a queue is the same whether rows of several stored batches travel as one or not."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ortoo.common.errors import OrtooError
+from ortoo.common.filters.pushdown import Choice, ChosenPart, Pushdown
+from ortoo.common.records.batch import encode
+from ortoo.common.records.compression import Codec
+from ortoo.common.records.message import Message
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.common.records.stored_batch import StoredBatch
+from ortoo.common.records.view import open_batch
+
+
+def stored(batches: Sequence[SealedBatch]) -> list[StoredBatch]:
+    """These batches one behind the other, each stored a second later."""
+    made, at = [], 0
+    for number, batch in enumerate(batches):
+        made.append(StoredBatch(at, 1_000 * number, batch))
+        at += batch.count
+    return made
+
+
+def batch(count: int, every: int, *, kind: int = 0, codec: Codec = Codec.NONE, body_bytes: int = 10) -> SealedBatch:
+    """Messages of which one in `every` is wanted; `kind` says which columns beside the tag they have."""
+    return encode(
+        [
+            Message(
+                b"%d" % n + b"." * body_bytes,
+                "rare" if n % every == 0 else "often",
+                keys=(f"key-{n}",) if kind & 1 else (),
+                properties={"n": str(n)} if kind & 2 else {},
+                message_id=f"id-{n}" if kind & 4 else None,
+                priority=n if kind & 8 else None,
+                deliver_at_ms=n + 1 if kind & 16 else None,
+            )
+            for n in range(count)
+        ],
+        now_ms=7,
+        codec=codec,
+    )
+
+
+def parts_of(held: Sequence[StoredBatch], calls: int = 1, begin: int = 0, **wishes: object) -> Sequence[ChosenPart]:
+    """What is chosen when the batches come in so many calls."""
+    pushdown = Pushdown("rare", **wishes)  # type: ignore[arg-type]
+    choice = Choice(pushdown, pushdown.compiled())
+    for at in range(calls):
+        choice.look(held[len(held) * at // calls : len(held) * (at + 1) // calls], begin)
+    return choice.parts()
+
+
+def rows_of(parts: Sequence[ChosenPart]) -> list[tuple[int, int, Message]]:
+    """Offset, time of storing and message of each row."""
+    found = []
+    for part in parts:
+        part.batch.check()
+        view = open_batch(part.batch)
+        rows = np.frombuffer(part.rows, "<i4").tolist() or list(range(view.count))
+        times = np.frombuffer(part.row_stored_at_ms, "<i8").tolist() or [part.stored_at_ms] * len(rows)
+        for number, (row, time_ms) in enumerate(zip(rows, times, strict=True)):
+            message = view.message(number if len(rows) == view.count else row)
+            found.append((part.first_offset + row, time_ms, message))
+    return found
+
+
+@given(
+    shapes=st.lists(
+        st.tuples(st.integers(1, 60), st.sampled_from([1, 2, 7, 100]), st.integers(0, 31), st.booleans()), max_size=8
+    ),
+    calls=st.integers(1, 3),
+    begin=st.integers(0, 60),
+    missing=st.integers(0, 60),
+)
+def test_joined_rows_are_those_that_come_batch_by_batch(
+    shapes: list[tuple[int, int, int, bool]], calls: int, begin: int, missing: int
+) -> None:
+    """B-170: offsets, times of storing and all fields are the same, whichever columns and codecs batches have."""
+    held = stored([batch(n, every, kind=k, codec=Codec.LZ4 if small else Codec.NONE) for n, every, k, small in shapes])
+    end = held[-1].next_offset if held else 0
+    begin, to_offset = min(begin, end), max(end - missing, 1)
+    apart = parts_of(held, calls, begin, to_offset=to_offset)
+    together = parts_of(held, calls, begin, to_offset=to_offset, joined=True)
+    assert rows_of(together) == rows_of(apart)
+    assert len(together) <= len(apart)
+
+
+def test_few_rows_of_many_batches_are_one_batch() -> None:
+    """B-170: a part for each stored batch would cost its readers more than the rows do."""
+    held = stored([batch(200, 100, kind=7) for _ in range(50)])
+    (part,) = parts_of(held, 5, joined=True)
+    assert (part.batch.count, part.next_offset) == (100, 10_000)
+    assert rows_of([part]) == rows_of(parts_of(held))
+
+
+def test_what_would_be_too_large_is_more_than_one_batch() -> None:
+    """No batch that travels is larger than one that is stored may be; `check` in `rows_of` says so."""
+    held = stored([batch(5, 5, body_bytes=190_000) for _ in range(20)])
+    parts = parts_of(held, joined=True)
+    assert 1 < len(parts) < 20
+    assert rows_of(parts) == rows_of(parts_of(held))
+
+
+def test_of_batches_with_a_damaged_one_nothing_is_taken() -> None:
+    """Whoever looks again from the same offset gets each row once."""
+    good, bad = batch(200, 100), SealedBatch(b"\xff" * 40, 0, 200, 10)
+    first, *others = stored([good, good, bad])
+    pushdown = Pushdown("rare", joined=True)
+    choice = Choice(pushdown, pushdown.compiled())
+    choice.look([first], 0)
+    with pytest.raises(OrtooError):
+        choice.look(others, 0)
+    assert [offset for offset, _, _ in rows_of(choice.parts())] == [0, 100]
