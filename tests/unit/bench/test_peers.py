@@ -84,7 +84,7 @@ def test_medians_keep_the_shape() -> None:
 
 def test_the_picture_has_every_row_and_stays_the_same(tmp_path: Path) -> None:
     """The same rows make the same bytes, so that a commit shows only what changed."""
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="NO matplotlib: nothing was drawn; run `make bench-peers`")
     some = [PeerRow("one", "sends", 400.0, 200.0, "/s"), PeerRow("two", "p50", 50.0, 1.0, " ms", True)]
     for name in ("a.svg", "b.svg"):
         draw(some, tmp_path / name)

@@ -93,14 +93,12 @@ class Reading:
     ) -> AsyncIterator[tuple[int, Selected]]:
         """Batches of one queue, each with the topic's id. `bytes_max` is for one request to the enode; 0 = as it fits.
 
-        What is not `wanted`, and columns that are not, the enode leaves out if it can; of columns there may be more.
-        With `joined` a few rows each of several stored batches may come as one.
-        What is read is drawn from `memory`; None = it is bounded by the caller's own limits. Errors: NotFound, Invalid,
-        OutOfRange, Unavailable; Overloaded when there is no memory for it; DataLoss, which says where to read on.
+        The enode leaves out what is not `wanted` and columns, if it can; `joined`, rows of several may come as one.
+        It draws from `memory`; None = the caller has limits. Errors: NotFound, Invalid, OutOfRange, Unavailable;
+        Overloaded when there is no memory for it; DataLoss, which says where to read on.
         """
         memory = memory or MemoryBudget(UNCOUNTED).share("reads")
-        topic = await self._watch.topic(queue.topic)
-        check_readable(topic, queue)
+        check_readable(topic := await self._watch.topic(queue.topic), queue)
         link = self._links.to(queue.enode)
         if not follow and to_offset == 0:
             to_offset = _end_of(await link.describe_queues(topic.topic_id), queue, from_offset)
