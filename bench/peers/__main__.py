@@ -25,7 +25,7 @@ from bench.report import Figures, setting
 from bench.table import write_documents
 from ortoo.common.process import logs
 
-SKIPPED = 77
+SKIPPED, STOPPED = 77, 143
 METHOD = (
     "each round starts each system anew with its defaults (RocketMQ's broker with SYNC_FLUSH), loads it with the same "
     "client program, and stops it before the next one starts; medians over the rounds"
@@ -96,6 +96,9 @@ def main() -> int:
     except (DidNotStart, LoadFailed) as error:
         print(f"\nfailed: {error}")
         return 1
+    except asyncio.CancelledError:  # SIGTERM; everything that was started has been ended
+        print("\nstopped")
+        return STOPPED
     write(result, arguments.into)
     return 0
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from bench.peers import jars
-from bench.peers.servers import Servers, die_with_parent, end
+from bench.peers.servers import Servers, at_home, die_with_parent, end
 from bench.report import Figures
 
 ANSWER_TIMEOUT_S = 300.0
@@ -62,7 +62,7 @@ def _cpu_us(before: dict[str, float], after: dict[str, float], messages: int) ->
 @asynccontextmanager
 async def java_load(folder: Path, body_bytes: int) -> AsyncIterator[Load]:
     """The official Java client of RocketMQ, as bench/peers/java/Load.java drives it. Errors: NotHere."""
-    words = ("java", "-Xmx512m", f"-Duser.home={folder}", "-cp", jars.load_program(), "Load", str(body_bytes))
+    words = ("java", "-Xmx512m", *at_home(folder), "-cp", jars.load_program(), "Load", str(body_bytes))
     async with _running(folder, words) as load:
         yield load
 

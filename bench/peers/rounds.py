@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -29,6 +30,18 @@ Opened = Callable[[Path], AbstractAsyncContextManager[Servers]]
 Measured = Callable[[Path, float], Awaitable[Figures]]
 
 
+def machine_busy_s() -> float:
+    """Processor seconds that were not idle so far, on the whole machine; what its host took away included."""
+    _, user, nice, system, _, _, *others = Path("/proc/stat").read_text().splitlines()[0].split()[:9]
+    return sum(map(int, (user, nice, system, *others))) / os.sysconf("SC_CLK_TCK")
+
+
+def own_cpu_s() -> float:
+    """Processor seconds of this process and of all that it started and that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
 @dataclass(frozen=True, slots=True)
 class System:
     """Something that is measured in each round."""
@@ -38,10 +51,16 @@ class System:
 
     async def round(self, seconds: float) -> Figures:
         """Measure it once, in an empty folder."""
+        load_average, busy_s, own_s, began = os.getloadavg()[0], machine_busy_s(), own_cpu_s(), time.perf_counter()
         with tempfile.TemporaryDirectory(prefix="ortoo-peers-") as folder:
-            load_average = os.getloadavg()[0]
             figures = await self.measure(Path(folder), seconds)
-        return {**figures, "load_average": {"before": load_average, "after": os.getloadavg()[0]}}
+        others_s = (machine_busy_s() - busy_s) - (own_cpu_s() - own_s)
+        machine_s = (time.perf_counter() - began) * len(os.sched_getaffinity(0))
+        return {
+            **figures,
+            "load_average": {"before": load_average, "after": os.getloadavg()[0]},
+            "others_share": round(max(0.0, others_s / machine_s), 3),
+        }
 
 
 def single(name: str, opened: Opened) -> System:

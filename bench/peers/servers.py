@@ -52,6 +52,11 @@ def _status_kib(process_id: int) -> tuple[int, int]:
     return int(found["VmRSS"]), int(found["RssFile"])
 
 
+def at_home(folder: Path) -> tuple[str, str]:
+    """What makes a Java program leave its logs, certificates and unpacked libraries in a folder."""
+    return f"-Duser.home={folder}", f"-Djava.io.tmpdir={folder}"
+
+
 def die_with_parent() -> None:
     """In a process that is about to run another program: let it be killed when the benchmark ends, however it ends."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -69,7 +74,7 @@ async def java_server(
     options = (f"-Xms{heap_mib // 2}m", f"-Xmx{heap_mib}m", f"-XX:MaxDirectMemorySize={heap_mib}m", "-XX:+UseG1GC")
     with said.open("ab") as log:
         process = await asyncio.create_subprocess_exec(
-            *("java", *options, f"-Duser.home={folder}", "-cp", f"{jars}/*", *words),
+            *("java", *options, *at_home(folder), "-cp", f"{jars}/*", *words),
             env=os.environ | environ,
             cwd=folder,
             stdin=asyncio.subprocess.DEVNULL,

@@ -12,6 +12,8 @@ from bench.table import RESULTS
 
 FOLDER = RESULTS / "peers"
 RESULT, TABLE, PICTURE = FOLDER / "peers.json", FOLDER / "table.md", FOLDER / "peers.svg"
+OTHERS_MAX_PERCENT = 15
+"""How much of the machine other programs may have before the table warns of it."""
 HEAD = ("| what | Ortoo | the other | ratio |", "| --- | --- | --- | --- |")
 
 
@@ -135,13 +137,16 @@ def setting(result: Figures) -> str:
     one, versions = result["setting"], result["versions"]
     rounds = [each for some in result["rounds_of"].values() for each in some]
     loads = [load for each in rounds for load in each["load_average"].values()]
+    others = [100 * each["others_share"] for each in rounds]
+    caveat = ", so that ratios tell little" if max(others) > OTHERS_MAX_PERCENT else ""
     return (
         f"Measured by `make bench-peers` on {one['cores']} cores and {one['memory_gib']} GiB, every process on it, "
         f"Linux {one['kernel'].split('-')[0]}, Python {one['python']}, Java {versions['java']}, RocketMQ's Java client "
         f"{versions['client']}, confluent-kafka {versions['confluent-kafka']}; rounds: {result['rounds']}, "
         f"in each the systems one after another, each started anew; {result['seconds']:g} seconds a figure; medians; "
         "bodies of 256 bytes, 8 queues. "
-        f"Load average, of which the load itself is a part: {min(loads):.1f} to {max(loads):.1f}. "
+        f"Load average, of which the load itself is a part: {min(loads):.1f} to {max(loads):.1f}; programs that have "
+        f"nothing to do with it took {min(others):.0f} to {max(others):.0f} % of the machine meanwhile{caveat}. "
         "A ratio above 1 means that Ortoo is ahead; for times and memory, less is better."
     )
 

@@ -38,7 +38,7 @@ def result(**systems: dict[str, Any]) -> dict[str, Any]:
         "rounds": 1,
         "seconds": 5.0,
         "systems": {name.replace("_", " "): one for name, one in systems.items()},
-        "rounds_of": {"ortoo": [{"load_average": {"before": 1.5, "after": 2.5}}]},
+        "rounds_of": {"ortoo": [{"load_average": {"before": 1.5, "after": 2.5}, "others_share": 0.04}]},
     }
 
 
@@ -52,7 +52,10 @@ def test_the_table_has_what_both_sides_measured() -> None:
     """A section for each pair; a system without its counterpart is left out, and the load is told."""
     both = result(ortoo=single(500.0, enode=1000.0, snode=500.0), rocketmq=single(1000.0, broker=4000.0, proxy=2000.0))
     text = table(both)
-    assert "Load average, of which the load itself is a part: 1.5 to 2.5." in text
+    assert "Load average, of which the load itself is a part: 1.5 to 2.5; " in text
+    assert "took 4 to 4 % of the machine meanwhile. A ratio" in text
+    both["rounds_of"]["rocketmq"] = [{"load_average": {"before": 9.0, "after": 9.0}, "others_share": 0.4}]
+    assert "took 4 to 40 % of the machine meanwhile, so that ratios tell little. A ratio" in table(both)
     assert "| Java: send, 64 in flight | 500/s | 1,000/s | 0.50 |" in text
     assert "| servers' processor time a message at 200/s | 1.50 ms | 6.00 ms | 4.00 |" in text
     assert "Kafka" not in text
