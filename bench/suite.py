@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+from bench import capacity
 from bench.table import RESULTS, write_documents
 
 BENCHES = {
@@ -63,6 +64,7 @@ def main() -> int:
     worked = [run(name, arguments.into) for name in arguments.names or BENCHES]
     if arguments.into == RESULTS:
         write_documents()
+        capacity.PAGE.write_text(capacity.page(capacity.PAGE.read_text()))
     return 0 if all(worked) else 1
 
 

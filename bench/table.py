@@ -12,7 +12,8 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "bench" / "results"
 TABLE = RESULTS / "table.md"
 README = ROOT / "README.md"
-BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
+PEERS = RESULTS / "peers" / "table.md"
+PEERS_PICTURE = "![Ortoo beside RocketMQ and Kafka, ratio by ratio](bench/results/peers/peers.svg)\n"
 HEAD = ("what", "figure", "compared with, in the same run", "ratio")
 Row = tuple[str, str, str, str]
 
@@ -53,20 +54,26 @@ def setting(results: dict[str, Figures]) -> str:
     )
 
 
-def readme_with(text: str, content: str) -> str:
-    """`text` with `content` between the marks. Errors: ValueError when the marks are not there."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
+def readme_with(text: str, content: str, name: str = "bench") -> str:
+    """`text` with `content` between the marks of a name. Errors: ValueError when they are not there."""
+    opening, closing = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    before, begin, rest = text.partition(opening)
+    _, end, after = rest.partition(closing)
     if not (begin and end):
-        raise ValueError(f"no {BEGIN} ... {END}")
-    return f"{before}{BEGIN}\n{content}{END}{after}"
+        raise ValueError(f"no {opening} ... {closing}")
+    return f"{before}{opening}\n{content}{closing}{after}"
+
+
+def peers_content() -> str:
+    """What README.md shows of the comparison with other brokers: the picture, then the table."""
+    return f"{PEERS_PICTURE}\n{PEERS.read_text()}"
 
 
 def write_documents() -> None:
-    """Write the table and put it into README.md."""
+    """Write the table, and put it and the one of the other brokers into README.md."""
     content = table(load())
     TABLE.write_text(content)
-    README.write_text(readme_with(README.read_text(), content))
+    README.write_text(readme_with(readme_with(README.read_text(), content), peers_content(), "bench-peers"))
 
 
 def _line(cells: tuple[str, ...]) -> str:

@@ -1,11 +1,12 @@
-"""Writes the Grafana dashboard from a table of panels: `make dashboard`."""
+"""Writes the Grafana dashboards from tables of panels: `make manifests`."""
 
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-FILE = Path(__file__).parent / "chart/files/dashboard.json"
+FOLDER = Path(__file__).parent / "chart/files"
 WIDTH, HEIGHT = 8, 7
 P99 = "histogram_quantile(0.99, sum by (le, {}) (rate({}[5m])))"
 PAIR = "{{consumer_group}} in {{topic}}"
@@ -31,37 +32,67 @@ PANELS = (
     ("Event loop late (p99)", "s", P99.format("instance", "ortoo_event_loop_delay_seconds_bucket"), "{{instance}}"),
     ("Memory", "bytes", "process_resident_memory_bytes", "{{instance}}"),
 )
+SENDS = 'request_code=~".*ProducerService/Publish|.*MessagingService/SendMessage"'
+SEND_QUANTILE = f"histogram_quantile({{}}, sum by (le) (rate(rocketmq_rpc_latency_bucket{{{{{SENDS}}}}}[5m])))"
+OLDEST = "max by (topic, consumer_group) (rocketmq_consumer_lag_latency)"
+OBJECTIVES = (
+    ("Sends that fail: burn rate (1 = the budget lasts a month)", "short", "ortoo:send_errors:ratio60m / 0.001", "1 h"),
+    ("The same over 5 minutes", "short", "ortoo:send_errors:ratio5m / 0.001", "5 min"),
+    ("The same over 6 hours", "short", "ortoo:send_errors:ratio360m / 0.001", "6 h"),
+    ("Sends above 100 ms: burn rate", "short", "ortoo:send_slow:ratio60m / 0.01", "1 h"),
+    ("The same over 5 minutes", "short", "ortoo:send_slow:ratio5m / 0.01", "5 min"),
+    ("The same over 6 hours", "short", "ortoo:send_slow:ratio360m / 0.01", "6 h"),
+    ("Single sends by status", "reqps", f"sum by (response_code) (rate(rocketmq_rpc_latency_count{{{SENDS}}}[5m]))",
+     "{{response_code}}"),
+    ("Half of single sends take", "ms", SEND_QUANTILE.format(0.5), "p50"),
+    ("Slowest 1 % of single sends", "ms", SEND_QUANTILE.format(0.99), "p99"),
+    ("Oldest message that waits for a group", "ms", f"topk(10, {OLDEST})", PAIR),
+    ("Groups with a message older than 10 s", "percentunit", f"avg({OLDEST} > bool 10000)", "late"),
+    ("Dead letters in 15 minutes", "short",
+     "sum by (topic, consumer_group) (increase(rocketmq_send_to_dlq_messages_total[15m]))", PAIR),
+    ("Failures told to callers", "short", "sum by (kind) (rate(ortoo_failures_total[5m]))", "{{kind}}"),
+    ("Alerts that fire", "short", 'sum by (alertname) (ALERTS{alertname=~"Ortoo.*",alertstate="firing"})',
+     "{{alertname}}"),
+    ("Enodes that take messages", "percentunit", "avg(ortoo_writable)", "writable"),
+)  # fmt: skip
+Panels = Sequence[tuple[str, str, str, str]]
+DASHBOARDS: Mapping[str, tuple[str, str, Panels]] = {
+    "dashboard.json": ("ortoo", "Ortoo", PANELS),
+    "objectives.json": ("ortoo-objectives", "Ortoo: objectives", OBJECTIVES),
+}
+"""File to the dashboard's id, its title and its panels."""
 
 
-def dashboard() -> dict[str, Any]:
-    """The dashboard as Grafana reads it."""
-    panels = [
+def dashboard(uid: str, title: str, panels: Panels) -> dict[str, Any]:
+    """A dashboard as Grafana reads it."""
+    made = [
         {
             "id": number + 1,
-            "title": title,
+            "title": heading,
             "type": "timeseries",
             "datasource": {"type": "prometheus", "uid": "${datasource}"},
             "gridPos": {"x": number % 3 * WIDTH, "y": number // 3 * HEIGHT, "w": WIDTH, "h": HEIGHT},
             "fieldConfig": {"defaults": {"unit": unit, "min": 0}, "overrides": []},
             "targets": [{"refId": "A", "expr": expression, "legendFormat": legend}],
         }
-        for number, (title, unit, expression, legend) in enumerate(PANELS)
+        for number, (heading, unit, expression, legend) in enumerate(panels)
     ]
     source = {"name": "datasource", "type": "datasource", "query": "prometheus", "label": "Prometheus"}
     return {
-        "uid": "ortoo",
-        "title": "Ortoo",
+        "uid": uid,
+        "title": title,
         "schemaVersion": 39,
         "time": {"from": "now-1h", "to": "now"},
         "refresh": "30s",
         "templating": {"list": [source]},
-        "panels": panels,
+        "panels": made,
     }
 
 
 if __name__ == "__main__":
-    made = dashboard()
-    # One panel a line: a change of one is a change of one line.
-    panels = ",\n".join(json.dumps(panel) for panel in made.pop("panels"))
-    FILE.write_text(f'{json.dumps(made)[:-1]}, "panels": [\n{panels}\n]}}\n')
-    sys.stdout.write(f"{len(PANELS)} panels\n")
+    for name, about in DASHBOARDS.items():
+        board = dashboard(*about)
+        # One panel a line: a change of one is a change of one line.
+        lines = ",\n".join(json.dumps(panel) for panel in board.pop("panels"))
+        (FOLDER / name).write_text(f'{json.dumps(board)[:-1]}, "panels": [\n{lines}\n]}}\n')
+        sys.stdout.write(f"{name}: {len(about[2])} panels\n")

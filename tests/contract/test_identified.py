@@ -63,7 +63,7 @@ def test_a_duplicate_is_answered_with_the_first_place() -> None:
             await one.clock.sleep(WINDOW_MS / 1000 + 1)
             [new] = await _send(it, ("a once more", "1"))
             assert (new.offset, new.duplicate) == (4, False)
-            await it.forget_old()
+            await one.store.engine.housekeeping.forget()
             assert len(one.store.engine.state.ids) == 1
         await one.halt()
         await one.store.close()

@@ -115,7 +115,9 @@ async def open_ailing(settings: Settings) -> AsyncIterator[Running]:
 def main() -> int:
     """Do what `ortoo-enode` does."""
     vars(telemetry)["Metrics"] = functools.partial(Metrics, series_max=SERIES_MAX)
-    return front.main(dataclasses.replace(ROLE, open=open_ailing), sys.argv[1:])
+    return front.main(
+        dataclasses.replace(ROLE, open=lambda loaded, load_again: open_ailing(loaded.settings)), sys.argv[1:]
+    )
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ortoo.client import DataLoss, OrtooError, Queue, connect
+from ortoo.client import DataLoss, OrtooError, PopSettings, Queue, connect
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.process import logs
 from ortoo.common.process.background import Background
@@ -58,6 +58,43 @@ async def dead_enode(scene: Scene) -> AsyncIterator[None]:
     yield
     await scene.enode.start()
     await scene.cluster.until_alive()
+
+
+@asynccontextmanager
+async def nobody_left(scene: Scene) -> AsyncIterator[None]:
+    """All processes are gone."""
+    for role in reversed(scene.cluster.roles):
+        await role.kill()
+    yield
+    for role in scene.cluster.roles:
+        await role.start()
+    await scene.cluster.until_alive()
+
+
+@asynccontextmanager
+async def failing_sends(scene: Scene) -> AsyncIterator[None]:
+    """Single sends go to a topic whose only enode is away."""
+    await scene.new_topic("lonely")
+    await scene.enode.kill()
+    async with running(scene.background, scene.keep_publishing("lonely", interval_s=0.1)):
+        yield
+    await scene.enode.start()
+    await scene.cluster.until_alive()
+    await scene.publish("steady", 3_000)  # so that few of all sends of the last hour have failed
+
+
+@asynccontextmanager
+async def failing_consumer(scene: Scene) -> AsyncIterator[None]:
+    """A consumer gives up on one message after the other."""
+    await scene.new_topic("poison")
+    await scene.send("poison", 150)
+    async with scene.mq.pop_consumer("failing", "poison", "*", PopSettings(messages_max=50)) as consumer:
+        parked = 0
+        while parked < 150:
+            for message in await consumer.pop(wait_ms=1_000):
+                await message.park(error="no such customer")
+                parked += 1
+        yield
 
 
 @asynccontextmanager
@@ -174,9 +211,10 @@ async def starved_snode(scene: Scene) -> AsyncIterator[None]:
 async def slow_disk(scene: Scene) -> AsyncIterator[None]:
     """Each fdatasync takes 0.2 s."""
     scene.enode.ail(sync_delay_s=0.2)
-    async with running(scene.background, scene.keep_sending("old", interval_s=0.2)):
+    async with running(scene.background, scene.keep_publishing("old", interval_s=0.1)):
         yield
         scene.enode.ail(sync_delay_s=0.0)
+    await scene.publish("steady", 3_000)  # so that few of all sends of the last hour were slow
     # The rule is about flushes: without any there would be nothing to say.
     await scene.catch_up("forgetful", "old")
 
@@ -263,6 +301,9 @@ class Fault:
 FAULTS = (
     Fault(forgotten_message, frozenset({"OrtooOldMessage"})),
     Fault(dead_enode, frozenset({"OrtooProcessDown", "OrtooEnodeAway"})),
+    Fault(nobody_left, frozenset({"OrtooNoNameServer", "OrtooNoEnode", "OrtooNoSnode", "OrtooProcessDown"}), RESTARTED),
+    Fault(failing_sends, frozenset({"OrtooSendsFail"}), RESTARTED),
+    Fault(failing_consumer, frozenset({"OrtooDeadLetters", "OrtooManyDeadLetters"})),
     Fault(full_disk, frozenset({"OrtooNotWritable", "OrtooNotReady"})),
     Fault(damaged_log, frozenset({"OrtooDamagedLog", "OrtooDefect"}), RESTARTED),
     Fault(no_database, frozenset({"OrtooDatabaseAway"})),
@@ -270,7 +311,7 @@ FAULTS = (
     Fault(group_behind, frozenset({"OrtooGroupFallsBehind"})),
     Fault(frozen_handler, frozenset({"OrtooSlowConsumer"})),
     Fault(starved_snode, frozenset({"OrtooOverloaded"}), RESTARTED),
-    Fault(slow_disk, frozenset({"OrtooSlowDisk"})),
+    Fault(slow_disk, frozenset({"OrtooSlowDisk", "OrtooSendsSlow"})),
     Fault(missing_member, frozenset({"OrtooLeaderless", "OrtooUnderReplicated"})),
     Fault(unsteady_leader, frozenset({"OrtooTakeOvers"})),
     Fault(many_topics, frozenset({"OrtooTooManySeries"})),

@@ -14,6 +14,8 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers.postgres import Postgres
 from ortoo.testing.servers.processes import ProcessCluster, RoleProcess
+from ortoo.v1 import producer_pb2, record_pb2
+from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 from tests.deploy import ailing_enode
 from tests.deploy.ailing_enode import Ailments
 from tests.repo.tree import ROOT
@@ -64,6 +66,20 @@ class Scene:
                 with contextlib.suppress(OrtooError):
                     await producer.send(b"tick")
                 await clock.sleep(interval_s)
+
+    async def publish(self, topic: str, count: int) -> None:
+        """Send so many messages by single calls, whatever becomes of them."""
+        request = producer_pb2.PublishRequest(topic=topic, messages=[record_pb2.Message(body=b"tick")])
+        for _ in range(count):
+            with contextlib.suppress(OrtooError):
+                await self.mq._connection.call(ProducerServiceStub, "Publish", request)
+
+    async def keep_publishing(self, topic: str, *, interval_s: float) -> None:
+        """Send by one single call after another, for ever and whatever becomes of them."""
+        clock = SystemClock()
+        while True:
+            await self.publish(topic, 1)
+            await clock.sleep(interval_s)
 
     async def keep_receiving(self, group: str, topic: str) -> None:
         """Acknowledge whatever comes."""

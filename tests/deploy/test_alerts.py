@@ -10,14 +10,19 @@ import pytest
 
 from tests.deploy.alert_faults import FAULTS, alert_faults, damaged_log, dead_enode, full_disk
 from tests.deploy.prometheus import MISSING, RULES
+from tests.deploy.test_chart import objects, rendered
 from tests.repo.tree import ROOT
 
-DASHBOARD = ROOT / "deploy/k8s/chart/files/dashboard.json"
+DASHBOARDS = [ROOT / "deploy/k8s/chart/files" / name for name in ("dashboard.json", "objectives.json")]
 with_prometheus = pytest.mark.skipif(bool(MISSING), reason=f"NO {', '.join(MISSING)}; install Prometheus")
+PUBLISH = 'request_code="ortoo.v1.ProducerService/Publish"'
 
 # Alert to (series, values in the fault, values in a clean run), one value a minute.
 SERIES: dict[str, list[tuple[str, str, str]]] = {
     "OrtooProcessDown": [('up{job="ortoo",instance="a"}', "0x40", "1x40")],
+    "OrtooNoNameServer": [('ortoo_build_info{node_type="namesrv"}', "1x5 _x35", "1x40")],
+    "OrtooNoEnode": [('ortoo_build_info{node_type="enode"}', "1x5 _x35", "1x40")],
+    "OrtooNoSnode": [('ortoo_build_info{node_type="snode"}', "1x5 _x35", "1x40")],
     "OrtooEnodeAway": [('ortoo_process_alive{node_type="enode",node_id="e"}', "0x40", "1x40")],
     "OrtooLeaderless": [('ortoo_enode_leaderless{enode="e",instance="a"}', "1x40", "0x40")],
     "OrtooUnderReplicated": [('ortoo_enode_under_replicated{enode="e",instance="a"}', "1x40", "0x40")],
@@ -35,6 +40,22 @@ SERIES: dict[str, list[tuple[str, str, str]]] = {
     ],
     "OrtooOldMessage": [('rocketmq_consumer_lag_latency{topic="t",consumer_group="g"}', "700000x40", "1000x40")],
     "OrtooSlowConsumer": [('ortoo_slow_consumers_evicted_total{instance="a"}', "0+1x40", "3x40")],
+    "OrtooDeadLetters": [
+        ('rocketmq_send_to_dlq_messages_total{topic="t",consumer_group="g",instance="a"}', "_x25 1x15", "7x40")
+    ],
+    "OrtooManyDeadLetters": [
+        ('rocketmq_send_to_dlq_messages_total{topic="t",consumer_group="g",instance="b"}', "0+10x40", "7x40")
+    ],
+    "OrtooSendsFail": [
+        (f'rocketmq_rpc_latency_count{{{PUBLISH},response_code="OK"}}', "0+97x40", "0+97x40"),
+        (f'rocketmq_rpc_latency_count{{{PUBLISH},response_code="UNAVAILABLE"}}', "0+3x40", "3x40"),
+        (f'rocketmq_rpc_latency_count{{{PUBLISH},response_code="NOT_FOUND"}}', "0x40", "0+50x40"),
+    ],
+    "OrtooSendsSlow": [
+        (f'rocketmq_rpc_latency_count{{{PUBLISH},response_code="OK"}}', "0+97x40", "0+97x40"),
+        (f'rocketmq_rpc_latency_bucket{{{PUBLISH},le="100",response_code="OK"}}', "0+80x40", "0+97x40"),
+        (f'rocketmq_rpc_latency_bucket{{{PUBLISH},le="100",response_code="NOT_FOUND"}}', "0x40", "0+50x40"),
+    ],
     "OrtooDefect": [
         ('ortoo_failures_total{kind="INTERNAL",instance="a"}', "0+1x40", "2x40"),
         ('ortoo_failures_total{kind="UNAVAILABLE",instance="a"}', "0x40", "0+9x40"),
@@ -63,7 +84,7 @@ def test_every_alert_has_a_fault_and_a_runbook() -> None:
     page = (ROOT / "docs/operations/alerts.md").read_text()
     for name in alert_names():
         assert f"\n## {name}\n" in page
-        assert f"runbook: docs/operations/alerts.md#{name.lower()}" in RULES.read_text()
+        assert f"runbook_url: docs/operations/alerts.md#{name.lower()}" in RULES.read_text()
 
 
 @with_prometheus
@@ -85,7 +106,7 @@ def test_every_alert_fires_in_its_fault_and_only_there(tmp_path: Path) -> None:
         }
 
     tests = [case([(n, bad) for n, bad, _ in series], [(alert, True)]) for alert, series in SERIES.items()]
-    clean = [(name, good) for series in SERIES.values() for name, _, good in series]
+    clean = sorted({(name, good) for series in SERIES.values() for name, _, good in series})
     tests.append(case(clean, [(alert, False) for alert in SERIES]))
     file = tmp_path / "tests.yaml"
     file.write_text(json.dumps({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests}))
@@ -102,7 +123,7 @@ def test_rules_and_dashboard_name_metrics_that_exist() -> None:
         for folder in ("libs/common/src/ortoo/common", "services")
         for file in (ROOT / folder).rglob("*.py")
     )
-    panels = json.loads(DASHBOARD.read_text())["panels"]
+    panels = [panel for file in DASHBOARDS for panel in json.loads(file.read_text())["panels"]]
     expressions = [panel["targets"][0]["expr"] for panel in panels]
     wanted = set(re.findall(r"\b(?:ortoo|rocketmq|process)_\w+", RULES.read_text() + " ".join(expressions)))
     plain = {re.sub(r"_(?:bucket|count|sum)$", "", name) for name in wanted} - {"ortoo_group"}
@@ -119,6 +140,17 @@ async def test_alerts_fire_in_real_processes_and_go_with_the_fault(tmp_path: Pat
     report = await alert_faults(tmp_path, nights, clean_s=3, say=lambda _: None)
     assert report.wrong == []
     assert {alert for alert, *_ in report.rows} == {alert for fault in nights for alert in fault.alerts}
+
+
+def test_runbook_links_are_full_where_the_installer_says_where() -> None:
+    """Each alert of the installed rules links to a section that the page has, at the URL of the values."""
+    url = "https://docs.example/ortoo/alerts"
+    options = ("--set", "metrics.prometheusRule.enabled=true", "--set", f"metrics.prometheusRule.runbooks={url}")
+    (made,) = (one for one in objects(rendered("helm", *options)) if one["kind"] == "PrometheusRule")
+    rules = [rule for group in made["spec"]["groups"] for rule in group["rules"] if "alert" in rule]
+    headings = re.findall(r"^## (\w+)$", (ROOT / "docs/operations/alerts.md").read_text(), re.MULTILINE)
+    links = {f"{url}#{heading.lower()}" for heading in headings}
+    assert {rule["annotations"]["runbook_url"] for rule in rules} == links
 
 
 def test_every_alert_has_a_real_fault() -> None:

@@ -13,14 +13,12 @@ from typing import Any
 
 import pytest
 
-from ortoo.common.process.front import flat
-from ortoo.common.process.settings import Range, load, ranges
+from ortoo.common.process.settings import Range, flat, load, ranges
 from ortoo.enode.settings import Settings as EnodeSettings
 from ortoo.namesrv.settings import Settings as NamesrvSettings
 from ortoo.snode.policy.access_rules import access_rules_of
 from ortoo.snode.policy.flow_control import rules_of
 from ortoo.snode.settings import Settings as SnodeSettings
-from tests.repo.settings_page import HIDDEN
 from tests.repo.tree import ROOT
 
 CHART = ROOT / "deploy/k8s/chart"
@@ -224,7 +222,7 @@ def another(value: Any, allowed: Range | None) -> Any:
 def test_every_setting_can_be_given(role: str, tmp_path: Path) -> None:
     """What `ROLE.settings` has arrives as the variable that the code reads; what names a file has a file to name."""
     names = {name: f"ORTOO_{role.upper()}_{name.replace('.', '_').upper()}" for name in flat(ROLES[role]())}
-    names = {name: variable for name, variable in names.items() if name not in HIDDEN}
+    names = {name: variable for name, variable in names.items() if name not in EnodeSettings.HIDDEN}
     allowed = ranges(ROLES[role])
     values = {name: another(value, allowed.get(name)) for name, value in flat(ROLES[role]()).items() if name in names}
     file = tmp_path / "values.json"

@@ -17,7 +17,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ortoo.client import Client, ConsumerSettings, Message, PopSettings, Producer, ProducerSettings, connect
+from ortoo.client import (
+    Client,
+    ConsumerSettings,
+    Message,
+    PopConsumer,
+    PopSettings,
+    Producer,
+    ProducerSettings,
+    connect,
+)
 from ortoo.common.process import logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
@@ -29,6 +38,7 @@ DELAY_MAX_S = 1.0
 QUIET_S = 5.0
 """How long messages flow before the drain, and after the enode is gone."""
 TICK_S = 0.01
+POPPERS = 4
 PATIENCE_S = 120.0
 CLOCK = SystemClock()
 
@@ -120,12 +130,18 @@ async def _push(mq: Client, cost: Cost) -> None:
 
 
 async def _pop(mq: Client, cost: Cost) -> None:
-    async with mq.pop_consumer(POPPED, TOPIC, settings=PopSettings(messages_max=256, wait_ms=2_000)) as consumer:
-        while True:
-            messages = await consumer.pop()
-            for message in messages:
-                cost.came(POPPED, message.body)
-            await asyncio.gather(*(message.ack() for message in messages))
+    settings = PopSettings(messages_max=256, wait_ms=2_000)
+    async with mq.pop_consumer(POPPED, TOPIC, settings=settings) as consumer, asyncio.TaskGroup() as group:
+        for _ in range(POPPERS):
+            group.create_task(_pop_on(consumer, cost))
+
+
+async def _pop_on(consumer: PopConsumer, cost: Cost) -> None:
+    while True:
+        messages = await consumer.pop()
+        for message in messages:
+            cost.came(POPPED, message.body)
+        await asyncio.gather(*(message.ack() for message in messages))
 
 
 async def _send(producer: Producer, cost: Cost, rate: int, background: Background) -> None:

@@ -38,6 +38,7 @@ ELSEWHERE = {
     "grpcurl -plaintext HOST:PORT ortoo.v1.FindingsService": "tests/simulation/test_doctor_faults.py",
     "ortoo enode drain": "tests/simulation/test_draining.py",
     "ortoo enode fill": "tests/simulation/test_draining.py",
+    "ortoo settings": "tests/simulation/test_settings.py",
     "ortoo export": "tests/unit/cli/commands/test_declared.py",
     "ortoo apply": "tests/unit/cli/commands/test_declared.py",
 }
@@ -48,6 +49,7 @@ NOT_RUN = {
     "make planted": "takes an hour",
     "python -m tests.simulation": "takes as long as its bugs need seeds",
     "kubectl": "there is no Kubernetes here",
+    "python -m bench": "tests/unit/bench runs what it reckons",
     "pip install": "it is about machines that have a package index",
 }
 

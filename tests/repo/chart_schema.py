@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ortoo.common.process.settings import Range, ranges
-from tests.repo.settings_page import HIDDEN, ROLES, described
+from ortoo.enode.settings import Settings as EnodeSettings
+from tests.repo.settings_page import ROLES, described
 
 INTEGER = "^-?[0-9][0-9_]*$"
 NUMBER = r"^-?[0-9][0-9_]*(\.[0-9]+)?([eE][-+]?[0-9]+)?$"
@@ -26,7 +27,7 @@ def setting_schemas(settings: Any, prefix: str = "") -> dict[str, dict[str, Any]
         name, value = prefix + field.name, getattr(settings, field.name)
         if dataclasses.is_dataclass(value):
             found |= setting_schemas(value, name + ".")
-        elif name not in HIDDEN:
+        elif name not in EnodeSettings.HIDDEN:
             found[name] = {"description": texts[field.name], **kind_of(value, allowed.get(field.name))}
     return found
 

@@ -9,22 +9,23 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from ortoo.common.cluster.service_settings import ServiceSettings
 from ortoo.common.process.settings import ranges
 from ortoo.enode.settings import Settings as EnodeSettings
 from ortoo.namesrv.settings import Settings as NamesrvSettings
 from ortoo.snode.settings import Settings as SnodeSettings
 
-ROLES: dict[str, tuple[str, type]] = {
+ROLES: dict[str, tuple[str, type[ServiceSettings]]] = {
     "namesrv": ("Name server", NamesrvSettings),
     "enode": ("Enode", EnodeSettings),
     "snode": ("Snode", SnodeSettings),
 }
-HIDDEN = {"store.enode", "store.cluster"}
 HEAD = (
     "# Settings\n\nMade from the code by `make docs`. Each setting can be given in the file that `-c` names, or by "
     "environment: `store.flush_mode` of an enode is `[store] flush_mode` in the file and "
     "`ORTOO_ENODE_STORE_FLUSH_MODE` in the environment. `-p` prints what is in force and where it comes from; see "
-    "[processes](../operations/processes.md).\n"
+    "[processes](../operations/processes.md). What is *live* [changes in a running process]"
+    "(../operations/processes.md#settings-of-running-processes).\n"
 )
 
 
@@ -53,7 +54,7 @@ def rows(settings: Any, prefix: str = "") -> list[tuple[str, str, str, str]]:
         name, value = prefix + field.name, getattr(settings, field.name)
         if dataclasses.is_dataclass(value):
             nested += rows(value, name + ".")
-        elif name not in HIDDEN:
+        elif name not in EnodeSettings.HIDDEN:
             limits = allowed.get(field.name)
             numbers = f"{shown(limits.least)} to {shown(limits.most)}" if limits else ""
             plain.append((name, shown(value), numbers, texts.get(field.name, "")))
@@ -75,6 +76,7 @@ def page() -> str:
     for title, cls in ROLES.values():
         parts.append(f"## {title}\n\n| setting | default | range | what |\n|---|---|---|---|")
         for name, default, numbers, text in rows(cls()):
+            text += " *Live.*" if name in cls.LIVE else ""
             parts.append(
                 f"| `{name}` | {f'`{default}`' if default else ''} | {numbers} | {text.replace('|', chr(92) + '|')} |"
             )

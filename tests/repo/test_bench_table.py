@@ -1,9 +1,12 @@
 """The README shows what was measured, and nothing else."""
 
+import html
+
 import pytest
 
+from bench.peers import table as peers
 from bench.suite import BENCHES
-from bench.table import README, TABLE, load, readme_with, rows, table
+from bench.table import PEERS, README, TABLE, load, peers_content, readme_with, rows, table
 
 
 def test_the_readme_shows_the_committed_results() -> None:
@@ -11,6 +14,15 @@ def test_the_readme_shows_the_committed_results() -> None:
     content = table(load())
     assert TABLE.read_text() == content
     assert readme_with(README.read_text(), content) == README.read_text()
+
+
+def test_the_readme_shows_the_comparison_with_other_brokers() -> None:
+    """Its table is made from the committed figures, and its picture is there: `python -m bench.peers`."""
+    assert peers.TABLE == PEERS
+    assert PEERS.read_text() == peers.table(peers.load())
+    assert readme_with(README.read_text(), peers_content(), "bench-peers") == README.read_text()
+    picture = html.unescape(peers.PICTURE.read_text())
+    assert [row.what for row in peers.rows(peers.load()) if row.what.replace("`", "") not in picture] == []
 
 
 def test_every_benchmark_has_a_result_and_a_row() -> None:

@@ -29,6 +29,7 @@ OWN_LOOPS = {
 STARTS = {
     "libs/common/src/ortoo/common/cluster/announcing.py": 0,
     "libs/common/src/ortoo/common/telemetry/role.py": 2,
+    "libs/common/src/ortoo/common/grpc/front/serving.py": 1,
     "libs/common/src/ortoo/common/process/background.py": 4,
     "libs/common/src/ortoo/common/process/deadlines.py": 1,
     "services/enode/src/ortoo/enode/app.py": 1,
@@ -42,7 +43,7 @@ STARTS = {
     "services/snode/src/ortoo/snode/membership/store.py": 4,
 }
 """Where tasks are started whose failure is not contained, and how many: the loops above, those of their own parts,
-and what `Background` and the deadlines are made of."""
+and what `Background`, the deadlines and the queue front are made of."""
 ROOTS = ("libs/common/src/", "services/")
 STARTING = {"spawn", "create_task", "ensure_future"}
 

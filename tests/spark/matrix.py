@@ -48,7 +48,7 @@ def environment(version: str) -> str:
         packages = Path(found.stdout.strip())
         ours = sysconfig.get_path("purelib")
         (packages / "project.pth").write_text(f"import site; site.addsitedir({ours!r})\n")
-        command = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"pyspark=={version}"]
+        command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"pyspark=={version}"]
         subprocess.run(command, check=True, timeout=RUN_S)
         (packages / "pyspark/python/lib/pyspark.zip").unlink(missing_ok=True)
         (folder / "ready").touch()

@@ -119,6 +119,7 @@ class FakeEnode:
         group: str = "",
         generation: int = 0,
         pushdown: Pushdown | None = None,
+        any_member: bool = False,
     ) -> Fetched:
         """One batch at a time; waits for ever at the end."""
         while True:

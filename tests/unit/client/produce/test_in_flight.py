@@ -10,7 +10,7 @@ from ortoo.client import NotFound, Overloaded, Unavailable
 from ortoo.client.produce.in_flight import IN_FLIGHT_MAX, Fate, InFlight
 from ortoo.client.produce.producer_batch import ProducerBatch
 from ortoo.common.errors import NOT_TAKEN_FIELD, Invalid
-from ortoo.common.records.batch import encode
+from ortoo.common.records.compression import Codec
 from ortoo.common.records.message import Message
 from tests.unit.client.made_batches import QUEUE
 
@@ -37,7 +37,7 @@ def loop() -> Iterator[None]:
 
 def made(messages: int = 2, deadline_s: float = 100.0) -> ProducerBatch:
     batch = ProducerBatch(QUEUE, 7, asyncio.get_event_loop_policy().get_event_loop().create_future(), deadline_s)
-    batch.seal(encode([Message(b"x")] * messages, now_ms=1))
+    batch.encode([Message(b"x")] * messages, now_ms=1, codec=Codec.NONE)
     return batch
 
 

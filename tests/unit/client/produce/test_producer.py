@@ -60,6 +60,44 @@ async def test_a_lost_answer_is_resolved_by_the_same_batch_again() -> None:
     assert list(store.queues.values()) == [[b"one", b"two"]]
 
 
+async def test_what_cannot_leave_yet_leaves_together() -> None:
+    """Behind five batches under way the rest grow into one, up to a bound; nothing is lost, and the order is kept."""
+    store = SimulatedStore()
+    store.is_away.set()
+    bodies = [b"%d" % number for number in range(400)]
+    async with asyncio.timeout(30), producer_to(store, queue_count=1) as producer, asyncio.TaskGroup() as group:
+        for body in bodies:
+            group.create_task(producer.send(Message(body, message_group="orders")))
+            for _ in range(5):
+                await SystemClock().sleep(0)  # time for a batch of its own
+        for _ in range(3):
+            producer.send_nowait(Message(b"x" * 40_000, message_group="orders"))
+        store.is_away.clear()
+        call: Any = producer._call  # a SimulatedCall
+        call._wake.set()
+    [stored] = store.queues.values()
+    assert stored[:400] == bodies
+    assert len(stored) == 403
+    assert store.sends == 7  # the first five alone, then one that grew beyond 64 KiB, and the last message
+
+
+async def test_what_could_not_leave_ends_in_time() -> None:
+    """A batch that waits behind others is given up with them, as never sent."""
+    store = SimulatedStore()
+    store.is_away.set()
+    async with asyncio.timeout(30), producer_to(store, queue_count=1, delivery_timeout_ms=100.0) as producer:
+        sendings = []
+        for number in range(8):
+            sendings.append(producer.send_nowait(Message(b"%d" % number, message_group="orders")))
+            for _ in range(5):
+                await SystemClock().sleep(0)
+        with pytest.raises(Unavailable, match="never sent"):
+            await sendings[-1]
+        for sending in sendings[:-1]:
+            with pytest.raises(Unavailable):
+                await sending
+
+
 async def test_an_enode_that_stops_holds_up_nothing() -> None:
     """What it has not taken goes to another queue at once; what belongs to a message group waits for its own queue."""
     store = SimulatedStore([Fault.NOT_TAKEN])

@@ -6,14 +6,14 @@ import pytest
 
 from ortoo.client import Invalid, Sendings, Unavailable
 from ortoo.client.produce.producer_batch import ProducerBatch, Sending
-from ortoo.common.records.batch import encode
+from ortoo.common.records.compression import Codec
 from ortoo.common.records.message import Message
 from tests.unit.client.made_batches import QUEUE
 
 
 def made() -> ProducerBatch:
     batch = ProducerBatch(QUEUE, 7, asyncio.get_running_loop().create_future(), 10.0)
-    batch.seal(encode([Message(b"x")] * 3, now_ms=1))
+    batch.encode([Message(b"x")] * 3, now_ms=1, codec=Codec.NONE)
     return batch
 
 

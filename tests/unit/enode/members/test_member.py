@@ -40,6 +40,7 @@ from ortoo.enode.members.member import Limits, Member
 from ortoo.enode.members.messages import (
     Ack,
     Frames,
+    HandedOver,
     Heartbeat,
     HeartbeatAnswer,
     MatchAnswer,
@@ -377,7 +378,7 @@ def test_a_stream_on_which_nothing_comes_is_begun_anew() -> None:
 
 
 def test_a_hand_over_waits_until_the_successor_has_everything() -> None:
-    """Nothing is appended meanwhile; then the leader lets go of its leases and suggests the successor."""
+    """Nothing is appended meanwhile; then the leader lets go of its leases and suggests the successor, also to it."""
     run = Run()
     run.lead()
     run.followed()
@@ -386,7 +387,7 @@ def test_a_hand_over_waits_until_the_successor_has_everything() -> None:
     assert not run.member.may_append()
     done = run(Ack(1, TWO, 1, 20))
     assert done[:2] == (Committed(20), Deposed(1))
-    assert messages(done) == [Released(1, ONE), Released(1, ONE)]
+    assert messages(done) == [Released(1, ONE), Released(1, ONE), HandedOver(2, TWO.member)]
     assert done[-1] == Suggest(TWO.member, 1)
 
 

@@ -1,11 +1,13 @@
 """`ortoo-enode elect DIR --lose`: it says what it costs, changes nothing by itself, and may be interrupted anywhere."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from ortoo.common.errors import DataLoss, Invalid
+from ortoo.common.errors import Conflict, DataLoss, Invalid
+from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.consensus.joining import Founding, Joining
@@ -19,7 +21,10 @@ from ortoo.enode.members.identity import Configuration, MemberId
 from ortoo.enode.members.log_outline import LogOutline
 from ortoo.enode.offline import elect
 from ortoo.enode.recovery.member_opening import known_end
+from ortoo.enode.rpc.members.service import NAME, MemberService
+from ortoo.enode.settings import Settings
 from ortoo.enode.store.store import Store, StoreSettings
+from ortoo.v1.members_pb2_grpc import add_MemberServiceServicer_to_server
 
 OTHERS = tuple(MemberId(number, f"disk-{number}") for number in (2, 3))
 
@@ -58,7 +63,7 @@ def test_it_makes_a_set_of_one_and_may_be_done_twice(folder: Path) -> None:
     end = known_end(disk, folder)
     ids = {elect.survivor(disk, folder).kept.set_id}
     for _ in range(2):
-        assert elect.main([str(folder), "--lose", "--apply"]) == 0
+        assert elect.main([str(folder), "--lose", "--apply", "--others-are-gone"]) == 0
         kept, outline, identity = read_reign(disk, folder), read_outline(disk, folder), read_identity(disk, folder)
         assert kept is not None
         assert outline is not None
@@ -68,6 +73,33 @@ def test_it_makes_a_set_of_one_and_may_be_done_twice(folder: Path) -> None:
         ids.add(kept.set_id)
         assert outline.outline.members.voters == (kept.member,)
         assert outline.outline.appended == end
+
+
+def test_without_a_word_of_where_the_others_are_it_does_nothing(folder: Path) -> None:
+    """Nobody can be asked then, and the two ways on are named."""
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    with pytest.raises(Invalid, match="-c FILE, or ORTOO_ENODE_MEMBER_ADDRESSES") as caught:
+        elect.main([str(folder), "--lose", "--apply"])
+    assert "--others-are-gone" in str(caught.value)
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize("number", [1, 2])
+async def test_a_member_of_the_set_that_answers_is_named(folder: Path, tmp_path: Path, number: int) -> None:
+    """Whether it is asked for itself or for another one; a process of another set, and silence, are no objection."""
+    found = elect.survivor(RealDisk(), folder)
+    other = tmp_path / "other"
+    other.mkdir()
+    joining = Joining(RealDisk(), other, Founding(number, 3, ()), SystemClock(), Randomness(2))
+    service = MemberService("c", "e", joining)
+    add = partial(add_MemberServiceServicer_to_server, service)
+    async with GrpcServer("127.0.0.1:0", [(NAME, add)]) as server:
+        settings = Settings(member_addresses=f"127.0.0.1:9;{server.address}")
+        await elect.check_others(found, settings, SystemClock())
+        await joining.join(found.kept.set_id, 1)
+        with pytest.raises(Conflict, match=f"answers at {server.address}.* --others-are-gone"):
+            await elect.check_others(found, settings, SystemClock())
+    await elect.check_others(found, settings, SystemClock())
 
 
 def test_a_folder_that_is_no_member_is_refused(tmp_path: Path) -> None:
@@ -96,7 +128,7 @@ def test_damage_that_costs_what_lies_behind_is_told_first(folder: Path, capsys: 
     assert "ends at position 0:" in said
     assert f"up to position {once}, is lost" in said
     assert segment.read_bytes() == before
-    assert elect.main([str(folder), "--lose", "--apply"]) == 0
+    assert elect.main([str(folder), "--lose", "--apply", "--others-are-gone"]) == 0
     assert "with the log up to 0" in capsys.readouterr().out
 
 

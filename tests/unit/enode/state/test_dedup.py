@@ -3,6 +3,7 @@
 import pytest
 
 from ortoo.common.errors import Conflict, Invalid, NotFound, Unavailable
+from ortoo.enode.changes.agreement import Forget
 from ortoo.enode.changes.all import WindowBatch
 from ortoo.enode.state.tables.dedup import Accept, Duplicate, Key, Sequencer, Windows
 
@@ -73,7 +74,10 @@ def test_an_idle_producer_is_forgotten_and_begins_anew() -> None:
     with pytest.raises(NotFound):
         sequencer.decide(KEY, 2, 2, 77, DAY_MS + 2)
     assert sequencer.decide(KEY, 0, 1, 5, DAY_MS + 2) == Accept()
-    assert windows.forget(used_before_ms=2, keep_max=10) == 1
+    assert windows.idle_before_ms(1, 10) == 0
+    assert windows.idle_before_ms(2, 10) == 2
+    windows.apply(Forget(2, 0))
+    assert len(windows) == 0
 
 
 def test_the_longest_idle_go_when_there_are_too_many() -> None:
@@ -81,6 +85,7 @@ def test_the_longest_idle_go_when_there_are_too_many() -> None:
     windows = Windows()
     for producer in range(10):
         windows.add((1, 1, producer), WindowBatch(0, 1, producer, 100 + producer, 0))
-    assert windows.forget(used_before_ms=0, keep_max=3) == 7
+    windows.apply(Forget(windows.idle_before_ms(0, 3), 0))
+    assert len(windows) == 3
     assert windows.get((1, 1, 9)) is not None
     assert windows.get((1, 1, 6)) is None

@@ -108,6 +108,8 @@ def test_whom_a_member_asks_for_is_proposed_once() -> None:
     assert wanted(members.sets["e"], answered) is None
     said(report(1, suggested=THIRD, suggested_above=6), members=members)
     assert wanted(members.sets["e"], answered) == Proposal(7, THIRD)
+    said(report(3, epoch=7), members=members)
+    assert wanted(members.sets["e"], answered) is None, "it stands already: the leader itself has told it"
 
 
 @pytest.mark.parametrize("more", [{"is_electable": False}, {"role": "SLAVE"}, {"is_leaving": True}])

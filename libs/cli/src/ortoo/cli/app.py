@@ -89,6 +89,10 @@ FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
             "remove": members.remove,
         },
     ),
+    "settings": (
+        "Show and change the settings of running processes.",
+        {"get": processes.get_settings, "set": processes.set_settings, "history": processes.settings_history},
+    ),
     "tx": (
         "Show and end transactions that nobody has ended.",
         {

@@ -8,7 +8,7 @@ receipt = await producer.send(Message(b"hello"))
 """
 
 from ortoo.client.admin.admin import Admin
-from ortoo.client.admin.answers import ClusterFinding, Deliveries, Explanation, MessageDelivery, Reason
+from ortoo.client.admin.answers import ClusterFinding, Deliveries, Explanation, MessageDelivery, ProcessSettings, Reason
 from ortoo.client.admin.descriptions import (
     Adoption,
     ClientDescription,
@@ -138,6 +138,7 @@ __all__ = [
     "PopSettings",
     "PoppedMessage",
     "ProcessInfo",
+    "ProcessSettings",
     "Producer",
     "ProducerSettings",
     "PullConsumer",

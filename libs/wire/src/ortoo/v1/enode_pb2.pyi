@@ -142,6 +142,7 @@ class FetchBatchesRequest(_message.Message):
     GROUP_FIELD_NUMBER: _builtins.int
     GENERATION_FIELD_NUMBER: _builtins.int
     PUSHDOWN_FIELD_NUMBER: _builtins.int
+    ANY_MEMBER_FIELD_NUMBER: _builtins.int
     request_id: _builtins.int
     """Chosen by the caller, given back in the answer."""
     topic_id: _builtins.int
@@ -158,6 +159,10 @@ class FetchBatchesRequest(_message.Message):
     """The group that reads, when it reads under a lock."""
     generation: _builtins.int
     """The lock's generation; an older one than known is refused. 0 = not under a lock."""
+    any_member: _builtins.bool
+    """Any member of the enode may answer that has it: what is committed at an offset is the same everywhere. One that does
+    not lead refuses what it does not have, with nothing said of the queue's end.
+    """
     @_builtins.property
     def pushdown(self) -> Global___Pushdown:
         """Leave out what the reader does not want. Without it whole batches are given."""
@@ -174,10 +179,11 @@ class FetchBatchesRequest(_message.Message):
         group: _builtins.str = ...,
         generation: _builtins.int = ...,
         pushdown: Global___Pushdown | None = ...,
+        any_member: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["pushdown", b"pushdown"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_max", b"bytes_max", "from_offset", b"from_offset", "generation", b"generation", "group", b"group", "pushdown", b"pushdown", "queue_id", b"queue_id", "request_id", b"request_id", "topic_id", b"topic_id", "wait_ms", b"wait_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["any_member", b"any_member", "bytes_max", b"bytes_max", "from_offset", b"from_offset", "generation", b"generation", "group", b"group", "pushdown", b"pushdown", "queue_id", b"queue_id", "request_id", b"request_id", "topic_id", b"topic_id", "wait_ms", b"wait_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

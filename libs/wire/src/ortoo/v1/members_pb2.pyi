@@ -632,6 +632,32 @@ class MemberMessage(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class HandedOver(_message.Message):
+        """The successor may stand at once; name servers hear of it beside this."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        EPOCH_FIELD_NUMBER: _builtins.int
+        LEADER_FIELD_NUMBER: _builtins.int
+        epoch: _builtins.int
+        """The epoch to be led."""
+        @_builtins.property
+        def leader(self) -> _member_report_pb2.MemberId:
+            """By whom."""
+
+        def __init__(
+            self,
+            *,
+            epoch: _builtins.int = ...,
+            leader: _member_report_pb2.MemberId | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["leader", b"leader"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "leader", b"leader"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     SET_ID_FIELD_NUMBER: _builtins.int
     SPEAKER_FIELD_NUMBER: _builtins.int
     TO_FIELD_NUMBER: _builtins.int
@@ -646,6 +672,7 @@ class MemberMessage(_message.Message):
     FRAMES_FIELD_NUMBER: _builtins.int
     ACK_FIELD_NUMBER: _builtins.int
     RELEASED_FIELD_NUMBER: _builtins.int
+    HANDED_OVER_FIELD_NUMBER: _builtins.int
     set_id: _builtins.str
     """In the first message of a stream: which set both are of."""
     @_builtins.property
@@ -700,6 +727,10 @@ class MemberMessage(_message.Message):
     def released(self) -> Global___MemberMessage.Released:
         """Says that a leader reads no more."""
 
+    @_builtins.property
+    def handed_over(self) -> Global___MemberMessage.HandedOver:
+        """Says that a leader has let go of its epoch."""
+
     def __init__(
         self,
         *,
@@ -717,12 +748,13 @@ class MemberMessage(_message.Message):
         frames: Global___MemberMessage.Frames | None = ...,
         ack: Global___MemberMessage.Ack | None = ...,
         released: Global___MemberMessage.Released | None = ...,
+        handed_over: Global___MemberMessage.HandedOver | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["ack", b"ack", "frames", b"frames", "heartbeat", b"heartbeat", "heartbeat_answer", b"heartbeat_answer", "match_answer", b"match_answer", "match_ask", b"match_ask", "matched", b"matched", "newer", b"newer", "promise", b"promise", "promise_ask", b"promise_ask", "released", b"released", "speaker", b"speaker", "to", b"to", "word", b"word"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ack", b"ack", "frames", b"frames", "handed_over", b"handed_over", "heartbeat", b"heartbeat", "heartbeat_answer", b"heartbeat_answer", "match_answer", b"match_answer", "match_ask", b"match_ask", "matched", b"matched", "newer", b"newer", "promise", b"promise", "promise_ask", b"promise_ask", "released", b"released", "speaker", b"speaker", "to", b"to", "word", b"word"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ack", b"ack", "frames", b"frames", "heartbeat", b"heartbeat", "heartbeat_answer", b"heartbeat_answer", "match_answer", b"match_answer", "match_ask", b"match_ask", "matched", b"matched", "newer", b"newer", "promise", b"promise", "promise_ask", b"promise_ask", "released", b"released", "set_id", b"set_id", "speaker", b"speaker", "to", b"to", "word", b"word"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ack", b"ack", "frames", b"frames", "handed_over", b"handed_over", "heartbeat", b"heartbeat", "heartbeat_answer", b"heartbeat_answer", "match_answer", b"match_answer", "match_ask", b"match_ask", "matched", b"matched", "newer", b"newer", "promise", b"promise", "promise_ask", b"promise_ask", "released", b"released", "set_id", b"set_id", "speaker", b"speaker", "to", b"to", "word", b"word"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_word: _TypeAlias = _typing.Literal["promise_ask", "promise", "newer", "heartbeat", "heartbeat_answer", "match_ask", "match_answer", "matched", "frames", "ack", "released"]  # noqa: Y015
+    _WhichOneofReturnType_word: _TypeAlias = _typing.Literal["promise_ask", "promise", "newer", "heartbeat", "heartbeat_answer", "match_ask", "match_answer", "matched", "frames", "ack", "released", "handed_over"]  # noqa: Y015
     _WhichOneofArgType_word: _TypeAlias = _typing.Literal["word", b"word"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_word) -> _WhichOneofReturnType_word | None: ...
 

@@ -2,22 +2,27 @@
 
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
+from ortoo.common.cluster.live_settings import LiveSettings
 from ortoo.common.errors import OrtooError
 from ortoo.common.process import front, service
 from ortoo.common.process.service import Running
+from ortoo.common.process.settings import Loaded
 from ortoo.enode.app import open_enode
 from ortoo.enode.reigns.member import open_member
-from ortoo.enode.settings import HIDDEN, IMPORTANT, LIVE, Settings, load
+from ortoo.enode.settings import IMPORTANT, Settings, load
 
 TOOLS = ("inspect", "repair", "elect", "backup", "restore")
 
 
-def opened(settings: Settings) -> AbstractAsyncContextManager[Running]:
+def opened(
+    loaded: Loaded[Settings], load_again: Callable[[], Loaded[Settings]]
+) -> AbstractAsyncContextManager[Running]:
     """The enode itself, or a member of it where it has several."""
-    return open_member(settings) if settings.member_listen_address else open_enode(settings)
+    open_it = open_member if loaded.settings.member_listen_address else open_enode
+    return open_it(loaded.settings, live=LiveSettings(loaded, load_again))
 
 
 ROLE = front.Role(
@@ -26,8 +31,6 @@ ROLE = front.Role(
     load=load,
     open=opened,
     important=IMPORTANT,
-    live=LIVE,
-    hidden=tuple(HIDDEN),
     epilog="`ortoo-enode inspect DIR` reads a store without the server; `ortoo-enode repair DIR` shows what is "
     "damaged in one, and mends it when told to; `ortoo-enode elect DIR --lose` goes on with one disk of a set whose "
     "majority is gone; `ortoo-enode backup DIR BACKUP` copies one, also while it is served, and `ortoo-enode restore "

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ortoo.common.cluster.address_server import found_name_servers, listed_again
+from ortoo.common.cluster.live_settings import LiveSettings
 from ortoo.common.errors import Invalid
 from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
@@ -17,9 +18,11 @@ from ortoo.common.process.logs import get_logger
 from ortoo.common.process.memory_budget import MemoryBudget, memory_bytes
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.service import Running
+from ortoo.common.process.settings import Loaded
 from ortoo.common.telemetry.findings_service import findings_servicer
 from ortoo.common.telemetry.process_metrics import register_memory
 from ortoo.common.telemetry.role import Telemetry
+from ortoo.common.telemetry.settings_service import settings_servicer
 from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.enode.deferred.intake import Intake
 from ortoo.enode.disk.disk import Disk, RealDisk
@@ -57,12 +60,14 @@ async def open_enode(
     clock: Clock | None = None,
     randomness: Randomness | None = None,
     disk: Disk | None = None,
+    live: LiveSettings[Settings] | None = None,
 ) -> AsyncIterator[RunningEnode]:
     """Run an enode. It serves from its copies whether or not a name server answers; leaving the block drains it.
 
     Errors: Invalid, Conflict, Unsupported, DataLoss, as `Store.open` and the server say them.
     """
     clock, randomness, disk = clock or SystemClock(), randomness or Randomness(), disk or RealDisk()
+    live = live or LiveSettings(Loaded(settings, {}), clock=clock)
     # The flush thread needs the interpreter for a moment after each fdatasync. Beside a busy event loop it waits a
     # whole switch interval for that: with CPython's 5 ms a flush of 0.12 ms takes 11.
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -82,9 +87,8 @@ async def open_enode(
         memory = MemoryBudget(settings.memory_budget_bytes, clock, spared_percent=settings.memory_share_percent)
         register_memory(telemetry.metrics, memory)
         found, pace = Findings("enode", settings.name), FlushPace(store)
-        server = enode_server(
-            handlers, settings, background, telemetry.calls, token, memory, [findings_servicer(found, clock)]
-        )
+        services = [findings_servicer(found, clock), settings_servicer("enode", live)]
+        server = enode_server(handlers, settings, background, telemetry.calls, token, memory, services)
         parts.callback(measured(telemetry.metrics, serving, clock))
         await parts.enter_async_context(telemetry.open(ready=lambda: server.serving))
         await parts.enter_async_context(server)
@@ -99,16 +103,13 @@ async def open_enode(
             announced(serving, enode, settings, background, name_servers, channels, clock=clock, randomness=randomness)
         )
         own = EnodeFindings(store, serving.pops, pace, clock)
-        found.sources += [own.disk, own.messages, leases.findings, memory.findings, telemetry.findings]
+        found.sources += [own.disk, own.messages, leases.findings, memory.findings, telemetry.findings, live.findings]
         background.every("certificates", CERTIFICATES_INTERVAL_S, channels.renew, clock=clock)
         health = Health(store, server, leases.hurry, pace, lambda: leases.is_known)
         leases.answered = lambda: background.spawn("health", health.look())
         background.every("health", settings.health_interval_s, health.look, clock=clock)
 
-        def reload(new: Settings) -> None:
-            listed_again(name_servers, new.namesrv_address)
-            store.engine.housekeeping.retain_as(new.store)
-
+        live.appliers += [lambda new: listed_again(name_servers, new.namesrv_address), serving.apply]
         yield RunningEnode(
             settings.name,
             server.cluster_address or server.address,
@@ -117,7 +118,7 @@ async def open_enode(
             serving.intake,
             serving.pops,
             handlers,
-            reload=reload,
+            reload=live.reread,
             health_address=server.address,
         )
 

@@ -29,10 +29,8 @@ IMPORTANT = (
     "durability",
     "store.flush_mode",
 )
-LIVE = ("log_level", "namesrv_address", *(f"store.{name}" for name in RETENTION))
-"""What changes in a running process."""
-HIDDEN = {"store.enode": "name", "store.cluster": "cluster"}
-"""Settings that nobody gives, and those that they are taken from."""
+LIMITS = ("group_retention_ms", "delay_max_ms", "dedup_window_ms")
+"""Settings of what serves clients that change while it does."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +38,8 @@ class Settings(ServiceSettings):
     """The settings of one enode."""
 
     ENVIRON_PREFIX = "ORTOO_ENODE_"
+    LIVE = ("log_level", "namesrv_address", *LIMITS, *(f"store.{name}" for name in RETENTION))
+    HIDDEN = {"store.enode": "name", "store.cluster": "cluster"}  # noqa: RUF012  # a constant
 
     name: str = "enode-0"
     """Its name in the cluster; the store keeps it, so it must not change."""
@@ -143,7 +143,7 @@ class Settings(ServiceSettings):
     @classmethod
     def completed(cls, loaded: Loaded[Self]) -> Loaded[Self]:
         """What a role says of durability and the other way round; a SLAVE leaves more memory to the page cache."""
-        for name, short in HIDDEN.items():
+        for name, short in cls.HIDDEN.items():
             if loaded.origins[name] != "default":
                 raise Invalid(f"is taken from {short}; set {short} instead", field=name)
         chosen, origins = loaded.settings, loaded.origins

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from ortoo.common.cluster.live_settings import LiveSettings
 from ortoo.common.errors import OrtooError
 from ortoo.common.process import front, service
 from ortoo.namesrv.app import open_namesrv
@@ -14,7 +15,7 @@ ROLE = front.Role(
     name="namesrv",
     about="The name server of Ortoo: topics, groups, and which processes are there.",
     load=load,
-    open=open_namesrv,
+    open=lambda loaded, load_again: open_namesrv(loaded.settings, live=LiveSettings(loaded, load_again)),
     important=IMPORTANT,
     epilog="`ortoo-namesrv backup FILE` writes the whole directory to a file, also while it is served; "
     "`ortoo-namesrv restore FILE` puts it into an empty database. Each has its own -h.",

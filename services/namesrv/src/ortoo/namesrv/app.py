@@ -4,8 +4,9 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
+from ortoo.common.cluster.live_settings import LiveSettings
 from ortoo.common.errors import Unavailable
-from ortoo.common.errors.findings import Findings
+from ortoo.common.errors.findings import Findings, Source
 from ortoo.common.grpc.cluster_token import cluster_guards, cluster_token, read_token
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.grpc.tls import cluster_listener
@@ -16,9 +17,11 @@ from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.common.process.service import Running
+from ortoo.common.process.settings import Loaded
 from ortoo.common.telemetry.findings_service import findings_servicer
 from ortoo.common.telemetry.process_metrics import register_memory
 from ortoo.common.telemetry.role import Telemetry
+from ortoo.common.telemetry.settings_service import settings_servicer
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.encryption import read_encryption
 from ortoo.namesrv.decisions.handle_keys import KeyRotation
@@ -42,6 +45,7 @@ async def open_namesrv(
     clock: Clock | None = None,
     randomness: Randomness | None = None,
     open_catalog: OpenCatalog = Catalog.open,
+    live: LiveSettings[Settings] | None = None,
 ) -> AsyncIterator[Running]:
     """Run a name server; leaving the block drains it.
 
@@ -49,6 +53,7 @@ async def open_namesrv(
     Errors: Invalid, Conflict, Unsupported, DataLoss, Unavailable, as `Catalog.open` and the server say them.
     """
     clock, randomness = clock or SystemClock(), randomness or Randomness()
+    live = live or LiveSettings(Loaded(settings, {}), clock=clock)
     telemetry = Telemetry("namesrv", settings, clock)
     async with contextlib.AsyncExitStack() as parts:
         servers: list[GrpcServer] = []
@@ -86,12 +91,14 @@ async def open_namesrv(
         handlers = service.NameService(directory, elections, catalog, clock, admin_token, guarded=is_guarded)
         memory = MemoryBudget(settings.memory_budget_bytes, clock)
         register_memory(telemetry.metrics, memory)
-        found = Findings("name server", settings.name, [handlers.findings, memory.findings, telemetry.findings])
+        sources: list[Source] = [handlers.findings, memory.findings, telemetry.findings, live.findings]
+        found = Findings("name server", settings.name, sources)
         server = GrpcServer(
             settings.listen_address,
             [
                 (service.NAME, lambda grpc_server: add_NameServiceServicer_to_server(handlers, grpc_server)),
                 findings_servicer(found, clock),
+                settings_servicer("namesrv", live),
             ],
             outermost=[telemetry.calls],
             interceptors=cluster_guards(token, admin_token, tls_only=tls is not None),
@@ -109,7 +116,15 @@ async def open_namesrv(
         register(telemetry.metrics, directory, elections)
         await parts.enter_async_context(server)
         servers.append(server)
-        yield Running(settings.name, server.cluster_address or server.address, health_address=server.address)
+
+        def apply(new: Settings) -> None:
+            directory.deletion_grace_ms = new.topic_deletion_grace_ms
+            directory.group_deletion_grace_ms = new.group_deletion_grace_ms
+            directory.watches.watchers_max = new.watchers_max
+
+        live.appliers.append(apply)
+        address = server.cluster_address or server.address
+        yield Running(settings.name, address, reload=live.reread, health_address=server.address)
 
 
 async def _opened_catalog(

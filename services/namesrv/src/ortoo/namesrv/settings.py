@@ -17,6 +17,7 @@ class Settings(ServiceSettings):
     """The settings of one name server."""
 
     ENVIRON_PREFIX = "ORTOO_NAMESRV_"
+    LIVE = ("log_level", "topic_deletion_grace_ms", "group_deletion_grace_ms", "watchers_max")
 
     name: str = "namesrv-0"
     """Its name in logs."""

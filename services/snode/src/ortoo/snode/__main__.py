@@ -2,6 +2,7 @@
 
 import sys
 
+from ortoo.common.cluster.live_settings import LiveSettings
 from ortoo.common.process import front
 from ortoo.snode.app import open_snode
 from ortoo.snode.settings import IMPORTANT, load
@@ -10,9 +11,8 @@ ROLE = front.Role(
     name="snode",
     about="The proxy of Ortoo, where clients connect.",
     load=load,
-    open=open_snode,
+    open=lambda loaded, load_again: open_snode(loaded.settings, live=LiveSettings(loaded, load_again)),
     important=IMPORTANT,
-    live=("log_level", "namesrv_address"),
 )
 
 

@@ -11,6 +11,7 @@ import grpc
 from ortoo.common.cluster.address_server import listed_again
 from ortoo.common.cluster.addresses import reached_at
 from ortoo.common.cluster.announcing import Announcing
+from ortoo.common.cluster.live_settings import LiveSettings
 from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
 from ortoo.common.grpc.server import GrpcServer
@@ -20,6 +21,7 @@ from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.service import Running
+from ortoo.common.process.settings import Loaded
 from ortoo.common.records.message import Message
 from ortoo.common.telemetry.process_metrics import register_memory
 from ortoo.common.telemetry.role import Telemetry
@@ -45,7 +47,7 @@ from ortoo.snode.rocketmq.rpc.gateway import open_gateway
 from ortoo.snode.rpc.around.access import AccessInterception
 from ortoo.snode.rpc.around.interception import Interception, TlsOnly
 from ortoo.snode.rpc.around.namespaces import NamespaceWrapping
-from ortoo.snode.rpc.services import make_services
+from ortoo.snode.rpc.services import HOT, make_services
 from ortoo.snode.send import Sending, make_sending
 from ortoo.snode.send.publisher import Publisher
 from ortoo.snode.settings import Settings
@@ -72,6 +74,7 @@ async def open_snode(
     randomness: Randomness | None = None,
     links: LinkFactory = GrpcLinks,
     connect_redis: Callable[[str], Any] = redis_client,
+    live: LiveSettings[Settings] | None = None,
 ) -> AsyncIterator[Running]:
     """Run a snode; it is ready when it has seen the cluster's directory. Leaving the block drains it.
 
@@ -79,6 +82,7 @@ async def open_snode(
     the port is taken, or when another snode runs that does not share group membership.
     """
     clock, randomness = clock or SystemClock(), randomness or Randomness()
+    live = live or LiveSettings(Loaded(settings, {}), clock=clock)
     telemetry = Telemetry("snode", settings, clock)
     async with contextlib.AsyncExitStack() as stack:
         enter = stack.enter_async_context
@@ -90,7 +94,7 @@ async def open_snode(
         memory = MemoryBudget(settings.memory_budget_bytes, clock)
         register_memory(telemetry.metrics, memory)
         runtime = Runtime(settings, incarnation, background, channels, telemetry.metrics, clock, randomness, memory)
-        found = Findings("snode", settings.name, [memory.findings, telemetry.findings])
+        found = Findings("snode", settings.name, [memory.findings, telemetry.findings, live.findings])
         cluster = await open_cluster(runtime)
         observed = await enter(open_observation(runtime, cluster.directory))
         opened = await enter(
@@ -113,7 +117,7 @@ async def open_snode(
         policy = await open_policy(runtime, cluster)
         gateway = open_gateway(runtime, cluster, enodes.links, topics, groups.membership, sending, pull, pop.popping)
         services = make_services(
-            runtime, cluster, enodes.links, topics, sending, pull, pushes, pop, clients, policy, gateway, found
+            runtime, cluster, enodes.links, topics, sending, pull, pushes, pop, clients, policy, gateway, found, live
         )
         guards: list[grpc.aio.ServerInterceptor] = [TlsOnly()] if settings.tls_required else []
         if policy.access is not None:
@@ -128,6 +132,7 @@ async def open_snode(
             tls=_tls_listener(settings),
             cluster_tls=cluster_listener(settings),
             memory=memory,
+            hot=HOT,
         )
 
         async def drain() -> None:
@@ -180,10 +185,18 @@ async def open_snode(
             background.every(name, interval_s, step, clock=clock)
         background.after("locks", enodes.locks.wanted, ASK_AGAIN_S, enodes.locks.ask_again, clock=clock)
         background.spawn("enodes", _follow_enodes(cluster, enodes, sending))
+
+        def apply(new: Settings) -> None:
+            topics.sendable.auto_create = new.auto_create_topics
+            topics.sendable.queue_count = new.auto_create_queue_count
+            topics.groups.auto_create = new.auto_create_groups
+            pushes.expiry_s = new.session_expiry_s
+
+        live.appliers += [lambda new: listed_again(cluster.name_server.servers, new.namesrv_address), apply]
         yield Running(
             settings.name,
             server.address,
-            reload=lambda new: listed_again(cluster.name_server.servers, new.namesrv_address),
+            reload=live.reread,
             tls_address=server.tls_address,
         )
 

@@ -1,5 +1,6 @@
 """What may be chosen about a snode, by file, environment (`ORTOO_SNODE_...`) and command line."""
 
+import enum
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -13,11 +14,22 @@ from ortoo.common.process.settings import Range
 IMPORTANT = ("name", "listen_address", "advertised_address", "namesrv_address")
 
 
+class ReadFrom(enum.StrEnum):
+    """Which member of an enode gives what is committed."""
+
+    LEADER = "leader"
+    FOLLOWERS = "followers"
+
+
 @dataclass(frozen=True)
 class Settings(ServiceSettings):
     """The settings of one snode."""
 
     ENVIRON_PREFIX = "ORTOO_SNODE_"
+    LIVE = (
+        *("log_level", "namesrv_address", "session_expiry_s"),
+        *("auto_create_topics", "auto_create_queue_count", "auto_create_groups"),
+    )
 
     name: str = "snode-0"
     """Its name in the cluster."""
@@ -42,6 +54,9 @@ class Settings(ServiceSettings):
     """Whether RocketMQ's clients must sign their requests, as users that the name server knows."""
     namesrv_address: str = "127.0.0.1:8071"
     """host:port of the name server, several of one cluster separated by `;`; or the http:// URL of such a list."""
+    read_from: ReadFrom = ReadFrom.LEADER
+    """Who gives ranges of a queue (`fetch`, Spark) where an enode has several members: its leader, or its `followers`,
+    which have the same at the same offsets. What one of them lacks the leader gives."""
     enode_timeout_ms: Annotated[int, Range(10, 600_000)] = 3_000
     """How long an enode may take to answer; then the request fails."""
     enode_in_flight_bytes: Annotated[int, Range(8 << 20, 16 << 30)] = 64 << 20

@@ -1,5 +1,6 @@
-"""`ortoo cluster` and `ortoo clients`: who is there."""
+"""`ortoo cluster` and `ortoo clients`: who is there; `ortoo settings`: by what settings they run."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +11,11 @@ from ortoo.cli.terminal.completion import offered_groups
 from ortoo.cli.terminal.output import Answer, Columns, Table
 
 if TYPE_CHECKING:
-    from ortoo.client import Client, ClientInfo
+    from ortoo.client import Client, ClientInfo, ProcessSettings
+
+RoleName = Annotated[str, typer.Argument(help="namesrv, enode or snode.", autocompletion=lambda: list(ROLES))]
+Process = Annotated[str, typer.Option(help="One process alone, by its name or address.")]
+ROLES = ("namesrv", "enode", "snode")
 
 
 async def cluster(mq: "Client") -> Answer:
@@ -50,10 +55,86 @@ async def clients(
     )
 
 
+async def get_settings(
+    mq: "Client",
+    role: RoleName,
+    names: Annotated[list[str] | None, typer.Argument(help="Some settings; without them all.")] = None,
+    process: Process = "",
+) -> Answer:
+    """Show the settings that running processes have, and where each comes from."""
+    found = await mq.admin.operations.settings(role, process)
+    known = {one.name for each in found for one in each.settings}
+    if known and (unknown := [name for name in names or () if name not in known]):
+        raise typer.BadParameter(f"{role} has no setting {unknown[0]}", param_hint="NAMES")
+    rows = [(each, one) for each in found for one in each.settings if not names or one.name in names]
+    columns: Columns = {
+        **_PROCESS_COLUMNS,
+        "SETTING": lambda it: it[1].name,
+        "VALUE": lambda it: it[1].value or "-",
+        "ORIGIN": lambda it: it[1].origin,
+        "LIVE": lambda it: it[1].live,
+        "NEXT START": lambda it: "" if it[1].at_next_start is None else it[1].at_next_start or "-",
+    }
+    return Answer(found, (Table(columns, rows), *_unheard(found)))
+
+
+async def set_settings(
+    mq: "Client",
+    role: RoleName,
+    changes: Annotated[list[str] | None, typer.Argument(help="NAME=VALUE, values as in the environment.")] = None,
+    reset: Annotated[list[str] | None, typer.Option(help="Go back to what file and environment say.")] = None,
+    process: Process = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
+) -> Answer:
+    """Change settings of running processes, all that are asked or none. It lasts until their next start."""
+    values: dict[str, str] = {}
+    for one in changes or ():
+        name, is_set, value = one.partition("=")
+        if not is_set:
+            raise typer.BadParameter(f"{one!r}; expected NAME=VALUE", param_hint="CHANGES")
+        values[name] = value
+    if not values and not reset:
+        raise typer.BadParameter("give NAME=VALUE, or --reset NAME", param_hint="CHANGES")
+    found = await mq.admin.operations.change_settings(
+        role, values, reset=reset or (), process=process, check_only=dry_run
+    )
+    rows = [(each, one) for each in found for one in each.changes]
+    done = "would change" if dry_run else "changed; the next start takes what file and environment say"
+    said = (Table(_CHANGE_COLUMNS, rows), done) if rows else ("nothing to change",)
+    return Answer(found, (*said, *_unheard(found)))
+
+
+async def settings_history(mq: "Client", role: RoleName, process: Process = "") -> Answer:
+    """Show what was changed in running processes since their start, and by whom."""
+    found = await mq.admin.operations.setting_changes(role, process)
+    rows = [(each, one) for each in found for one in each.changes]
+    return Answer(found, (Table({"AT": lambda it: _time(it[1].at_ms), **_CHANGE_COLUMNS}, rows), *_unheard(found)))
+
+
+def _unheard(found: "Sequence[ProcessSettings]") -> list[str]:
+    return [f"{one.role} {one.name or one.address}: {one.error}" for one in found if one.error]
+
+
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")
+
+
 def _since(client: "ClientInfo") -> str:
-    return datetime.fromtimestamp(client.since_ms / 1000, UTC).isoformat(timespec="seconds")
+    return _time(client.since_ms)
 
 
+_PROCESS_COLUMNS: Columns = {
+    "PROCESS": lambda it: f"{it[0].role} {it[0].name}",
+    "ADDRESS": lambda it: it[0].address or "-",
+}
+_CHANGE_COLUMNS: Columns = {
+    **_PROCESS_COLUMNS,
+    "SETTING": lambda it: it[1].name,
+    "WAS": lambda it: it[1].was or "-",
+    "NOW": lambda it: it[1].now or "-",
+    "ORIGIN": lambda it: it[1].origin,
+    "BY": lambda it: it[1].by or "SIGHUP",
+}
 _CLIENT_COLUMNS: Columns = {
     "CLIENT": "client_id",
     "SNODE": "snode",

@@ -180,6 +180,7 @@ class StoreLink(GrpcEnodeLink):
         group: str = "",
         generation: int = 0,
         pushdown: Pushdown | None = None,
+        any_member: bool = False,
     ) -> Fetched:
         """Read whole batches; at the end of the queue wait so long."""
         key = (topic_id, group, queue_id)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ortoo.client.core.place import Queue
+from ortoo.common.process.settings import Setting, SettingChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,21 @@ class ClusterFinding:
     """Whether something does not work because of it; otherwise it soon may not, or somebody should look."""
     process: str = ""
     """Who says so, such as `enode enode-0`; empty when it was found by comparing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSettings:
+    """What one process says about its settings."""
+
+    role: str
+    name: str
+    address: str = ""
+    """Where it was asked; empty = it is the snode that answered."""
+    settings: tuple[Setting, ...] = ()
+    changes: tuple[SettingChange, ...] = ()
+    """The oldest first."""
+    error: str = ""
+    """Why it did not answer, or did not take a change; empty = it did."""
 
 
 @dataclass(frozen=True, slots=True)

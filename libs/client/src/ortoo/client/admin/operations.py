@@ -1,13 +1,23 @@
 """What operators ask when something is wrong: of processes, of a group that does not consume, of single messages."""
 
-from ortoo.client.admin.answers import ClusterFinding, Deliveries, Explanation, MessageDelivery, Reason
+from collections.abc import Mapping, Sequence
+
+from ortoo.client.admin.answers import (
+    ClusterFinding,
+    Deliveries,
+    Explanation,
+    MessageDelivery,
+    ProcessSettings,
+    Reason,
+)
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.place import Queue
 from ortoo.client.core.wire import EnumNames, queue_of, wire_queue
 from ortoo.common.grpc.fields import read
-from ortoo.v1 import delivery_pb2, findings_pb2
+from ortoo.v1 import delivery_pb2, findings_pb2, settings_pb2
 from ortoo.v1.delivery_pb2_grpc import DeliveryServiceStub
 from ortoo.v1.findings_pb2_grpc import FindingsServiceStub
+from ortoo.v1.settings_pb2_grpc import SettingsServiceStub
 
 _STATES = EnumNames("state", delivery_pb2.DeliveryState)
 MARGIN_S = 1.0
@@ -31,6 +41,41 @@ class Operations:
             FindingsServiceStub, "ListFindings", request, timeout_s=timeout_s + MARGIN_S
         )
         return [read(ClusterFinding, one) for one in answer.findings]
+
+    async def settings(self, role: str, process: str = "") -> list[ProcessSettings]:
+        """What is in force in each process of a role, `namesrv`, `enode` or `snode`, or in one of them.
+
+        Errors: Invalid, Forbidden; NotFound (process).
+        """
+        request = settings_pb2.ListSettingsRequest(role=role, process=process)
+        answer = await self._connection.call(SettingsServiceStub, "ListSettings", request)
+        return [read(ProcessSettings, one) for one in answer.processes]
+
+    async def change_settings(
+        self,
+        role: str,
+        values: Mapping[str, str],
+        *,
+        reset: Sequence[str] = (),
+        process: str = "",
+        check_only: bool = False,
+    ) -> list[ProcessSettings]:
+        """Change settings of running processes until their next start; `reset` goes back to file and environment.
+
+        Values are written as in the environment. Either every process takes the change or none; with `check_only` none
+        does. Errors: Invalid, naming the setting; Forbidden, NotFound (process), Unavailable.
+        """
+        request = settings_pb2.UpdateSettingsRequest(
+            role=role, process=process, values=values, reset=reset, check_only=check_only
+        )
+        answer = await self._connection.call(SettingsServiceStub, "UpdateSettings", request)
+        return [read(ProcessSettings, one) for one in answer.processes]
+
+    async def setting_changes(self, role: str, process: str = "") -> list[ProcessSettings]:
+        """What was changed in each process of a role since it started. Errors: as of `settings`."""
+        request = settings_pb2.ListSettingChangesRequest(role=role, process=process)
+        answer = await self._connection.call(SettingsServiceStub, "ListSettingChanges", request)
+        return [read(ProcessSettings, one) for one in answer.processes]
 
     async def deliveries(
         self,

@@ -39,6 +39,11 @@ class Batcher:
         return self.retry is not None or self.in_flight.has_failed
 
     @property
+    def has_room(self) -> bool:
+        """Whether a batch would leave at once."""
+        return self.in_flight.has_room and not self.is_troubled
+
+    @property
     def is_settled(self) -> bool:
         """Whether every message taken for this queue has its outcome."""
         return self.open is None and self.in_flight.is_idle

@@ -1,7 +1,7 @@
 """The producer: messages in, batches out, receipts back."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from types import TracebackType
 from typing import Self
@@ -19,10 +19,8 @@ from ortoo.common.errors import NOT_TAKEN_FIELD, Invalid, NotFound, OrtooError, 
 from ortoo.common.grpc.fields import read, write
 from ortoo.common.process.background import Background
 from ortoo.common.process.logs import get_logger
-from ortoo.common.records.batch import encode
 from ortoo.common.records.builder import BatchBuilder
 from ortoo.common.records.message import NO_RARE_FIELDS, Message, RareFields, message_of
-from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.v1 import producer_pb2, record_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 
@@ -99,8 +97,8 @@ class Producer:
         send it again with the same id).
         """
         self._check_open()
-        given = message_of(message)
-        given = given.replace(properties={**given.properties, DEDUP_ID: dedup_id})
+        plain = message_of(message)
+        given = plain.replace(properties={**plain.properties, DEDUP_ID: dedup_id})
         given.check()
         request = producer_pb2.PublishRequest(topic=self._topic, messages=[write(record_pb2.Message, given)])
         [receipt] = (await self._connection.call(ProducerServiceStub, "Publish", request)).receipts
@@ -116,9 +114,8 @@ class Producer:
 
     def send_nowait(self, message: Message | bytes) -> Sending:
         """The same without waiting, for callers that cannot. Errors: Invalid; Overloaded when too much is under way."""
-        if self._bytes > self._settings.memory_bytes_max:
-            what = f"{self._bytes} bytes wait for an answer; `await send_soon(...)` waits for room"
-            raise Overloaded(what, retry_after_ms=10)
+        if (waiting := self._bytes) > self._settings.memory_bytes_max:
+            raise Overloaded(f"{waiting} bytes wait for an answer; `await send_soon(...)` waits", retry_after_ms=10)
         return self._take(message)
 
     async def room(self) -> None:
@@ -172,13 +169,13 @@ class Producer:
             self._seal(batcher)
             batcher = self._batcher_of(rare)
             batcher.builder.add(message)
-        batch = batcher.open
-        if batch is None:
-            batch = batcher.open = self._new_batch(batcher)
+        batch = batcher.open = batcher.open or self._new_batch(batcher)
         if rare is not NO_RARE_FIELDS and rare.message_group is not None:
             batch.is_bound = True
         row = batcher.taken
         batcher.taken = row + 1
+        if batcher.timer is None and batcher.builder.size_bytes > _GROWN_BYTES_MAX:
+            self._seal(batcher)
         return Sending(batch, row, rare.message_id)
 
     def _take_some(self, messages: Sequence[Message | bytes], runs: list[tuple[Sending, int]]) -> int:
@@ -193,9 +190,8 @@ class Producer:
         if not count:
             self._seal(batcher)
             return 0
-        if batcher.open is None:
-            batcher.open = self._new_batch(batcher)
-        runs.append((Sending(batcher.open, batcher.taken, None), count))
+        batch = batcher.open = batcher.open or self._new_batch(batcher)
+        runs.append((Sending(batch, batcher.taken, None), count))
         batcher.taken += count
         return count
 
@@ -206,12 +202,28 @@ class Producer:
         batch.is_bound = self._route.has_levels
         # With little under way there is nothing to wait for: the batch is whatever this turn of the loop brings. With
         # more it waits for company until an answer comes, so batches grow as fast as answers get slower.
-        if self._under_way < _PROMPT_BATCHES and batcher.in_flight.has_room:
+        if self._under_way < _PROMPT_BATCHES and batcher.has_room:
             batcher.timer = loop.call_soon(self._seal, batcher)
         else:
-            batcher.timer = loop.call_later(self._settings.linger_ms / 1000, self._seal, batcher)
+            batcher.timer = loop.call_later(self._settings.linger_ms / 1000, self._linger_over, batcher)
             self._lingering[batcher] = None
         return batch
+
+    def _linger_over(self, batcher: Batcher) -> None:
+        """Seal a batch, unless it would only wait behind others: then it grows until it can leave, or is large.
+
+        One that may go to any queue goes where there is room, and looks for it again and again; one that is bound
+        leaves with the next answer of its queue.
+        """
+        batcher.timer = None
+        batch = batcher.open
+        assert batch is not None, "its timer would be cancelled"
+        looks = batch.may_move or batcher is self._sticky
+        if batcher.has_room or (looks and self._find_room() and batch.may_move):
+            self._seal(batcher)
+        elif batch.may_move:
+            delay_s = max(self._settings.linger_ms, 1.0) / 1000
+            batcher.timer = asyncio.get_running_loop().call_later(delay_s, self._linger_over, batcher)
 
     def _batcher_of(self, rare: RareFields) -> Batcher:
         if rare.message_group is not None:
@@ -223,45 +235,51 @@ class Producer:
     def _move_on(self) -> None:
         """Let messages without a message group go to the next queue, those with a priority to its enode.
 
-        Queues where something waits to be sent again are passed over, unless all are such.
+        Queues where a batch would wait are passed over, then those where something waits to be sent again, unless all
+        are such.
         """
+        if not self._find_room():
+            self._find(lambda batcher: not batcher.is_troubled)
+
+    def _find_room(self) -> bool:
+        """Let those go where a batch leaves at once; False, and the next queue, when there is no such queue."""
+        return self._find(lambda batcher: batcher.has_room)
+
+    def _find(self, suits: Callable[[Batcher], bool]) -> bool:
         queues = self._route.writable
         for _ in queues:
             self._sticky_number += 1
             self._sticky = self._batcher(queues[self._sticky_number % len(queues)])
-            if not self._sticky.is_troubled:
-                return
+            if suits(self._sticky):
+                return True
+        return False
 
     def _batcher(self, queue: Queue) -> Batcher:
-        batcher = self._batchers.get(queue)
-        if batcher is None:
+        if queue not in self._batchers:
             in_flight = InFlight(self._connection.randomness.id64)
             builder = BatchBuilder(bytes_max=self._settings.batch_bytes_max)
-            batcher = self._batchers[queue] = Batcher(queue, in_flight, builder)
-        return batcher
+            self._batchers[queue] = Batcher(queue, in_flight, builder)
+        return self._batchers[queue]
 
     def _seal(self, batcher: Batcher) -> None:
-        batch = batcher.close()
-        if batch is None:
+        if (batch := batcher.close()) is None:
             return
         self._lingering.pop(batcher, None)
         if batcher is self._sticky or self._route.has_levels:
             self._move_on()
-        sealed = self._encode(batcher.builder.take(), batch)
-        if sealed is None:
+        if not batch.encode(batcher.builder.take(), now_ms=self._clock.now_ms(), codec=self._settings.codec):
             batch.stored(-1, 0)
             self._settled.set()
             return
-        batch.seal(sealed)
-        self._bytes += len(sealed.records)
+        self._bytes += len(batch.sealed.records)
         self._under_way += 1
         self._pause = True
         self._wanted.set()
         self._put(batch, batcher)
 
     def _put(self, batch: ProducerBatch, batcher: Batcher) -> None:
-        """Hand a batch to a queue; where something waits to be sent again, it goes to another one if it may."""
-        if batcher.is_troubled and batch.may_move:
+        """Hand a batch to a queue; where it would wait behind others, it goes to another one if it may."""
+        if batch.may_move and not batcher.has_room:
             self._move_on()
             if not self._sticky.is_troubled:
                 batcher = self._sticky
@@ -269,25 +287,12 @@ class Producer:
         batcher.in_flight.put(batch)
         self._pump(batcher)
 
-    def _encode(self, messages: Sequence[Message | bytes], batch: ProducerBatch) -> SealedBatch | None:
-        """Encode what keeps every limit; None if nothing does. Limits are checked in bulk, singly only on failure."""
-        now_ms, codec = self._clock.now_ms(), self._settings.codec
-        try:
-            return encode(messages, now_ms=now_ms, codec=codec)
-        except Invalid:
-            good = []
-            for row, message in enumerate(messages):
-                try:
-                    encode((message,), now_ms=now_ms)
-                    good.append(message)
-                except Invalid as error:
-                    batch.refuse(row, error)
-        return encode(good, now_ms=now_ms, codec=codec) if good else None
-
     def _pump(self, batcher: Batcher) -> None:
         """Hand everything to the stream that may go now."""
         while self._call is not None and (batch := batcher.in_flight.next_to_send()) is not None:
             self._call.send(batch)
+        if batcher in self._lingering and batcher.timer is None and batcher.has_room:
+            self._seal(batcher)
 
     def _answered(self, batch: ProducerBatch, error: OrtooError | None) -> None:
         if batch.future.done():
@@ -350,7 +355,7 @@ class Producer:
             if batcher.in_flight.is_waiting_to_resend:
                 batcher.in_flight.resume()
         call = self._call = ProduceCall(self._connection.channel(), address, self._answered, clock=self._clock)
-        for batcher in self._batchers.values():
+        for batcher in list(self._batchers.values()):  # what may leave now opens another
             self._pump(batcher)
         await call.run()
         self._call = None
@@ -362,6 +367,8 @@ class Producer:
         now_s = self._clock.monotonic_s()
         timeout_s = self._settings.delivery_timeout_ms / 1000
         for batcher in list(self._batchers.values()):  # each end may open another
+            if batcher.open is not None and batcher.open.deadline_s <= now_s:
+                self._seal(batcher)
             for batch in batcher.in_flight.give_up(now_s):
                 self._finish(batch, batcher.too_late(batch, timeout_s))
 
@@ -386,6 +393,8 @@ DEDUP_ID = "DEDUP_ID"
 """The property that carries what the application calls the same message."""
 _ONE_KIND = frozenset({bytes, Message})
 _CHUNK_MESSAGES = 1024
+_GROWN_BYTES_MAX = 1 << 16
+"""How far a batch grows that waits for others of its queue: enough to pay for itself, for few bytes in many queues."""
 _PROMPT_BATCHES = 2
 """With fewer batches under way, the next one does not wait for company."""
 _ROUTE_DOUBT_S = 1.0

@@ -6,9 +6,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ortoo.client.core.place import Queue, Receipt
-from ortoo.common.errors import OrtooError
+from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.groups.handle import DelayedBatch, Handle, HandleKind
 from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID
+from ortoo.common.records.batch import encode
+from ortoo.common.records.compression import Codec
+from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.records.view import open_batch
@@ -46,8 +49,27 @@ class ProducerBatch:
         return self._sealed
 
     def seal(self, sealed: SealedBatch) -> None:
-        """No further message comes."""
+        """Carry a batch that was encoded already."""
         self._sealed = sealed
+
+    def encode(self, messages: Sequence[Message | bytes], *, now_ms: int, codec: Codec) -> bool:
+        """No further message comes: encode what keeps every limit, checked in bulk and singly only on failure.
+
+        False if nothing does.
+        """
+        try:
+            self._sealed = encode(messages, now_ms=now_ms, codec=codec)
+        except Invalid:
+            good = []
+            for row, message in enumerate(messages):
+                try:
+                    encode((message,), now_ms=now_ms)
+                    good.append(message)
+                except Invalid as error:
+                    self.refused[row] = error
+                    self.unheard.add(self, row, error)
+            self._sealed = encode(good, now_ms=now_ms, codec=codec) if good else None
+        return self._sealed is not None
 
     def number(self, producer_id: int, first_sequence: int) -> None:
         """Give it the identity by which the enode recognises it when it comes again."""
@@ -69,11 +91,6 @@ class ProducerBatch:
         self.stored_at_ms = stored_at_ms
         if not self.future.done():
             self.future.set_result(None)
-
-    def refuse(self, row: int, error: OrtooError) -> None:
-        """Leave out the message at `row`, which broke a limit."""
-        self.refused[row] = error
-        self.unheard.add(self, row, error)
 
     def fail(self, error: OrtooError) -> None:
         """Tell everybody who waits that it failed."""

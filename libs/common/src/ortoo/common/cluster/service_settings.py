@@ -20,6 +20,10 @@ class ServiceSettings:
 
     ENVIRON_PREFIX: ClassVar[str]
     """What its variables of the environment begin with, such as ORTOO_ENODE_."""
+    LIVE: ClassVar[tuple[str, ...]] = ("log_level",)
+    """What changes in a running process."""
+    HIDDEN: ClassVar[Mapping[str, str]] = {}
+    """Settings that nobody gives, and those that they are taken from."""
 
     name: str = ""
     """Its name in the cluster."""

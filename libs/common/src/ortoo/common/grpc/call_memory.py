@@ -15,6 +15,7 @@ import grpc
 
 from ortoo.common.grpc.connections import Peer, end_connections, peer_of
 from ortoo.common.grpc.errors import Context, with_call
+from ortoo.common.grpc.front.calls import FrontContext
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.memory_budget import MemoryBudget, MemoryShare
 
@@ -99,8 +100,10 @@ class CallMemory(grpc.aio.ServerInterceptor):
             raise
         peer, task = context.peer(), asyncio.current_task()
         share.on_deaf = lambda: self._end(kind, peer, task)
-        if task is not None:  # it ends when the last of the answers and the status are on their way, or nobody is there
-            task.add_done_callback(lambda _: share.close())
+        # grpc.aio's task ends when the last of the answers and the status are on their way, or nobody is there.
+        over = context if type(context) is FrontContext else task
+        if over is not None:
+            over.add_done_callback(lambda _: share.close())
         _share.set(share)
         return share
 

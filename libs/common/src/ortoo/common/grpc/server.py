@@ -1,7 +1,7 @@
 """Incoming calls: one aio server with health, reflection, limits and one translation of errors."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,6 +14,7 @@ from ortoo.common.errors import Conflict
 from ortoo.common.grpc.call_memory import CallMemory
 from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX
 from ortoo.common.grpc.errors import ErrorTranslation
+from ortoo.common.grpc.front.serving import QueueFront
 from ortoo.common.grpc.tls import TlsListener
 from ortoo.common.grpc.transport import current_transport
 from ortoo.common.process.background import Background
@@ -87,6 +88,7 @@ class GrpcServer:
         memory: MemoryBudget | None = None,
         setting: str = "listen_address",
         is_ready: bool = True,
+        hot: Collection[str] = (),
     ) -> None:
         """Serve on host:port (port 0: the kernel picks; empty: only by TLS), which `setting` names.
 
@@ -96,6 +98,8 @@ class GrpcServer:
         What calls cost is drawn from `memory`; None = from a budget that nothing else draws from.
 
         `interceptors` raise OrtooErrors, as handlers do; those in `outermost` see the status that became of them.
+
+        `hot` are full names of unary methods that the queue front serves, where it can.
         """
         self.draining = asyncio.Event()
         self.serving = False
@@ -113,11 +117,11 @@ class GrpcServer:
         self._drain_delay_s = drain_delay_s
         self._names = [name for name, _ in servicers]
         self._health = _Health(self.draining)
-        self._server = current_transport().server(
-            [*outermost, ErrorTranslation(), CallMemory(memory or MemoryBudget()), *interceptors], OPTIONS
-        )
+        around = [*outermost, ErrorTranslation(), CallMemory(memory or MemoryBudget()), *interceptors]
+        self._server = current_transport().server(around, OPTIONS)
+        self._front = QueueFront.before(self._server, hot, around) if hot else None
         for _, add in servicers:
-            add(self._server)
+            add(self._front or self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         reflection.enable_server_reflection(
             [*self._names, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME],
@@ -128,13 +132,22 @@ class GrpcServer:
         if self.address:
             self.address = _bound(self.address, self._server.add_insecure_port, self._setting)
         self.tls_address, self.cluster_address = self._secured(self._tls), self._secured(self._cluster_tls)
+        if self._front is not None:
+            await self._front.register()
         await self._server.start()
         try:
+            if self._front is not None:
+                self._front.begin()
             await self.set_serving(self._is_ready)
         except BaseException:
-            await self._server.stop(None)
+            await self._stop(None)
             raise
         return self
+
+    async def _stop(self, grace_s: float | None) -> None:
+        await self._server.stop(grace_s)
+        if self._front is not None:
+            await self._front.close()
 
     def _secured(self, tls: TlsListener | None) -> str:
         if tls is None:
@@ -165,7 +178,7 @@ class GrpcServer:
         finally:
             # Second word: what is open ends. It is said even when nobody waits for the first one any more.
             self.draining.set()
-            await self._server.stop(self._grace_s)
+            await self._stop(self._grace_s)
 
 
 def _bound(address: str, bind: Callable[[str], int], field: str) -> str:

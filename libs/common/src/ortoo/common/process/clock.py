@@ -3,9 +3,10 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 
 class Clock(Protocol):
@@ -15,10 +16,26 @@ class Clock(Protocol):
         """Wall-clock milliseconds since 1970-01-01 UTC; may jump, so never measure with it."""
 
     def monotonic_s(self) -> float:
-        """Seconds that only go forward; the zero is arbitrary."""
+        """Seconds that only go forward, also while the machine sleeps; the zero is arbitrary."""
 
     async def sleep(self, seconds: float) -> None:
         """Wait for so many monotonic seconds."""
+
+
+def going_on(system: Any = time) -> Callable[[], float]:
+    """The clock of a system that goes on while the machine sleeps; one that stands still then if there is no other.
+
+    A lease that was given before a machine slept is over when it wakes, for to others that time has passed.
+    """
+    try:
+        number = system.CLOCK_BOOTTIME
+        system.clock_gettime(number)
+    except (AttributeError, OSError):
+        return system.monotonic  # type: ignore[no-any-return]
+    return partial(system.clock_gettime, number)
+
+
+_going_on = going_on()
 
 
 class SystemClock:
@@ -29,8 +46,8 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def monotonic_s(self) -> float:
-        """Seconds of the monotonic clock."""
-        return time.monotonic()
+        """Seconds since the machine was started."""
+        return _going_on()
 
     async def sleep(self, seconds: float) -> None:
         """Sleep on the running event loop."""

@@ -7,9 +7,7 @@ may change at once does, and a log line names what waits for the next start.
 
 import argparse
 import dataclasses
-import enum
 import os
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -19,14 +17,11 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.errors.findings import process_version
 from ortoo.common.process import logs, service
-from ortoo.common.process.logs import get_logger
 from ortoo.common.process.service import Running
-from ortoo.common.process.settings import Loaded
+from ortoo.common.process.settings import Loaded, flat, text_of
 
 HOME = "ORTOO_HOME"
 """The folder that relative paths in the settings begin at; the current one when it is not set."""
-
-_log = get_logger("front")
 
 
 class RoleSettings(Protocol):
@@ -35,6 +30,10 @@ class RoleSettings(Protocol):
     @property
     def log_level(self) -> str:
         """debug, info, warning or error."""
+
+    @property
+    def HIDDEN(self) -> Mapping[str, str]:  # noqa: N802  # a constant of the class
+        """Settings that nobody gives, and those that they are taken from."""
 
 
 S = TypeVar("S", bound=RoleSettings)
@@ -50,14 +49,10 @@ class Role(Generic[S]):
     """One sentence for `-h`."""
     load: Callable[..., Loaded[S]]
     """Reads the settings: environment, `file=`, `overrides=`."""
-    open: Callable[[S], AbstractAsyncContextManager[Running]]
-    """Runs the role."""
+    open: Callable[[Loaded[S], Callable[[], Loaded[S]]], AbstractAsyncContextManager[Running]]
+    """Runs the role with settings, and with what reads them again."""
     important: Sequence[str]
     """The settings that `-m` prints."""
-    live: Sequence[str] = ("log_level",)
-    """The settings that change without a restart."""
-    hidden: Sequence[str] = ()
-    """Settings that cannot be given, because they are taken from others."""
     epilog: str = ""
     """What `-h` says at its end."""
 
@@ -75,8 +70,7 @@ def main(role: Role[S], arguments: Sequence[str], environ: Mapping[str, str] = o
         sys.stdout.write(settings_text(role, loaded, important_only=not options.print_all))
         return 0
     logs.configure(level=loaded.settings.log_level)
-    reload = Reload(role, load, loaded)
-    return service.run(lambda: role.open(loaded.settings), on_reload=reload)
+    return service.run(lambda: role.open(loaded, load))
 
 
 def loading(
@@ -91,59 +85,16 @@ def loading(
     return lambda: role.load(environ, file=absolute, overrides=overrides)
 
 
-class Reload(Generic[S]):
-    """Reads the settings again while the role runs."""
-
-    def __init__(self, role: Role[S], load: Callable[[], Loaded[S]], loaded: Loaded[S]) -> None:
-        """Compare later settings with `loaded`, which are in force."""
-        self._role = role
-        self._load = load
-        self._values = flat(loaded.settings)
-
-    def __call__(self, running: Running) -> None:
-        """Apply what may change at once; say what may not. Wrong settings change nothing."""
-        try:
-            loaded = self._load()
-            settings, found = loaded.settings, flat(loaded.settings)
-            changed = [name for name, value in found.items() if value != self._values[name]]
-            running.reload(settings)
-        except OrtooError as error:
-            _log.error("the settings stay as they are", reason=str(error))
-            return
-        live = [name for name in changed if name in self._role.live]
-        if "log_level" in live:
-            logs.configure(level=settings.log_level)
-        was = {name: _toml(self._values[name]) for name in live}
-        self._values.update((name, found[name]) for name in live)
-        _log.warning(
-            "settings read again",
-            changed=live,
-            at_next_start=[n for n in changed if n not in live],
-            was=was,
-            now={name: _toml(found[name]) for name in live},
-            origins={name: loaded.origins[name] for name in live},
-        )
-
-
 def settings_text(role: Role[S], loaded: Loaded[S], *, important_only: bool = False) -> str:
     """Settings as TOML, each with where it comes from; it can be given back with `-c`. Passwords are masked."""
     shown = {
         name: f"{name} = {_toml(value)}  # {loaded.origins[name]}"
         for name, value in flat(loaded.settings).items()
-        if name not in role.hidden and value is not None and (name in role.important or not important_only)
+        if name not in loaded.settings.HIDDEN and value is not None and (name in role.important or not important_only)
     }
     plain = [line for name, line in shown.items() if "." not in name]
     nested = [line for name, line in shown.items() if "." in name]
     return "\n".join(plain + nested) + "\n"
-
-
-def flat(settings: Any, prefix: str = "") -> dict[str, Any]:
-    """Dotted names and values of settings."""
-    found: dict[str, Any] = {}
-    for field in dataclasses.fields(settings):
-        value, name = getattr(settings, field.name), prefix + field.name
-        found |= flat(value, name + ".") if dataclasses.is_dataclass(value) else {name: value}
-    return found
 
 
 class _Parser(argparse.ArgumentParser):
@@ -177,14 +128,11 @@ def _go_home(environ: Mapping[str, str]) -> None:
 
 
 def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, enum.Enum):
-        value = value.value
-    if isinstance(value, int | float):
-        return str(value)
+    """A value as it is written in a settings file; passwords in URLs are masked."""
     if isinstance(value, tuple):
         return f"[{', '.join(map(_toml, value))}]"
-    text = re.sub(r"(://[^/:@]*:)[^/@]*@", r"\1***@", str(value))
+    text = text_of(value)
+    if isinstance(value, int | float):
+        return text
     text = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{text}"'

@@ -11,7 +11,6 @@ import signal
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any
 
 from ortoo.common.errors import Conflict, Invalid, OrtooError
 from ortoo.common.process.allocator import keep_freed_buffers, spare_what_stays
@@ -45,8 +44,8 @@ class Running:
 
     name: str
     address: str
-    reload: Callable[[Any], object] = field(default=lambda _: None, kw_only=True)
-    """Takes settings that were read again, and applies those that may change at once. Errors: Invalid."""
+    reload: Callable[[], object] = field(default=lambda: None, kw_only=True)
+    """Reads the settings again, and applies those that may change at once."""
     tls_address: str = field(default="", kw_only=True)
     """Where it speaks TLS to clients, if it does."""
     health_address: str = field(default="", kw_only=True)
@@ -66,24 +65,18 @@ def exit_code_of(error: Exception) -> int:
     return EXIT_REFUSED
 
 
-def run(
-    open_service: Callable[[], AbstractAsyncContextManager[Running]],
-    *,
-    on_reload: Callable[[Running], None] = lambda _: None,
-) -> int:
+def run(open_service: Callable[[], AbstractAsyncContextManager[Running]]) -> int:
     """Run one role until SIGTERM or SIGINT, then drain it.
 
-    Another SIGTERM changes nothing, another SIGINT ends the process at once. `on_reload` is called at SIGHUP.
+    Another SIGTERM changes nothing, another SIGINT ends the process at once. SIGHUP has it read its settings again.
     Returns the process's exit code: 0 after a stop that was asked for, EXIT_FAILED when a part failed while the role
     ran, else why it did not start. When ready, one line `ready NAME ADDRESS` goes to standard output.
     """
     keep_freed_buffers()
-    return asyncio.run(_run(open_service, on_reload))
+    return asyncio.run(_run(open_service))
 
 
-async def _run(
-    open_service: Callable[[], AbstractAsyncContextManager[Running]], on_reload: Callable[[Running], None]
-) -> int:
+async def _run(open_service: Callable[[], AbstractAsyncContextManager[Running]]) -> int:
     stop = asyncio.Event()
     ready = False
     clock, stopping_s = SystemClock(), 0.0
@@ -110,7 +103,7 @@ async def _run(
             background.spawn("late", tell_of_late_stop(stop, clock))
             spare_what_stays()
             ready = True
-            loop.add_signal_handler(signal.SIGHUP, on_reload, running)
+            loop.add_signal_handler(signal.SIGHUP, running.reload)
             print(f"ready {running.name} {running.address}", flush=True)
             await stop.wait()
             _log.info("stopping", name=running.name)

@@ -13,6 +13,7 @@ import dataclasses
 import difflib
 import enum
 import operator
+import re
 import tomllib
 import types
 import typing
@@ -31,6 +32,33 @@ class Loaded(Generic[T]):
 
     settings: T
     origins: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting; values are written as in the environment."""
+
+    name: str
+    value: str
+    origin: str
+    """"default", "file", "environment", "command line", a setting that it follows from, or "operator"."""
+    live: bool
+    """Whether it changes without a restart."""
+    at_next_start: str | None = None
+    """What the next start takes, where that is another value."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SettingChange:
+    """What became of one setting."""
+
+    at_ms: int
+    name: str
+    was: str
+    now: str
+    origin: str
+    by: str
+    """Who; empty = SIGHUP."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +124,37 @@ def load(
         if raw is not None:
             take(name, raw, "command line", name)
     return Loaded(_built(cls, values, ""), origins)
+
+
+def flat(settings: Any, prefix: str = "") -> dict[str, Any]:
+    """Dotted names and values of settings."""
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(settings):
+        value, name = getattr(settings, field.name), prefix + field.name
+        found |= flat(value, name + ".") if dataclasses.is_dataclass(value) else {name: value}
+    return found
+
+
+def changed(settings: T, values: Mapping[str, Any], *, environ_prefix: str = "ORTOO_") -> T:
+    """The settings with other values, each of its type or as text. Errors: Invalid, naming the setting."""
+    fields = dict(_fields(type(settings)))
+    for name in values:
+        if name not in fields:
+            suggestion = _suggestion(name, name, fields, environ_prefix)
+            raise Invalid(f"there is no such setting{suggestion}", field=name)
+    taken = {name: _converted(raw, fields[name], name) for name, raw in values.items()}
+    built: T = _built(type(settings), flat(settings) | taken, "")
+    return built
+
+
+def text_of(value: Any) -> str:
+    """A value as it is written in the environment; passwords in URLs are masked."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ",".join(map(text_of, value))
+    text = "" if value is None else str(value.value if isinstance(value, enum.Enum) else value)
+    return re.sub(r"(://[^/:@]*:)[^/@]*@", r"\1***@", text)
 
 
 def _fields(cls: Any, prefix: str = "") -> list[tuple[str, Any]]:

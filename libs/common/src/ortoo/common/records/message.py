@@ -238,34 +238,45 @@ set_rare: _Setter = Message.__dict__["rare"].__set__
 def check_parts(body: bytes, tag: str | None, keys: Sequence[str], rare: RareFields, field: str) -> None:
     """Raise Invalid, naming the field below `field`, unless these parts make a message that keeps every limit."""
     check_body(body, f"{field}.body")
-    if tag is not None:
+    if tag is not None and not text_rules.TAG.surely_holds(tag):
         text_rules.TAG.check(tag, f"{field}.tag")
     if not isinstance(keys, tuple | list):
         raise Invalid(f"keys are a {type(keys).__name__}; give a tuple of texts, such as ('a',)", field=f"{field}.keys")
     for at, key in enumerate(keys):
-        text_rules.KEY.check(key, f"{field}.keys[{at}]")
+        if not text_rules.KEY.surely_holds(key):
+            text_rules.KEY.check(key, f"{field}.keys[{at}]")
     check_properties(rare.properties, f"{field}.properties")
-    size = sum(len(text.encode()) for text in (tag or "", *keys, *rare.properties, *rare.properties.values()))
+    size = len("".join((tag or "", *keys, *rare.properties, *rare.properties.values())).encode())
     if size > TEXT_BYTES_MAX:
         raise Invalid(
             f"tag, keys and properties have {size} bytes together; at most {TEXT_BYTES_MAX} fit: "
             "put large values into the body",
             field=f"{field}.properties" if rare.properties else f"{field}.keys",
         )
-    for name, rule in (
-        ("message_group", text_rules.MESSAGE_GROUP),
-        ("message_id", text_rules.MESSAGE_ID),
-        ("born_host", text_rules.BORN_HOST),
-        ("trace_context", text_rules.TRACE_CONTEXT),
-    ):
+    for name, rule in _RARE_TEXTS:
         text = getattr(rare, name)
-        if text is not None:
+        if text is not None and not rule.surely_holds(text):
             rule.check(text, f"{field}.{name}")
-    _check_number(rare.born_at_ms, TIME_MS_MAX, f"{field}.born_at_ms")
-    _check_number(rare.deliver_at_ms, TIME_MS_MAX, f"{field}.deliver_at_ms")
-    _check_number(rare.priority, PRIORITY_MAX, f"{field}.priority")
-    _check_number(rare.body_encoding, BODY_GZIP, f"{field}.body_encoding")
-    _check_number(rare.expire_at_ms, TIME_MS_MAX, f"{field}.expire_at_ms", least=1)
+    for name, least, largest in _RARE_NUMBERS:
+        number = getattr(rare, name)
+        if number is not None and not (isinstance(number, int) and least <= number <= largest):
+            words = f"{number!r} is not a whole number from {least} to {largest}"
+            raise Invalid(words, field=f"{field}.{name}")
+
+
+_RARE_TEXTS = (
+    ("message_group", text_rules.MESSAGE_GROUP),
+    ("message_id", text_rules.MESSAGE_ID),
+    ("born_host", text_rules.BORN_HOST),
+    ("trace_context", text_rules.TRACE_CONTEXT),
+)
+_RARE_NUMBERS = (
+    ("born_at_ms", 0, TIME_MS_MAX),
+    ("deliver_at_ms", 0, TIME_MS_MAX),
+    ("priority", 0, PRIORITY_MAX),
+    ("body_encoding", 0, BODY_GZIP),
+    ("expire_at_ms", 1, TIME_MS_MAX),
+)
 
 
 def check_body(body: object, field: str) -> None:
@@ -285,15 +296,10 @@ def check_properties(properties: object, field: str) -> None:
     if len(properties) > PROPERTIES_MAX:
         raise Invalid(f"{len(properties)} properties; a message may have {PROPERTIES_MAX}", field=field)
     for name, value in properties.items():
-        text_rules.PROPERTY_NAME.check(name, f"{field}[{name!r}]")
-        text_rules.PROPERTY_VALUE.check(value, f"{field}[{name!r}]")
-
-
-def _check_number(number: object, largest: int, field: str, *, least: int = 0) -> None:
-    if number is None:
-        return
-    if not isinstance(number, int) or not least <= number <= largest:
-        raise Invalid(f"{number!r} is not a whole number from {least} to {largest}", field=field)
+        if not text_rules.PROPERTY_NAME.surely_holds(name):
+            text_rules.PROPERTY_NAME.check(name, f"{field}[{name!r}]")
+        if not text_rules.PROPERTY_VALUE.surely_holds(value):
+            text_rules.PROPERTY_VALUE.check(value, f"{field}[{name!r}]")
 
 
 def message_of(given: object) -> Message:

@@ -53,6 +53,17 @@ class TextRule:
         if size > self.bytes_max:
             raise Invalid(f"the {self.what} has {size} bytes as UTF-8; at most {self.bytes_max} fit", field=field)
 
+    def surely_holds(self, text: object) -> bool:
+        """Say quickly whether one text surely keeps the rule; False means "look at it"."""
+        return (
+            isinstance(text, str)
+            and text.isprintable()
+            and len(text) * 4 <= self.bytes_max
+            and (bool(text) or self.empty_allowed)
+            and (self.bar_allowed or "|" not in text)
+            and (self.blank_allowed or text[:1] != " ")
+        )
+
     def holds(self, texts: list[str], joined: str) -> bool:
         """Say quickly whether texts, whose concatenation is `joined`, surely keep the rule.
 

@@ -55,17 +55,15 @@ class CallMetrics(grpc.aio.ServerInterceptor):
         if handler is None:
             return None
         method = handler_call_details.method.lstrip("/")
-        request_id = _request_id(handler_call_details.invocation_metadata)
         if handler.unary_unary is not None:
-            return with_call(handler, lambda call: self._unary(call, method, request_id))
+            return with_call(handler, lambda call: self._unary(call, method))
         if handler.stream_stream is not None and inspect.isasyncgenfunction(handler.stream_stream):
-            return with_call(handler, lambda call: self._stream(call, method, request_id))
+            return with_call(handler, lambda call: self._stream(call, method))
         return handler
 
-    def _unary(self, call: Any, method: str, request_id: str) -> Any:
+    def _unary(self, call: Any, method: str) -> Any:
         async def counted(request: Any, context: Context) -> Any:
-            if request_id:
-                structlog.contextvars.bind_contextvars(request_id=request_id)
+            _bind_request_id(context)
             begun_s = self._clock.monotonic_s()
             self.unary_in_flight += 1
             status = "OK"
@@ -81,10 +79,9 @@ class CallMetrics(grpc.aio.ServerInterceptor):
 
         return counted
 
-    def _stream(self, call: Any, method: str, request_id: str) -> Any:
+    def _stream(self, call: Any, method: str) -> Any:
         async def counted(requests: Any, context: Context) -> Any:
-            if request_id:
-                structlog.contextvars.bind_contextvars(request_id=request_id)
+            _bind_request_id(context)
             begun_s = self._clock.monotonic_s()
             self.open_streams[method] = self.open_streams.get(method, 0) + 1
             status = "OK"
@@ -108,11 +105,11 @@ class CallMetrics(grpc.aio.ServerInterceptor):
         latencies.observe((self._clock.monotonic_s() - begun_s) * 1000)
 
 
-def _request_id(metadata: Any) -> str:
-    for key, value in metadata or ():
-        if key == REQUEST_ID_KEY and isinstance(value, str):
-            return value[:REQUEST_ID_LENGTH_MAX]
-    return ""
+def _bind_request_id(context: Context) -> None:
+    for key, value in context.invocation_metadata() or ():
+        if key == REQUEST_ID_KEY and isinstance(value, str) and value:
+            structlog.contextvars.bind_contextvars(request_id=value[:REQUEST_ID_LENGTH_MAX])
+            return
 
 
 def _status(context: Context) -> str:

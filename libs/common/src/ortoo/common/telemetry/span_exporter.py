@@ -13,7 +13,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationSc
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1 import trace_pb2 as pb
 
-from ortoo.common.telemetry.span import Attributes, Span
+from ortoo.common.telemetry.tracing import Attributes, Span
 
 EXPORT_TIMEOUT_S: Final = 5
 _SAMPLED: Final = 1

@@ -7,7 +7,8 @@ such a message passes adds its spans to the same trace. Nothing here runs, or is
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from ortoo.common.errors import Invalid, Unsupported
@@ -17,8 +18,10 @@ from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.reader import buffer
 from ortoo.common.records.wire import read_fields
-from ortoo.common.telemetry.span import Attributes, Context, Span
 
+Attributes = Mapping[str, str | int]
+Context = tuple[int, int]
+"""(trace id, span id) of a sampled message."""
 CONTEXT_BYTES: Final = 55
 SPANS_MAX: Final = 8
 """A batch with more sampled messages than this has its first one traced, and no other."""
@@ -31,6 +34,21 @@ DATA: Final = 3
 _SAMPLED = re.compile(rb"00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f][13579bdf]")
 _EVEN: Final = b"02468ace"
 _log = get_logger("tracing")
+
+
+@dataclass(slots=True)
+class Span:
+    """A few plain values until it is sent. It lies below the span `parent_id`; `links` are spans of earlier tries."""
+
+    what: str
+    trace_id: int
+    parent_id: int
+    id: int
+    attributes: Attributes
+    links: Sequence[Context]
+    begun_ns: int
+    ended_ns: int = 0
+    error: str = ""
 
 
 def sampled_contexts(records: bytes | memoryview) -> list[Context]:

@@ -11,5 +11,5 @@ from ortoo.testing.time.stepped_clock import SharedClock
 
 if __name__ == "__main__":
     clock = SharedClock(Path(sys.argv[1]))
-    role = dataclasses.replace(ROLE, open=lambda settings: open_enode(settings, clock=clock))
+    role = dataclasses.replace(ROLE, open=lambda loaded, load_again: open_enode(loaded.settings, clock=clock))
     sys.exit(front.main(role, sys.argv[2:]))

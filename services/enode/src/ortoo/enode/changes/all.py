@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from ortoo.enode.changes import codec
+from ortoo.enode.changes.agreement import DigestDue, Forget, StateDigest
 from ortoo.enode.changes.codec import I64, U32, U64, Repeated, repeated
 from ortoo.enode.changes.groups import GroupDeclared, GroupGone, GroupSeen, GroupsEnded
 from ortoo.enode.changes.halves import HalfEnded, HalfOpen
@@ -157,6 +158,9 @@ KINDS: Mapping[int, type[Change]] = {
     129: GroupDeclared,
     130: GroupGone,
     131: GroupsEnded,
+    132: Forget,
+    133: DigestDue,
+    134: StateDigest,
 }
 """A number is given once and for ever."""
 

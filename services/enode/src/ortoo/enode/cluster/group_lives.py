@@ -35,7 +35,7 @@ class GroupLives:
         self._engine = store.engine
         self._groups = store.engine.state.groups
         self._clock = clock
-        self._retention_ms = retention_ms
+        self.retention_ms = retention_ms
         self._following = following
         self.dropped = {"deleted": 0, "silent": 0}
         """Why, and of how many groups in a topic, everything was dropped since the start."""
@@ -67,7 +67,7 @@ class GroupLives:
 
     async def look(self) -> None:
         """Write down who is used, and drop what nobody declared and nobody has used for long."""
-        now_ms, step_ms = self._clock.now_ms(), min(SEEN_STEP_MS, max(1, self._retention_ms // 8))
+        now_ms, step_ms = self._clock.now_ms(), min(SEEN_STEP_MS, max(1, self.retention_ms // 8))
         in_use, self._engine.read = self._engine.read | self._store.locks.held(), set()
         self._engine.accepted.clear()
         # What was kept before this was written down counts as used when it is first looked at.
@@ -77,8 +77,8 @@ class GroupLives:
             if not at_ms or ((topic_id, group) in in_use and at_ms + step_ms <= now_ms)
         ]
         await self._store_parts(seen)
-        if self._retention_ms and self._following():
-            before_ms = now_ms - self._retention_ms
+        if self.retention_ms and self._following():
+            before_ms = now_ms - self.retention_ms
             pairs = [(topic_id, group) for topic_id, group, at_ms in self._groups.all() if at_ms < before_ms]
 
             def may_go(topic_id: int, group: str) -> bool:

@@ -52,6 +52,10 @@ from ortoo.enode.members.roles import Leader
 TICK_S = 0.1
 CATCH_UP_KEEP_BYTES = 1 << 30
 """What a member that is behind still needs stays in the log, unless it is more than this."""
+REFOLD_APART_S = 10.0
+"""So long a member waits for each one before it until it folds its state again: a majority goes on."""
+REFOLDS_MAX = 3
+"""So often a member tries whether an earlier checkpoint helps; then it only says that its state differs."""
 FULL_DISK_S = 1.0
 """How long a follower waits before it writes again to a full disk."""
 _log = get_logger("members")
@@ -92,6 +96,10 @@ class Driver:
         """Done, with the reason, when the log has to be opened anew; the member then starts once more."""
         self.kept_changed: Callable[[KeptReign], object] = lambda kept: None
         """Gets what the reign file says from now on."""
+        self.doubts = 0
+        """How often in a row this member's state was not the leader's."""
+        self.on_doubts: Callable[[int], object] = lambda times: None
+        """Gets these whenever states were compared."""
         self._kept = kept
         self._peers = peers
         self._background = background
@@ -109,6 +117,7 @@ class Driver:
         log.on_flushed = lambda position: self.post(Flushed(self._cuts, position))
         log.on_warm = lambda: self._end("a checkpoint has come, and the log can be folded from it")
         log.engine.appender.on_failed = self._end
+        log.engine.committer.on_compared = self._compared
         log.engine.may_read = lambda: self.member.may_read(self._clock.monotonic_s())
         log.engine.housekeeping.move_begin = self._move_begin
 
@@ -208,6 +217,22 @@ class Driver:
     def _end(self, reason: str) -> None:
         if not self.over.done():
             self.over.set_result(reason)
+
+    def _compared(self, differing: list[str]) -> None:
+        """The leader says what its state was like, at a position where this member looked at its own."""
+        self.doubts = self.doubts + 1 if differing else 0
+        self.on_doubts(self.doubts)
+        if differing:
+            _log.error("this member's state is not the leader's", tables=differing, times=self.doubts)
+            if not self.log.is_doubtful and self.doubts <= REFOLDS_MAX:
+                self._background.contained("fold again", self._fold_again())
+            self.log.is_doubtful = True
+
+    async def _fold_again(self) -> None:
+        """Open the log anew, with an earlier checkpoint; not when the others do, who may have been right."""
+        voters = [one.number for one in self.member.log.members.voters]
+        await self._clock.sleep(sum(one < self.member.me.member.number for one in voters) * REFOLD_APART_S)
+        self._end("the state is folded again, from an earlier checkpoint")
 
     def _appended(self, end: int, marks: tuple[Mark, ...]) -> None:
         self._is_changing_members = False

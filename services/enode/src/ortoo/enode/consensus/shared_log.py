@@ -8,6 +8,7 @@ from pathlib import Path
 from ortoo.common.errors import Unavailable
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
+from ortoo.enode.changes.agreement import DigestDue, StateDigest
 from ortoo.enode.consensus.log_bytes import PART_BYTES, LogBytes
 from ortoo.enode.disk.clean_stop import forget_clean_stop
 from ortoo.enode.disk.disk import DirectoryLock, Disk
@@ -42,6 +43,8 @@ class SharedLog:
     """As it was opened."""
     is_cold: bool
     lost: int
+    is_doubtful: bool = False
+    """Whether what was folded is not what other members have: nobody may start from it."""
     on_appended: Callable[[int, tuple[Mark, ...]], object] = lambda end, marks: None
     on_flushed: Callable[[int], object] = lambda position: None
     on_warm: Callable[[], object] = lambda: None
@@ -56,6 +59,7 @@ class SharedLog:
         appender = self.engine.appender
         appender.on_handed_over = self._handed_over
         appender.on_durable = self._is_durable
+        self.engine.housekeeping.compare = self._compare_states
         self.follow()
         if self.is_cold:
             appender.on_committed = self._look_for_checkpoint
@@ -117,6 +121,13 @@ class SharedLog:
         """Accept again."""
         self.engine.appender.alone = ""
 
+    async def _compare_states(self) -> None:
+        """Have all members compare what they have folded up to here. Errors: Overloaded, Unavailable."""
+        engine, number = self.engine, self.engine.appender.appended_position
+        await engine.store([DigestDue(number, engine.state.comparable())])
+        if engine.committer.own[0] == number:
+            await engine.store([StateDigest(*engine.committer.own)])
+
     # following
 
     def commit(self, position: int) -> None:
@@ -137,18 +148,19 @@ class SharedLog:
         """End where `outline` does, for good. Errors: OSError."""
         appender, committer, catalog = self.engine.appender, self.engine.committer, self.engine.catalog
         position = outline.appended
-        await appender.quiet()
-        self.bytes.forget_newest()
-        await self._keep_cut(position)
-        kept = KeptOutline.of(outline, cut=position)
-        await self.engine.work.run(write_outline, self.disk, self.folder, kept)
-        following = committer.next_segments
-        while following and following[-1].base > position:
-            following.pop().close()
-        active = following[-1] if following else catalog.active
-        appender.end_at(position, active)
-        await self.engine.work.run(cut_files, self.disk, self.folder, position)
-        await self.engine.work.run(write_outline, self.disk, self.folder, KeptOutline.of(outline))
+        async with self.engine.housekeeping.marking:
+            await appender.quiet()
+            self.bytes.forget_newest()
+            await self._keep_cut(position)
+            kept = KeptOutline.of(outline, cut=position)
+            await self.engine.work.run(write_outline, self.disk, self.folder, kept)
+            following = committer.next_segments
+            while following and following[-1].base > position:
+                following.pop().close()
+            active = following[-1] if following else catalog.active
+            appender.end_at(position, active)
+            await self.engine.work.run(cut_files, self.disk, self.folder, position)
+            await self.engine.work.run(write_outline, self.disk, self.folder, KeptOutline.of(outline))
 
     async def _keep_cut(self, position: int) -> None:
         """Say what a cut takes away, and keep it aside. Errors: OSError."""
@@ -224,7 +236,8 @@ class SharedLog:
             await appender.quiet()
             await housekeeping.stop()
             await housekeeping.index_sealed()
-            if appender.committed_position == appender.appended_position and not self.is_cold:
+            is_whole = not self.is_cold and not self.is_doubtful
+            if is_whole and appender.committed_position == appender.appended_position:
                 await housekeeping.leave_marker(self.folder)
 
         await self.engine.close(ending)
@@ -240,16 +253,26 @@ def empty_log(disk: Disk, folder: Path, kept: KeptOutline) -> None:
 
 
 async def open_shared_log(
-    folder: Path, *, identity: Identity, settings: StoreSettings, disk: Disk, clock: Clock, kept: KeptOutline
+    folder: Path,
+    *,
+    identity: Identity,
+    settings: StoreSettings,
+    disk: Disk,
+    clock: Clock,
+    kept: KeptOutline,
+    doubts: int = 0,
 ) -> SharedLog:
-    """Take a member's folder and go on where its log ends. Errors: as `Store.open`."""
+    """Take a member's folder and go on where its log ends. Errors: as `Store.open`.
+
+    Its state is folded from a checkpoint so many before the newest.
+    """
     settings.check()
     work = disk_work(disk, settings, asyncio.get_running_loop())
     lock: DirectoryLock | None = None
     try:
         lock = disk.lock(folder)
         found = await work.run(claim, disk, folder, identity, disk.list(folder))
-        log = await work.run(recover_member, disk, folder, kept)
+        log = await work.run(recover_member, disk, folder, kept, doubts=doubts)
         recovered = log.recovered
         if recovered.begin is None:
             begins = recovered.catalog.begins_without(0)

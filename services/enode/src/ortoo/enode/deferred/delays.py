@@ -82,7 +82,7 @@ class Delays:
 
     def __init__(self, store: Store, background: Background, *, clock: Clock, delay_max_ms: int = DELAY_MAX_MS) -> None:
         """Deliver into `store`; `run` is to be spawned. Nothing is delayed for longer than `delay_max_ms`."""
-        self._delay_max_ms = delay_max_ms
+        self.delay_max_ms = delay_max_ms
         self._store = store
         self._timers = store.timers
         self._timers.free()  # a member that leads once more has the holds of its last reign there
@@ -126,10 +126,10 @@ class Delays:
         times = deliver_at_column(batch)
         column = np.frombuffer(times, "<i8")
         first_ms, last_ms = int(column.min()), int(column.max())
-        if first_ms < 0 or last_ms > self._clock.now_ms() + self._delay_max_ms:
+        if first_ms < 0 or last_ms > self._clock.now_ms() + self.delay_max_ms:
             raise Invalid(
-                f"{last_ms if first_ms >= 0 else first_ms} is no time within the next {self._delay_max_ms / DAY_MS:g} "
-                f"days ({self._delay_max_ms} ms); give milliseconds since 1970-01-01 UTC",
+                f"{last_ms if first_ms >= 0 else first_ms} is no time within the next {self.delay_max_ms / DAY_MS:g} "
+                f"days ({self.delay_max_ms} ms); give milliseconds since 1970-01-01 UTC",
                 field=_PATH,
             )
         if self._timers.live + batch.count > TIMERS_MAX:

@@ -41,7 +41,7 @@ class IdentifiedIntake:
         self._intake = intake
         self._background = background
         self._clock = clock
-        self._window_ms = window_ms
+        self.window_ms = window_ms
         self._coming: dict[tuple[int, bytes], asyncio.Future[Place]] = {}
 
     async def append(self, topic_id: int, queue_id: int, batch: SealedBatch, ids: Sequence[str]) -> list[Place]:
@@ -53,10 +53,6 @@ class IdentifiedIntake:
         if len(ids) != batch.count or not all(1 <= len(one.encode()) <= ID_BYTES_MAX for one in ids):
             raise Invalid(f"give each message an id of 1 to {ID_BYTES_MAX} bytes", field="ids")
         return await self._background.kept("identified", self._append(topic_id, queue_id, batch, ids))
-
-    async def forget_old(self) -> None:
-        """Drop ids whose window is over; to be called once a minute."""
-        self._ids.forget(self._clock.now_ms())
 
     async def _append(self, topic_id: int, queue_id: int, batch: SealedBatch, ids: Sequence[str]) -> list[Place]:
         now_ms = self._clock.now_ms()
@@ -108,7 +104,7 @@ class IdentifiedIntake:
             )
         if len(new) < batch.count:
             batch = encode(open_batch(batch).messages(new.values()), now_ms=now_ms)
-        keys, delayed, window_ms = tuple(new), batch.delayed, self._window_ms
+        keys, delayed, window_ms = tuple(new), batch.delayed, self.window_ms
 
         def remembered(first_offset: int, stored_at_ms: int) -> tuple[Change, ...]:
             if not window_ms:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ortoo.common.errors import NOT_TAKEN_FIELD, Overloaded, Unavailable
+from ortoo.common.errors import NOT_TAKEN_FIELD, Moved, Overloaded, Unavailable
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.changes.all import HEAD_BYTES, Change, encode_changes
 from ortoo.enode.disk.disk import Buffer
@@ -76,14 +76,14 @@ class Appender(Flusher):
 
     def _check_writes(self) -> None:
         if not self.may_write:
-            raise Unavailable(self.alone)
+            raise Moved(self.alone)
 
     def check_load(self, length: int) -> None:
         """Errors: Unavailable when the disk failed; Overloaded when it is full (NOT_TAKEN_FIELD), or too much waits."""
         if self.failure:
             raise Unavailable(f"{self.failure}: {UNTIL_OPENED}", field=NOT_TAKEN_FIELD)
         if self.alone:
-            raise Unavailable(self.alone, field=NOT_TAKEN_FIELD)
+            raise Moved(self.alone)
         if self.full:
             raise Overloaded(self.full, field=NOT_TAKEN_FIELD, retry_after_ms=self.settings.disk_check_interval_ms)
         if self.pending_bytes + length > self.settings.pending_bytes_max:

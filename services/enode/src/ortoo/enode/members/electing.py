@@ -5,11 +5,11 @@ from dataclasses import replace
 from ortoo.enode.members.driver import Action, AppendEpoch, LeaderSilent, Proposed, Send, Suggest, Tick
 from ortoo.enode.members.identity import MemberId
 from ortoo.enode.members.member import Member, Outcome, promised, turned
-from ortoo.enode.members.messages import Newer, Promise, PromiseAsk, Released
+from ortoo.enode.members.messages import HandedOver, Newer, Promise, PromiseAsk, Released
 from ortoo.enode.members.roles import Candidate, Follower, Idle, Leader, Voter
 
 
-def on_proposed(member: Member, event: Proposed, now_s: float) -> Outcome:
+def on_proposed(member: Member, event: Proposed | HandedOver, now_s: float) -> Outcome:
     """Stand for election, if this member may: it promises itself first, like any other voter."""
     me, rules, log = member.me, member.rules, member.log
     is_mine = event.leader == me.member and rules.counts_vote(rules.in_force(log), me)

@@ -10,6 +10,7 @@ from ortoo.enode.members.log_outline import EpochFrame
 from ortoo.enode.members.member import Member, Outcome, turned
 from ortoo.enode.members.messages import (
     Ack,
+    HandedOver,
     Heartbeat,
     HeartbeatAnswer,
     MatchAnswer,
@@ -241,4 +242,5 @@ def _hand_over(member: Member) -> Outcome:
     epoch = member.reign.epoch
     after, deposed = turned(member, Idle())
     released = tuple(Send(one, Released(epoch, member.me)) for one in member.members)
-    return after, (*deposed, *released, Suggest(role.successor, epoch))
+    told = Send(role.successor, HandedOver(epoch + 1, role.successor))
+    return after, (*deposed, *released, told, Suggest(role.successor, epoch))

@@ -5,7 +5,7 @@ Processes of another set of members are not heard: whoever carries these message
 
 from dataclasses import dataclass
 
-from ortoo.enode.members.identity import Process, Tail
+from ortoo.enode.members.identity import MemberId, Process, Tail
 from ortoo.enode.members.log_outline import Base, Mark
 
 
@@ -133,6 +133,14 @@ class Released:
     leader: Process
 
 
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """Says to its successor that a leader has let go: a proposal like those of name servers, and without their way."""
+
+    epoch: int
+    leader: MemberId
+
+
 Message = (
     PromiseAsk
     | Promise
@@ -145,4 +153,5 @@ Message = (
     | Frames
     | Ack
     | Released
+    | HandedOver
 )

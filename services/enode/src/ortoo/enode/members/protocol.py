@@ -62,6 +62,7 @@ _HANDLERS: dict[type, Callable[[Member, Any, float], Outcome]] = {
     messages.Promise: electing.on_promise,
     messages.Newer: _timeless(electing.on_newer),
     messages.Released: _timeless(electing.on_released),
+    messages.HandedOver: electing.on_proposed,
     messages.Heartbeat: following.on_heartbeat,
     messages.MatchAnswer: following.on_match_answer,
     messages.Frames: following.on_frames,

@@ -3,18 +3,25 @@
     ortoo-enode elect DIR --lose                what the disk has, and what would be done
     ortoo-enode elect DIR --lose --apply        do it; no process may have the folder open
 
+Before it does it asks the others, which the member's settings tell (the environment, or -c FILE): while one of
+them answers, they may be a majority that goes on. --others-are-gone does it all the same.
+
 The disk becomes a set of its own, of one member, with all of the log that it has. What others had acknowledged with
 each other behind its end is lost, and so is what this disk itself had and lost. Disks of the former set are refused
 from then on: empty them, and add them as new members.
 """
 
 import argparse
+import asyncio
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ortoo.common.errors import Invalid
+from ortoo.common.errors import Conflict, Invalid
+from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
+from ortoo.common.grpc.tls import cluster_tls
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.disk.disk import Disk, RealDisk
@@ -25,6 +32,8 @@ from ortoo.enode.disk.whole_files import write_whole
 from ortoo.enode.members.identity import Configuration, Tail
 from ortoo.enode.members.log_outline import PlacedMembers
 from ortoo.enode.recovery.member_opening import known_end, recover_member, whole_end
+from ortoo.enode.rpc.members.peers import is_of_set
+from ortoo.enode.settings import Settings, load
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +71,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("folder", type=Path, metavar="DIR", help="the member's folder; no server may have it open")
     parser.add_argument("--lose", action="store_true", required=True, help="accept that what only others have is lost")
     parser.add_argument("--apply", action="store_true", help="do it")
+    parser.add_argument("-c", dest="file", type=Path, metavar="FILE", help="the member's settings file, TOML")
+    parser.add_argument(
+        "--others-are-gone", action="store_true", help="do it although another member answers, or cannot be asked"
+    )
     chosen = parser.parse_args(arguments)
     disk, folder = RealDisk(), chosen.folder
     lock = disk.lock(folder)
@@ -71,6 +84,9 @@ def main(arguments: Sequence[str]) -> int:
         if not chosen.apply:
             sys.stdout.write("nothing was changed; add --apply to go on with this disk alone\n")
             return 3
+        if not chosen.others_are_gone:
+            settings = load(os.environ, file=chosen.file, overrides={}).settings
+            asyncio.run(check_others(found, settings, SystemClock()))
         end = go_on_alone(disk, folder, SystemClock(), Randomness())
         sys.stdout.write(f"it is a set of one member now, with the log up to {end}: start it, then add empty disks\n")
     finally:
@@ -84,6 +100,31 @@ def survivor(disk: Disk, folder: Path) -> Survivor:
     if kept is None or outline is None or not kept.set_id:
         raise Invalid(f"{folder} is not the folder of a member whose set has begun; nothing is to be elected there")
     return Survivor(kept, outline)
+
+
+async def check_others(found: Survivor, settings: Settings, clock: Clock) -> None:
+    """Ask every address of the settings for the set. Errors: Conflict when one answers; Invalid when nobody is known.
+
+    Who is silent may still live behind a broken network: that only the operator knows.
+    """
+    kept, voters = found.kept, found.outline.outline.members.voters
+    if voters == (kept.member,):
+        return
+    if not settings.member_address_list:
+        raise Invalid(
+            "nobody knows where the other members are, to ask whether they are gone: give the member's settings "
+            "(-c FILE, or ORTOO_ENODE_MEMBER_ADDRESSES), or say --others-are-gone",
+            field="member_addresses",
+        )
+    token = cluster_token(settings.cluster_token_file, clock)
+    async with cluster_channels(token, cluster_tls(settings)) as channels:
+        for address in settings.member_address_list:
+            if await is_of_set(address, kept.set_id, kept.member, channels):
+                raise Conflict(
+                    f"a member of set {kept.set_id} answers at {address}: if it leads with others, two sets would go "
+                    "on from here. Stop it first, or, if its disk is lost as well, say --others-are-gone",
+                    field="member_addresses",
+                )
 
 
 def go_on_alone(disk: Disk, folder: Path, clock: Clock, randomness: Randomness) -> int:

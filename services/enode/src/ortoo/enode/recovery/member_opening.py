@@ -67,10 +67,11 @@ class MemberLog:
     """How far this disk once was, when it was further than this; 0 when it was not."""
 
 
-def recover_member(disk: Disk, folder: Path, kept: KeptOutline, *, is_last: bool = False) -> MemberLog:
+def recover_member(disk: Disk, folder: Path, kept: KeptOutline, *, is_last: bool = False, doubts: int = 0) -> MemberLog:
     """Find out what a member's folder holds. Errors: DataLoss, Unsupported, OSError.
 
-    With `is_last` nobody else has a copy any more: a damaged place that need not be read is passed over.
+    With `doubts` its state is folded from a checkpoint so many before the newest, or from the log's begin. With
+    `is_last` nobody else has a copy any more: a damaged place that need not be read is passed over.
     """
     if kept.cut != NO_CUT:
         cut_files(disk, folder, kept.cut)
@@ -87,7 +88,7 @@ def recover_member(disk: Disk, folder: Path, kept: KeptOutline, *, is_last: bool
         recovered = after_clean_stop(disk, catalog, segments[-1], clean, begin)
         outline = words.followed(outline, clean.end_position)
         return MemberLog(recovered, _synced(outline, clean.end_position, clean.end_position))
-    found = _Opening(disk, segments, names, outline, flushed, words).found()
+    found = _Opening(disk, segments, names, outline, flushed, words, doubts=doubts).found()
     found.recovered.begin = begin
     settle_ranges(found.recovered)
     end = found.outline.appended
@@ -200,6 +201,7 @@ class _Opening:
         words: _Words,
         *,
         repairs: bool = True,
+        doubts: int = 0,
     ) -> None:
         self._disk = disk
         self._segments = segments
@@ -208,6 +210,7 @@ class _Opening:
         self._flushed = flushed
         self._words = words
         self._repairs = repairs
+        self._doubts = doubts
 
     def found(self) -> MemberLog:
         """What is there."""
@@ -254,7 +257,9 @@ class _Opening:
         whole.
         """
         gap = min(self._first_gap(), self._words.end)
-        for parts in complete_checkpoints(slices):
+        checkpoints = complete_checkpoints(slices)
+        most = len(checkpoints) - (self._outline.begin > 0)
+        for parts in checkpoints[max(0, min(self._doubts, most)) :]:
             known = [one for one in slices if one.checkpoint_id <= parts[0].checkpoint_id]
             try:
                 as_of = max(decode_slice(read_frame(self._holding(one).read, one.position)[1]).as_of for one in parts)

@@ -25,15 +25,14 @@ from ortoo.enode.consensus.shared_log import SharedLog, open_shared_log
 from ortoo.enode.disk.identity import Identity
 from ortoo.enode.disk.reign_file import KeptReign, write_reign
 from ortoo.enode.log.copies.cut_frames import CutFrames
-from ortoo.enode.log.settings import RETENTION
 from ortoo.enode.members.identity import MemberId
 from ortoo.enode.members.member import Member
-from ortoo.enode.members.roles import Candidate, Follower, Leader
+from ortoo.enode.members.roles import Candidate, Follower, Leader, Voter
 from ortoo.enode.observe.findings import EnodeFindings, FlushPace
 from ortoo.enode.recovery.member_opening import owed
 from ortoo.enode.reigns.serving import Parts, announced, open_parts
 from ortoo.enode.reigns.watching import Health, measured
-from ortoo.enode.rpc.leader_only import LeaderOnly
+from ortoo.enode.rpc.leader_only import CommittedStreams, LeaderOnly
 from ortoo.enode.rpc.members.operators import EnodeMembersService
 from ortoo.enode.rpc.members.peers import MemberPeers, copy_frame, join
 from ortoo.enode.rpc.members.reports import MemberReports
@@ -79,6 +78,8 @@ class Lives:
     """How many messages were cut out of this member's log since the process started."""
     repaired_frames: int = 0
     """How many damaged frames were written again from other copies since the process started."""
+    doubts: int = 0
+    """How often in a row this member's state was not the leader's when they were compared."""
 
     def __post_init__(self) -> None:
         """Nothing is open."""
@@ -111,9 +112,10 @@ class Lives:
         with contextlib.suppress(OrtooError, TimeoutError):
             async with asyncio.timeout(HAND_OVER_S):
                 await driver.hand_over(successor)
-                # The name servers hear of the successor before this process goes.
-                while driver.leads is not None or driver.suggestion is not None:
-                    self.reports.hurry()
+                # The name servers hear of the successor before this process goes, and snodes whom to ask instead of it.
+                while driver.suggestion is not None or not isinstance(driver.member.role, Follower):
+                    if driver.suggestion is not None:
+                        self.reports.hurry()
                     await self.clock.sleep(HAND_OVER_LOOK_S)
 
     def moved(self) -> OrtooError:
@@ -121,22 +123,25 @@ class Lives:
         driver = self.driver
         if driver is None:
             return Moved("this member of the enode opens its log")
-        leader = self._leader(driver)
+        role, reign = driver.member.role, driver.member.reign
+        if isinstance(role, Candidate | Leader):
+            return Moved("this member is about to lead; nothing was stored")  # and may be asked again
+        leader = reign.leader.member if isinstance(role, Follower | Voter) else None
         address = self.reports.addresses[leader].address if leader in self.reports.addresses else ""
         said = f"member {leader.number} leads" if leader else "no leader is known"
-        return Moved(f"{said}; nothing was stored", leader_address=address, epoch=driver.member.reign.epoch)
-
-    @staticmethod
-    def _leader(driver: Driver) -> MemberId | None:
-        role = driver.member.role
-        if isinstance(role, Follower):
-            return role.leader.member
-        return driver.member.me.member if isinstance(role, Leader) else None
+        return Moved(f"{said}; nothing was stored", leader_address=address, epoch=reign.epoch)
 
     def findings(self) -> Iterator[Finding]:
         """What is wrong with the enode that it leads."""
         for source in self.sources:
             yield from source()
+        if self.doubts:
+            yield Finding(
+                "state differs",
+                f"what this member folded from its log was not what the leader has, {self.doubts} times in a row",
+                "it folds its log again by itself; should it lead before, it may serve what is wrong",
+                "mistrust the machine's memory; if it goes on, report the line of its log that names the tables",
+            )
 
     def address_of(self, member: MemberId) -> str:
         """Where another member is, as name servers or the settings say."""
@@ -191,6 +196,7 @@ class Lives:
             disk=self.joining.disk,
             clock=clock,
             kept=outline,
+            doubts=self.doubts,
         )
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(log.close)
@@ -201,9 +207,12 @@ class Lives:
             member = Member.started(kept.process, log.outline, kept.reign, clock.monotonic_s())
             driver = Driver(log, member, kept, peers, background, clock)
             driver.kept_changed = self.joining.keep
+            driver.doubts, driver.on_doubts = self.doubts, self._doubt
             repair = Repair(log.bytes, lambda: driver.member, self._copy_of, self._count_repaired)
             log.bytes.repair = log.engine.reader.repair = repair.frame
             self.driver = self.reports.driver = self.words.listener = driver
+            if not log.is_cold:
+                stack.enter_context(self._reads(log, background))
             driver.start()
             stopping = background.spawn("stopping", self._stopping.wait())
             reigns = background.spawn("reigns of this member", self._reigns(driver, log))
@@ -213,10 +222,24 @@ class Lives:
             await asyncio.wait([reigns])
             return driver.over.result() if driver.over.done() else "the process stops"
 
+    @contextlib.contextmanager
+    def _reads(self, log: SharedLog, background: Background) -> Iterator[None]:
+        """Give what is committed to readers who do not ask who leads."""
+        over = asyncio.Event()
+        self.service.reads = CommittedStreams(log.engine, Streams(background, over), self.moved)
+        try:
+            yield
+        finally:
+            self.service.reads = None
+            over.set()
+
     async def _copy_of(self, member: MemberId, position: int) -> bytes:
         of = write(member_report_pb2.MemberId, member)
         request = members_pb2.CopyFrameRequest(set_id=self.joining.kept.set_id, of=of, position=position)
         return await copy_frame(self.address_of(member), request, self.channels)
+
+    def _doubt(self, times: int) -> None:
+        self.doubts = times
 
     def _count_repaired(self) -> None:
         self.repaired_frames += 1
@@ -229,7 +252,9 @@ class Lives:
         debt = owed(log.lost, kept.reign)
         if debt == kept.reign:
             return kept
-        _log.error("this disk has lost what it had; the others have to give it again", position=log.lost)
+        is_alone = log.outline.members.voters == (kept.member,)
+        cure = "`ortoo-enode elect DIR --lose` goes on without it" if is_alone else "the others have to give it again"
+        _log.error(f"this disk has lost what it had; {cure}", position=log.lost)
         kept = replace(kept, reign=debt)
         write_reign(self.joining.disk, self.joining.folder, kept)
         self.joining.keep(kept)
@@ -247,12 +272,11 @@ class Lives:
                     await self._change(driver)
                 self.service.service = self.parts = None
 
-    def retain_as(self, new: Settings) -> None:
-        """Let go of segments as other settings say, whenever this member leads."""
-        kept = {name: getattr(new.store, name) for name in RETENTION}
-        self.settings = replace(self.settings, store=replace(self.settings.store, **kept))
+    def apply(self, settings: Settings) -> None:
+        """Bring into force what changes in a running process, now and whenever this member leads."""
+        self.settings = settings
         if self.parts is not None:
-            self.parts.store.engine.housekeeping.retain_as(new.store)
+            self.parts.apply(settings)
 
     async def _change(self, driver: Driver) -> None:
         self.reports.hurry()

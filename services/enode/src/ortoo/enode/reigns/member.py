@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ortoo.common.cluster.address_server import found_name_servers, listed_again
 from ortoo.common.cluster.addresses import reached_at
+from ortoo.common.cluster.live_settings import LiveSettings
 from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_guards, cluster_token
 from ortoo.common.grpc.server import GrpcServer
@@ -16,9 +17,11 @@ from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.service import Running
+from ortoo.common.process.settings import Loaded
 from ortoo.common.telemetry.findings_service import findings_servicer
 from ortoo.common.telemetry.process_metrics import register_memory
 from ortoo.common.telemetry.role import Telemetry
+from ortoo.common.telemetry.settings_service import settings_servicer
 from ortoo.enode.consensus.joining import Founding, Joining
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.reigns.lives import Lives
@@ -48,12 +51,14 @@ async def open_member(
     clock: Clock | None = None,
     randomness: Randomness | None = None,
     disk: Disk | None = None,
+    live: LiveSettings[Settings] | None = None,
 ) -> AsyncIterator[RunningMember]:
     """Run a member of the enode that has its name. It is up before it leads, and before its set has begun.
 
     Errors: Invalid, Conflict, Unsupported, DataLoss, as its folder and its servers say them.
     """
     clock, randomness, disk = clock or SystemClock(), randomness or Randomness(), disk or RealDisk()
+    live = live or LiveSettings(Loaded(settings, {}), clock=clock)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     telemetry, token = Telemetry("enode", settings, clock), cluster_token(settings.cluster_token_file, clock)
     async with contextlib.AsyncExitStack() as stack:
@@ -86,9 +91,14 @@ async def open_member(
             "Damaged frames of this member's log that were written again from another member's copy.",
             lambda: lives.repaired_frames,
         )
-        found = Findings("enode", settings.name, [lives.findings, memory.findings, telemetry.findings])
-        findings = findings_servicer(found, clock)
-        lives.server = member_server(lives.service, lives.members, settings, telemetry.calls, token, memory, [findings])
+        metrics.gauge(
+            "ortoo_state_differs",
+            "How often in a row this member's state was not the leader's when they were compared.",
+            lambda: lives.doubts,
+        )
+        found = Findings("enode", settings.name, [lives.findings, memory.findings, telemetry.findings, live.findings])
+        services = [findings_servicer(found, clock), settings_servicer("enode", live)]
+        lives.server = member_server(lives.service, lives.members, settings, telemetry.calls, token, memory, services)
         await stack.enter_async_context(telemetry.open(ready=lambda: lives.server.serving))
         await stack.enter_async_context(speaking)
         lives.member_address = reached_at(speaking.address or speaking.cluster_address, settings.advertised_address)
@@ -97,16 +107,13 @@ async def open_member(
         lives.begin()
         stack.push_async_callback(lives.end)
 
-        def reload(new: Settings) -> None:
-            listed_again(name_servers, new.namesrv_address)
-            lives.retain_as(new)
-
+        live.appliers += [lambda new: listed_again(name_servers, new.namesrv_address), lives.apply]
         yield RunningMember(
             settings.name,
             lives.server.cluster_address or lives.server.address,
             lives.member_address,
             lives,
-            reload=reload,
+            reload=live.reread,
             health_address=lives.server.address,
         )
 

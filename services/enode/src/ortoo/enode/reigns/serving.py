@@ -48,6 +48,13 @@ class Parts:
     sending: SendingBack
     handlers: EnodeService
 
+    def apply(self, settings: Settings) -> None:
+        """Bring into force what changes in a running process."""
+        self.store.engine.housekeeping.retain_as(settings.store)
+        self.groups.retention_ms = settings.group_retention_ms
+        self.delays.delay_max_ms = settings.delay_max_ms
+        self.identified.window_ms = settings.dedup_window_ms
+
 
 @contextlib.asynccontextmanager
 async def open_parts(
@@ -124,6 +131,5 @@ async def announced(
             stack.callback(background.spawn(name, work).cancel)
         background.every("idle groups", IDLE_INTERVAL_S, parts.pops.forget_idle, clock=clock)
         background.every("silent groups", LOOK_INTERVAL_S, parts.groups.look, clock=clock)
-        background.every("old ids", IDLE_INTERVAL_S, parts.identified.forget_old, clock=clock)
         background.spawn("locks", parts.handlers.attached.follow_locks(clock))
         yield leases

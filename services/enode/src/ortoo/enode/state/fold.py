@@ -1,6 +1,6 @@
 """The fold: everything the enode remembers follows from its frames, one after another, and from nothing else."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,9 @@ from ortoo.enode.state.tables.pops import Pops
 from ortoo.enode.state.tables.sent_back import SentBackMarks
 from ortoo.enode.state.tables.timers import Timers
 from ortoo.enode.state.tables.topics import Topics
+
+DIGEST_ROWS_MAX = 5_000
+"""A table of more rows is compared with no other member's, for nothing else is done meanwhile."""
 
 
 class State:
@@ -43,10 +46,9 @@ class State:
         self.ids = MessageIds()
         self.ends = Ends()
         self.groups = Groups()
-        self._tables: tuple[Table[Any], ...] = (
-            self.topics, self.offsets, self.locks, self.windows, self.pops, self.timers, self.halves, self.sent_back,
-            self.modes, self.ids, self.ends, self.groups,
-        )  # fmt: skip
+        self.tables: Mapping[str, Table[Any]] = dict(vars(self))
+        """By name; what is made later comes behind what there is."""
+        self._tables = tuple(self.tables.values())
         self._folds: dict[type[Change], list[Callable[[Any], None]]] = {}
         """Of each kind of change, the methods of the tables that it concerns."""
         for table in self._tables:
@@ -86,3 +88,15 @@ class State:
         """The whole as encoded changes, drawn bit by bit."""
         for table in self._tables:
             yield from table.checkpoint()
+
+    def comparable(self) -> int:
+        """Bit by bit, the tables that are small enough to be digested between two messages."""
+        return sum(1 << number for number, table in enumerate(self._tables) if table.rows <= DIGEST_ROWS_MAX)
+
+    def digests(self, tables: int) -> tuple[int, ...]:
+        """A digest of each of these tables; 0 of the others."""
+        return tuple(table.digest() if tables >> number & 1 else 0 for number, table in enumerate(self._tables))
+
+    def differing(self, digests: Sequence[int], others: Sequence[int]) -> list[str]:
+        """Names of the tables that two members have different digests of."""
+        return [name for name, one, other in zip(self.tables, digests, others, strict=False) if one != other]

@@ -1,10 +1,11 @@
 """What happens when frames are committed: they are folded in and shown to readers."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol
 
 from ortoo.common.records.stored_batch import StoredBatch
+from ortoo.enode.changes.agreement import DigestDue, StateDigest
 from ortoo.enode.changes.all import Change, OffsetsCommitted, OffsetsSkipped, TopicGone
 from ortoo.enode.changes.timers import TimersSet
 from ortoo.enode.index.catalog import Catalog, QueueLog
@@ -46,6 +47,10 @@ class Committer:
         self.next_segments: list[Segment] = []
         """Segments that positions are given out in, but whose predecessors are not committed yet."""
         self.listeners: list[CommitListener] = []
+        self.own: tuple[int, tuple[int, ...]] = (0, ())
+        """The last number of which digests were due, and those of the state as it was here."""
+        self.on_compared: Callable[[list[str]], object] = lambda differing: None
+        """Gets the names of the tables that differ from the leader's, whenever they were compared."""
         self.appends = self.appended_messages = self.appended_bytes = 0
 
     def commit(self, group: Group) -> None:
@@ -100,6 +105,10 @@ class Committer:
         elif isinstance(change, OffsetsSkipped) and change.topic_id:
             skipped = self.catalog.queue((change.topic_id, change.queue_id))
             skipped.end_offset = skipped.next_offset = max(skipped.next_offset, change.end_offset)
+        elif isinstance(change, DigestDue):
+            self.own = change.number, self.state.digests(change.tables)
+        elif isinstance(change, StateDigest) and change.number == self.own[0]:
+            self.on_compared(self.state.differing(self.own[1], change.digests))
         self.catalog.floor = self.state.ends.floor
         for listener in self.listeners:
             listener.change_applied(change)

@@ -6,7 +6,7 @@ from dataclasses import InitVar, dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from ortoo.common.errors import OrtooError, Unavailable
+from ortoo.common.errors import Moved, OrtooError, Unavailable
 from ortoo.common.groups.system_topics import SYSTEM_TOPIC_IDS
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
@@ -97,6 +97,7 @@ class Engine:
             recent=recent,
             spares=spares,
             keys=self.keys,
+            store=self.store,
         )
         self.committer = Committer(
             catalog=self.catalog,
@@ -167,8 +168,10 @@ class Engine:
         There is no way to append one change of several: a request that is refused has stored nothing.
         """
         appender = self.appender
-        if self.closed or appender.alone:
-            raise Unavailable(appender.alone or "the store is closed")
+        if self.closed:
+            raise Unavailable("the store is closed")
+        if appender.alone:
+            raise Moved(appender.alone)
         appender.check_alive()
         encoded = [change.encoded() for change in changes]
         room = appender.changes_room(encoded)
@@ -245,8 +248,16 @@ class Engine:
         await self.housekeeping.leave_marker(self.folder)
 
     def take_over(self, recovered: Recovered, active: Segment) -> None:
-        """Go on in `active` when the log does not end in a segment that has room; nothing is written."""
+        """Go on in `active` when the log does not end in a segment that has room; nothing is written.
+
+        Index files tell of topics that were deleted since.
+        """
         catalog = self.catalog
+        if not catalog.damages:
+            known = {copy.topic_id for copy in self.state.topics.all()}
+            for topic_id in {key[0] for key in catalog.queues} - known - SYSTEM_TOPIC_IDS:
+                catalog.forget_topic(topic_id)
+                self.state.apply(TopicGone(topic_id))
         if recovered.active is None:
             if catalog.segments and catalog.active.base not in catalog.contents:
                 self.housekeeping.sealed(catalog.seal(catalog.segments[-1]))
@@ -256,11 +267,6 @@ class Engine:
         """A mark of this opening first, and what recovery has to say; only then is the store open."""
         catalog = self.catalog
         self.take_over(recovered, active)
-        if not catalog.damages:
-            known = {copy.topic_id for copy in self.state.topics.all()}
-            for topic_id in {key[0] for key in catalog.queues} - known - SYSTEM_TOPIC_IDS:
-                catalog.forget_topic(topic_id)
-                self.state.apply(TopicGone(topic_id))
         self.housekeeping.start()
         for name in recovered.strays:
             _log.error("a file bears the name of a segment and is none; it is ignored: move it away", file=name)

@@ -9,6 +9,8 @@ from pathlib import Path
 from ortoo.common.errors import OrtooError
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
+from ortoo.enode.changes.agreement import Forget
+from ortoo.enode.changes.all import Change
 from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.log_begin import LogBegin, read_log_begin, write_log_begin
@@ -38,9 +40,8 @@ CHECKPOINTS_KEPT = 2
 """Segments go only before so many whole checkpoints: damage to the newest one does not cost the state."""
 BUSY_MARK_S = 1.0
 """So often a member that is never idle notes how far its disk is."""
-FORGET_INTERVAL_MS = 300_000
-KEYS_INTERVAL_MS = 200
-KEYS_STEP_BYTES = 4 << 20
+FORGET_INTERVAL_MS = 60_000
+KEYS_INTERVAL_MS, KEYS_STEP_BYTES = 200, 4 << 20
 INDEX_WARNING_PERCENT = 80
 
 _log = get_logger("store")
@@ -61,6 +62,8 @@ class Housekeeping:
     recent: Recent
     spares: Spares
     keys: Keys
+    store: Callable[[Sequence[Change]], Awaitable[None]]
+    """Stores state changes; returns when they are committed."""
 
     def __post_init__(self) -> None:
         """Nothing is done before `start`."""
@@ -78,9 +81,13 @@ class Housekeeping:
         """Whether this process writes the log by itself; a member that follows gets marks and checkpoints."""
         self.move_begin: Callable[[int], Awaitable[None]] | None = None
         """Lets all members delete what lies below a position; None where there are no others."""
+        self.compare: Callable[[], Awaitable[None]] | None = None
+        """Lets all members see whether their states are equal; None where there are no others."""
         self._tasks: list[asyncio.Task[None]] = []
         self._sealed: deque[Sealed] = deque()
         self._sealed_event = asyncio.Event()
+        self.marking = asyncio.Lock()
+        """Held while the tide mark is written, or the log is cut: a mark behind a cut would be a debt."""
         self._marked_position, self._marked_s = -1, 0.0
         self.checkpoints: deque[int] = deque(maxlen=CHECKPOINTS_KEPT)
         """Where the newest whole checkpoints fold from, the older first."""
@@ -120,7 +127,7 @@ class Housekeeping:
             "seal": self._whenever(self._sealed_event, self.index_sealed, self._prepare_spare),
             "checkpoint": self._whenever(self.checkpoint_due, self.checkpoint),
             "retention": self._every(settings.retention_interval_ms, self.retain),
-            "producers": self._every(FORGET_INTERVAL_MS, self.forget_producers),
+            "forget": self._every(FORGET_INTERVAL_MS, self.forget),
             "disk": self._every(settings.disk_check_interval_ms, self._look_at_disk),
             **({"keys": self._follow_with_keys()} if settings.key_index else {}),
         }.items():
@@ -159,6 +166,8 @@ class Housekeeping:
         appender = self.appender
         if not self.leads:
             return
+        if self.compare is not None:
+            await self.compare()
         fold_from = appender.committed_position
         checkpoint_id = appender.appended_position
         self.changes = self.frames = 0
@@ -216,8 +225,7 @@ class Housekeeping:
             self.recent.drop_below(segment.end or 0)
             segment.retire()
             self.deleted_segments += 1
-        removed = await self.work.run(remove_below, self.disk, catalog.active.folder, self._begin_position)
-        if removed:
+        if await self.work.run(remove_below, self.disk, catalog.active.folder, self._begin_position):
             await self._look_at_disk()
 
     async def _rescue(self, segments: Sequence[Segment]) -> int | None:
@@ -233,10 +241,12 @@ class Housekeeping:
                 rescued_bytes += part_bytes
         return rescued_bytes
 
-    async def forget_producers(self) -> None:
-        """Drop the windows of producers that are idle for too long, or too many."""
-        before_ms = self.clock.now_ms() - self.settings.producer_idle_ms
-        self.state.windows.forget(used_before_ms=before_ms, keep_max=self.settings.producers_max)
+    async def forget(self) -> None:
+        """Drop windows of producers that are idle for too long or too many, and ids that are over, by the log."""
+        now_ms, windows = self.clock.now_ms(), self.state.windows
+        idle_before_ms = windows.idle_before_ms(now_ms - self.settings.producer_idle_ms, self.settings.producers_max)
+        if self.leads and (idle_before_ms or self.state.ids.are_over(now_ms)):
+            await self.store([Forget(idle_before_ms, now_ms)])
 
     async def index_sealed(self) -> None:
         """Write the index files of all sealed segments that have none yet."""
@@ -365,15 +375,19 @@ class Housekeeping:
             # What this disk has acknowledged to others no frame says: a busy member, too, has to know what it lost.
             is_due = is_idle or self.clock.monotonic_s() >= self._marked_s + BUSY_MARK_S
             if is_due and position != self._marked_position:
-                self._marked_position, self._marked_s = position, self.clock.monotonic_s()
-                await self.work.run(self._tide_mark.write, position)
+                await self._write_mark()
             return
         is_idle = is_idle and appender.appended_position == position
         if is_idle and position != self._marked_position and appender.fits(0) and not appender.failure:
             appender.append_mark()
-            self._marked_position = position = appender.appended_position
+            self._marked_position = appender.appended_position
             await appender.flush()
-            await self.work.run(self._tide_mark.write, position)
+            await self._write_mark()
+
+    async def _write_mark(self) -> None:
+        async with self.marking:
+            self._marked_position, self._marked_s = self.appender.durable_position, self.clock.monotonic_s()
+            await self.work.run(self._tide_mark.write, self._marked_position)
 
     async def _flush_later(self) -> None:
         await self.clock.sleep(self.settings.flush_interval_ms / 1000)

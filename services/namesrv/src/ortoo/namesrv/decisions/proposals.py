@@ -74,7 +74,9 @@ def _suggested(alive: Mapping[MemberId, MemberReport], standing: Standing) -> Me
     if asked is None or asked.suggested is None:
         return None
     named = alive.get(asked.suggested)
-    return named.member if named is not None and _can_lead(named) else None
+    if named is None or named.epoch > asked.suggested_above:
+        return None  # it stands already: a leader that hands over tells its successor itself
+    return named.member if _can_lead(named) else None
 
 
 def _missed(

@@ -60,9 +60,9 @@ class Directory:
         self._unsigned_handles = stored.unsigned_handles
         self._leases = Leases(lease_s)
         self._offers = Offers()
-        self._deletion_grace_ms = deletion_grace_ms
-        self._group_deletion_grace_ms = group_deletion_grace_ms
-        self._watches = Watches(routes, watchers_max=watchers_max)
+        self.deletion_grace_ms = deletion_grace_ms
+        self.group_deletion_grace_ms = group_deletion_grace_ms
+        self.watches = Watches(routes, watchers_max=watchers_max)
         self._clock = clock
         self._randomness = randomness
         self.lease_ms = int(lease_s * 1000)
@@ -85,7 +85,7 @@ class Directory:
     @property
     def watcher_count(self) -> int:
         """How many processes follow the routes."""
-        return self._watches.count
+        return self.watches.count
 
     def processes(self) -> list[tuple[str, str, bool]]:
         """(role, name, whether it is alive) of every enode and snode that is known."""
@@ -143,7 +143,7 @@ class Directory:
 
     async def delete_topic(self, name: str, *, at_once: bool = False, version: int = 0) -> DeletedTopic:
         """Delete a topic, so that it can come back unless `at_once`. Errors: as `deleting.delete_topic`."""
-        grace_ms = 0 if at_once else self._deletion_grace_ms
+        grace_ms = 0 if at_once else self.deletion_grace_ms
         return await self._change(partial(deleting.delete_topic, name, version, self._clock.now_ms(), grace_ms))
 
     async def undelete_topic(self, name: str, topic_id: int) -> Topic:
@@ -240,7 +240,7 @@ class Directory:
 
     async def delete_group(self, name: str, *, at_once: bool = False) -> DeletedGroup:
         """Delete a group, so that it can come back unless `at_once`. Errors: Invalid, NotFound."""
-        grace_ms = 0 if at_once else self._group_deletion_grace_ms
+        grace_ms = 0 if at_once else self.group_deletion_grace_ms
         return await self._change(partial(deleting.delete_group, name, self._clock.now_ms(), grace_ms))
 
     async def undelete_group(self, name: str) -> Group:
@@ -324,7 +324,7 @@ class Directory:
             del self._routes.deleted_groups[name]  # another name server took it back, or need not tell it any more
         self._synced = stored.version
         if change is not None:
-            self._watches.publish(change)
+            self.watches.publish(change)
 
     async def expire(self) -> None:
         """End the leases whose time has come, and tell the watchers."""
@@ -336,12 +336,12 @@ class Directory:
 
     def watch(self) -> AsyncGenerator[RouteChange, None]:
         """Everything, then every change, until the watches are ended. Errors: Overloaded."""
-        return self._watches.follow()
+        return self.watches.follow()
 
     async def end_watches_when(self, event: asyncio.Event) -> None:
         """Let every watcher finish as soon as `event` is set, which is when the process stops."""
         await event.wait()
-        self._watches.end()
+        self.watches.end()
 
     def _put_topic(self, stored: Transaction, existing: Topic | None, topic: Topic) -> tuple[Topic, RouteChange | None]:
         if topic is existing:
@@ -354,12 +354,12 @@ class Directory:
             known = self._routes.enodes.get(enode.name)
             if known is None or (known.address, known.alive) != (enode.address, enode.alive):
                 _log_process("enode", enode)
-            self._watches.publish(RouteChange(self.version, enodes=(enode,)))
+            self.watches.publish(RouteChange(self.version, enodes=(enode,)))
             for forgotten in self._routes.enodes.keys() - self._leases.enodes().keys():
                 del self._routes.enodes[forgotten]  # made room for another; watchers know it as dead
         if snode is not None:
             _log_process("snode", snode)
-            self._watches.publish(RouteChange(self.version, snodes=(snode,)))
+            self.watches.publish(RouteChange(self.version, snodes=(snode,)))
 
     async def _change(self, decide: Callable[[Transaction], tuple[T, RouteChange | None]]) -> T:
         """Store a change, then serve it and tell it; also when the caller goes away in between."""
@@ -381,7 +381,7 @@ class Directory:
             elif done.exception() is None and (change := done.result()[1]) is not None:
                 if change.version == self._synced + 1:
                     self._synced = change.version
-                    self._watches.publish(change)
+                    self.watches.publish(change)
                 else:  # another name server stored something in between: take over both together
                     self._behind.set()
 

@@ -13,7 +13,7 @@ class Watches:
     def __init__(self, routes: Routes, *, watchers_max: int) -> None:
         """Serve at most `watchers_max` at once."""
         self._routes = routes
-        self._watchers_max = watchers_max
+        self.watchers_max = watchers_max
         self.count = 0
         """How many follow now."""
         self._ended = False
@@ -31,7 +31,7 @@ class Watches:
 
     async def follow(self) -> AsyncGenerator[RouteChange, None]:
         """A snapshot, then every change; a new snapshot for a reader that is too slow. Errors: Overloaded."""
-        if self.count >= self._watchers_max:
+        if self.count >= self.watchers_max:
             raise Overloaded(
                 f"{self.count} watchers are connected, which is the most; ask another name server, or raise "
                 "watchers_max",

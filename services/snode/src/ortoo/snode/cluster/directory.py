@@ -9,6 +9,7 @@ from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.snode.cluster.routes import EnodeEntry, Group, Queue, RouteChange, SnodeEntry, Topic
 
 Kind = TypeVar("Kind", Topic, Group)
+SENDABLE_MAX = 4_096
 
 
 class Directory:
@@ -24,6 +25,8 @@ class Directory:
         self._groups: dict[str, Group] = {}
         self._enodes: dict[str, EnodeEntry] = {}
         self._snodes: dict[str, SnodeEntry] = {}
+        self._sendable: dict[int, tuple[Sequence[Queue], Sequence[Queue]]] = {}
+        """Of queues that were asked for, those to send to: every send asks, and a topic may have thousands."""
 
     def apply(self, change: RouteChange) -> set[str]:
         """Take over a change; returns the names of the topics that are new, different or gone.
@@ -46,6 +49,7 @@ class Directory:
         self._enodes.update((enode.name, enode) for enode in change.enodes)
         self._snodes.update((snode.name, snode) for snode in change.snodes)
         self.version = change.version
+        self._sendable.clear()
         return {name for name in before.keys() | topics.keys() if before.get(name) != topics.get(name)}
 
     def learn_topic(self, topic: Topic) -> bool:
@@ -97,10 +101,18 @@ class Directory:
         """All proxies, by name."""
         return [self._snodes[name] for name in sorted(self._snodes)]
 
-    def to_send(self, queues: Iterable[Queue]) -> list[Queue]:
+    def to_send(self, queues: Sequence[Queue]) -> Sequence[Queue]:
         """Those queues whose enode has a lease and takes messages; if none does, those whose enode says why."""
+        cached = self._sendable.get(id(queues))
+        if cached is not None and cached[0] is queues:
+            return cached[1]
         alive = [(q, entry) for q in queues if (entry := self._enodes.get(q.enode)) is not None and entry.alive]
-        return [q for q, entry in alive if not entry.refuses_writes] or [q for q, _ in alive]
+        found = [q for q, entry in alive if not entry.refuses_writes] or [q for q, _ in alive]
+        if isinstance(queues, tuple):  # those of a version of a topic
+            if len(self._sendable) >= SENDABLE_MAX:
+                self._sendable.clear()
+            self._sendable[id(queues)] = (queues, found)
+        return found
 
 
 def _applied(

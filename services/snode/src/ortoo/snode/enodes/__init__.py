@@ -10,6 +10,7 @@ from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks, Links
 from ortoo.snode.enodes.queue_locks import Attachments, QueueLocks
+from ortoo.snode.settings import ReadFrom
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,8 @@ class Enodes:
 
 def open_enodes(runtime: Runtime, cluster: Cluster, links: Links) -> Enodes:
     """Reach the directory's enodes over `links`; locks are held for this run of the snode."""
-    pool = EnodeLinks(cluster.directory, links)
+    reads_followers = runtime.settings.read_from is ReadFrom.FOLLOWERS
+    pool = EnodeLinks(cluster.directory, links, reads_followers=reads_followers)
     locks = QueueLocks(
         pool, runtime.background, runtime.incarnation, clock=runtime.clock, randomness=runtime.randomness
     )

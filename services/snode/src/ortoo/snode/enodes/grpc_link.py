@@ -161,6 +161,7 @@ class GrpcEnodeLink:
         group: str = "",
         generation: int = 0,
         pushdown: Pushdown | None = None,
+        any_member: bool = False,
     ) -> Fetched:
         """Read whole batches, or what of them is wanted; at the end of the queue wait so long."""
         request = enode_pb2.FetchBatchesRequest(
@@ -174,6 +175,7 @@ class GrpcEnodeLink:
             pushdown=None
             if pushdown is None
             else write(enode_pb2.Pushdown, pushdown, columns=sorted(pushdown.columns)),
+            any_member=any_member,
         )
         return await self._led(lambda link: link._fetches.send(request, wait_s=wait_ms / 1000))
 

@@ -18,7 +18,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.records.stored_batch import StoredBatch
 from ortoo.snode.cluster.directory import Directory
-from ortoo.snode.cluster.routes import DeliveryMode
+from ortoo.snode.cluster.routes import DeliveryMode, MemberState, Queue
 
 Answer = TypeVar("Answer")
 FETCH_WAIT_MS = 30_000
@@ -205,9 +205,11 @@ class EnodeLink(Protocol):
         group: str = "",
         generation: int = 0,
         pushdown: Pushdown | None = None,
+        any_member: bool = False,
     ) -> Fetched:
         """Read whole batches, or what of them is wanted; at the end of the queue wait so long.
 
+        With `any_member` one that does not lead may answer, or refuse.
         Errors: NotFound, OutOfRange, DataLoss; Fenced when the group's lock has a newer generation.
         """
 
@@ -323,8 +325,9 @@ class LinkFactory(Protocol):
 class EnodeLinks:
     """The enodes of the directory, reachable."""
 
-    def __init__(self, directory: Directory, links: Links) -> None:
+    def __init__(self, directory: Directory, links: Links, *, reads_followers: bool = False) -> None:
         self._directory = directory
+        self._reads_followers = reads_followers
         self._links = links
         self._reigns: dict[str, int] = {}
 
@@ -338,6 +341,20 @@ class EnodeLinks:
         if not entry.alive and not link.connected:
             raise _away(f"enode {enode} is away: its lease ran out; retry when it is back")
         return link
+
+    def follower(self, queue: Queue) -> EnodeLink | None:
+        """A member of the queue's enode that follows, for reads of what is committed; None to ask its leader alone.
+
+        Queues are spread over the members that follow.
+        """
+        entry = self._directory.enode(queue.enode) if self._reads_followers else None
+        following = (
+            [one for one in entry.members if one.state is MemberState.FOLLOWING and one.address] if entry else []
+        )
+        if not following:
+            return None
+        one = following[queue.queue_id % len(following)]
+        return self._links.to(f"{queue.enode} member {one.number}", one.address)
 
     def look(self) -> None:
         """Leave leaders that were followed by others; to be called whenever the directory has changed.

@@ -114,7 +114,8 @@ class RequestStream(Generic[Request, Answer, Result]):
                 error = told_as(failure, "enode link")
             if self._pending:
                 _log.warning("requests failed together", peer=self.peer, count=len(self._pending), reason=str(error))
-            self.fail_all(error, Moved(f"{error}; nothing was stored") if self.may_move else None)
+            moved = error if isinstance(error, Moved) else Moved(f"{error}; nothing was stored")
+            self.fail_all(error, moved if self.may_move else None)
 
     def fail_all(self, error: OrtooError, unsent: Moved | None = None) -> None:
         """Fail every request that has no answer; with `unsent`, what was certainly not taken has moved."""

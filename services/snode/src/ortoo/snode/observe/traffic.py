@@ -9,8 +9,7 @@ from typing import Any
 from ortoo.common.groups.pop import Popped, PopWish
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.telemetry.metrics import Metrics
-from ortoo.common.telemetry.span import Span
-from ortoo.common.telemetry.tracing import Tracing, sampled_contexts
+from ortoo.common.telemetry.tracing import Span, Tracing, sampled_contexts
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.link import Appended, EnodeLink, FlushMode, Links

@@ -174,6 +174,7 @@ NEEDS: Mapping[str, Needs] = {
     "AdminService/DescribeGroup": lambda request, _: [_group(request.name)],
     "Admin/ChangeLogLevel": _admins,
     "FindingsService/ListFindings": _admins,
+    **{f"SettingsService/{name}": _admins for name in ("ListSettings", "UpdateSettings", "ListSettingChanges")},
     **{f"DeliveryService/{name}": _consumes for name in ("ListDeliveries", "ExplainConsumption")},
     **{
         f"AdminService/{name}": _admins

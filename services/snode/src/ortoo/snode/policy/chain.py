@@ -2,14 +2,12 @@
 
 import importlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ortoo.common.errors import Invalid
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """One call of a client, or one request within a stream."""
 
     method: str

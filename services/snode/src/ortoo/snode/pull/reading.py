@@ -93,15 +93,12 @@ class Reading:
     ) -> AsyncIterator[tuple[int, Selected]]:
         """Batches of one queue, each with the topic's id. `bytes_max` is for one request to the enode; 0 = as it fits.
 
-        What is not `wanted`, and columns that are not, the enode leaves out if it can; of columns there may be more.
-        With `joined` a few rows each of several stored batches may come as one.
-        What is read is drawn from `memory`; None = it is bounded by the caller's own limits.
-        Errors: NotFound, Invalid, OutOfRange, Unavailable; Overloaded when there is no memory for it; DataLoss, which
-        says where reading can go on.
+        The enode leaves out what is not `wanted` and columns, if it can; `joined`, rows of several may come as one.
+        It draws from `memory`; None = the caller has limits. Errors: NotFound, Invalid, OutOfRange, Unavailable;
+        Overloaded when there is no memory for it; DataLoss, which says where to read on.
         """
         memory = memory or MemoryBudget(UNCOUNTED).share("reads")
-        topic = await self._watch.topic(queue.topic)
-        check_readable(topic, queue)
+        check_readable(topic := await self._watch.topic(queue.topic), queue)
         link = self._links.to(queue.enode)
         if not follow and to_offset == 0:
             to_offset = _end_of(await link.describe_queues(topic.topic_id), queue, from_offset)
@@ -156,11 +153,14 @@ class Reading:
     async def _read(
         self, queue: Queue, topic_id: int, offset: int, bytes_max: int, wait_ms: int, pushdown: Pushdown | None
     ) -> Fetched | Exception:
-        """What lies at an offset; an error is an answer, for it concerns nobody but the reader."""
+        """What lies at an offset, a member that follows asked first; an error is an answer for the reader alone."""
+        at = topic_id, queue.queue_id, offset
+        if not wait_ms and (follower := self._links.follower(queue)) is not None:
+            with contextlib.suppress(OrtooError):
+                return await follower.fetch(*at, bytes_max=bytes_max, pushdown=pushdown, any_member=True)
         try:
-            return await self._links.to(queue.enode).fetch(
-                topic_id, queue.queue_id, offset, bytes_max=bytes_max, wait_ms=wait_ms, pushdown=pushdown
-            )
+            link = self._links.to(queue.enode)
+            return await link.fetch(*at, bytes_max=bytes_max, wait_ms=wait_ms, pushdown=pushdown)
         except Exception as error:
             return error
 

@@ -1,9 +1,11 @@
 """The services of a snode, each with its name and how it is added to a server, and how they end."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from apache.rocketmq.v2.admin_pb2_grpc import add_AdminServicer_to_server
 from apache.rocketmq.v2.service_pb2_grpc import add_MessagingServiceServicer_to_server
+from ortoo.common.cluster.live_settings import LiveSettings
 from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc.server import AddServicer
 from ortoo.keda.externalscaler_pb2_grpc import add_ExternalScalerServicer_to_server
@@ -20,7 +22,7 @@ from ortoo.snode.push.sessions import Sessions
 from ortoo.snode.rocketmq.rpc import service as rocketmq
 from ortoo.snode.rocketmq.rpc.gateway import Gateway
 from ortoo.snode.rpc import consumer, producer, session
-from ortoo.snode.rpc.operators import admin, dead_letter, deliveries, findings, scaler
+from ortoo.snode.rpc.operators import admin, dead_letter, deliveries, findings, scaler, settings
 from ortoo.snode.rpc.streams import LongCalls
 from ortoo.snode.send import Sending
 from ortoo.snode.topics import Topics
@@ -29,6 +31,17 @@ from ortoo.v1.dead_letter_pb2_grpc import add_DeadLetterServiceServicer_to_serve
 from ortoo.v1.delivery_pb2_grpc import add_DeliveryServiceServicer_to_server
 from ortoo.v1.findings_pb2_grpc import add_FindingsServiceServicer_to_server
 from ortoo.v1.session_pb2_grpc import add_SessionServiceServicer_to_server
+from ortoo.v1.settings_pb2_grpc import add_SettingsServiceServicer_to_server
+
+HOT = tuple(
+    f"/{service}/{method}"
+    for service, methods in (
+        (rocketmq.NAME, ("SendMessage", "AckMessage", "ChangeInvisibleDuration")),
+        (producer.NAME, ("Publish",)),
+    )
+    for method in methods
+)
+"""What clients call once a message or more often: served by the queue front."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +79,7 @@ def make_services(
     policy: Policy,
     gateway: Gateway,
     found: Findings,
+    live: LiveSettings[Any],
 ) -> Services:
     """Put a service before each of the snode's rooms."""
     long_calls, background, clock = LongCalls(runtime.memory), runtime.background, runtime.clock
@@ -126,6 +140,7 @@ def make_services(
     looking_after = dead_letter.DeadLetterService(pop.dead_letters, long_calls, operating.known_group)
     authentication = policy.access.authentication if policy.access is not None else None
     finding = findings.ClusterFindings(found, cluster, runtime.channels, authentication, clock)
+    setting = settings.ClusterSettings(live, cluster, runtime.channels, authentication)
     delivering = deliveries.DeliveryService(
         cluster, runtime.channels, clients.directory, pull.search, pop.dead_letters, clock
     )
@@ -139,6 +154,7 @@ def make_services(
         (admin.NAME, lambda server: add_AdminServiceServicer_to_server(operating, server)),
         (deliveries.NAME, lambda server: add_DeliveryServiceServicer_to_server(delivering, server)),
         (findings.NAME, lambda server: add_FindingsServiceServicer_to_server(finding, server)),
+        (settings.NAME, lambda server: add_SettingsServiceServicer_to_server(setting, server)),
         (scaler.NAME, lambda server: add_ExternalScalerServicer_to_server(scaling, server)),
         (rocketmq.ADMIN_NAME, lambda server: add_AdminServicer_to_server(rocketmq.RocketmqAdmin(), server)),
         (rocketmq.NAME, lambda server: add_MessagingServiceServicer_to_server(messaging, server)),

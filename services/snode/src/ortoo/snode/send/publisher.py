@@ -139,20 +139,22 @@ class Publisher:
         self._batchers: OrderedDict[tuple[int, Queue, Sort], PublishBatcher] = OrderedDict()
         self._choices: OrderedDict[int, tuple[StickyChoice, PublishBatcher | None, int]] = OrderedDict()
 
-    async def publish(self, topic_name: str, messages: Sequence[Message], queue: Queue | None) -> list[Receipt]:
-        """Store messages; returns one receipt each when they are durable.
+    async def publish(
+        self, topic_name: str, messages: Sequence[Message], queue: Queue | None, *, checked: bool = False
+    ) -> list[Receipt]:
+        """Store messages, each of which may have been `checked`; returns one receipt each when they are durable.
 
         Errors: NotFound, Invalid (nothing was stored); Unavailable, Overloaded (some may have been).
         """
         topic = await self._topics.topic(topic_name)
-        _check(messages)
+        _check(messages, each=not checked)
         receipts: dict[int, Receipt] = {}
         refusing: set[str] = set()
         while rows := [row for row in range(len(messages)) if row not in receipts]:
             left = [messages[row] for row in rows]
             placed = self._placed(topic, left, queue, refusing)
             stored = [self._store(topic, place, [left[at] for at in among], queue) for place, among in placed.items()]
-            answers = await asyncio.gather(*stored, return_exceptions=True)
+            answers = await _all_of(stored)
             for ((to, sort), among), answer in zip(placed.items(), answers, strict=True):
                 if isinstance(answer, BaseException):
                     may_move = _may_move(sort, [left[at] for at in among], queue)
@@ -210,7 +212,8 @@ class Publisher:
 
     def _unkeyed(self, topic: Topic, queues: Sequence[Queue], refusing: Collection[str]) -> Queue:
         alive = self._directory.to_send(queues) or queues
-        alive = [queue for queue in alive if queue.enode not in refusing] or alive
+        if refusing:
+            alive = [queue for queue in alive if queue.enode not in refusing] or alive
         entry = self._choices.get(topic.topic_id)
         if entry is None:
             choice = StickyChoice(self._randomness.below(1024))
@@ -255,21 +258,31 @@ class Publisher:
             del self._batchers[key]
 
 
+async def _all_of(futures: Sequence[asyncio.Future[Any]]) -> list[Any]:
+    """What became of each; most requests have one."""
+    if len(futures) > 1:
+        return await asyncio.gather(*futures, return_exceptions=True)
+    try:
+        return [await futures[0]]
+    except Exception as error:
+        return [error]
+
+
 def _may_move(sort: Sort, messages: Sequence[Message], queue: Queue | None) -> bool:
     """Whether no sender, id or message group says in which queue these have to be."""
     return queue is None and not sort[2] and not any(one.message_group for one in messages)
 
 
-def _check(messages: Sequence[Message]) -> None:
+def _check(messages: Sequence[Message], *, each: bool) -> None:
     """Refuse a request that cannot be stored as a whole. Errors: Invalid, naming the message."""
     if not 1 <= len(messages) <= MESSAGES_MAX:
         raise Invalid(f"{len(messages)} messages; send 1 to {MESSAGES_MAX} at once", field="messages")
     for row, message in enumerate(messages):
-        message.check(f"messages[{row}]")
+        if each:
+            message.check(f"messages[{row}]")
         if (chosen := message.properties.get(DEDUP_ID)) is not None and not 1 <= len(chosen.encode()) <= ID_BYTES_MAX:
             raise Invalid(f"give 1 to {ID_BYTES_MAX} bytes", field=f"messages[{row}].properties['{DEDUP_ID}']")
-    size = BATCH_BYTES + sum(map(encoded_bytes_bound, messages))
-    if len(messages) > 1 and size > RECORDS_BYTES_MAX:
+    if len(messages) > 1 and (size := BATCH_BYTES + sum(map(encoded_bytes_bound, messages))) > RECORDS_BYTES_MAX:
         raise Invalid(
             f"{len(messages)} messages of up to {size} bytes; send at most {RECORDS_BYTES_MAX} bytes at once",
             field="messages",

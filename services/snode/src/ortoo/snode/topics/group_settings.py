@@ -24,7 +24,7 @@ class GroupSettings:
     def __init__(self, directory: Directory, name_server: NameServer, *, auto_create: bool) -> None:
         self._directory = directory
         self._name_server = name_server
-        self._auto_create = auto_create
+        self.auto_create = auto_create
 
     def of(self, name: str) -> Group:
         """The settings of a group, or the defaults while they are not known here."""
@@ -60,7 +60,7 @@ class GroupSettings:
             raise Forbidden(closed, field="message_model")
 
     async def _create(self, name: str) -> None:
-        if not self._auto_create:
+        if not self.auto_create:
             raise NotFound(
                 f"there is no group {name!r}, and this snode makes none by use; create it with "
                 "AdminService/UpdateGroup, or fix the name",

@@ -8,6 +8,7 @@ from ortoo.enode.reigns.member import RunningMember
 from ortoo.testing.simulation.cluster.roles import MemberMachine
 
 SEGMENT_SUFFIX = ".seg"
+ALL_TABLES = (1 << 32) - 1
 
 
 def differences(members: Sequence[MemberMachine], *, flipped: str = "") -> str:
@@ -34,20 +35,9 @@ def differences(members: Sequence[MemberMachine], *, flipped: str = "") -> str:
         place = None if machine.name == flipped else _parting(content, _content(machine, begin, end))
         if place is not None:
             return f"the logs of {first.name} and {machine.name} are not the same at {begin + place}"
-        if table := _table_that_differs(leading, driver):
-            return f"the states of {first.name} and {machine.name} differ in {table}"
-    return ""
-
-
-def _table_that_differs(one: Driver, other: Driver) -> str:
-    states = one.log.engine.state, other.log.engine.state
-    for table in vars(states[0]):
-        first, second = (getattr(state, table) for state in states)
-        # Idle producers are forgotten by each member at its own time.
-        if table == "windows" or not hasattr(first, "checkpoint"):
-            continue
-        if sorted(first.checkpoint()) != sorted(second.checkpoint()):
-            return table
+        state, other = leading.log.engine.state, driver.log.engine.state
+        if tables := state.differing(state.digests(ALL_TABLES), other.digests(ALL_TABLES)):
+            return f"the states of {first.name} and {machine.name} differ in {', '.join(tables)}"
     return ""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import grpc
 
-from ortoo.common.errors import OrtooError, Unavailable
+from ortoo.common.errors import Conflict, OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.fields import write
@@ -26,6 +26,8 @@ RETRY_S = 0.1
 CONNECT_TIMEOUT_S = 1.0
 SILENCE_S = 1.0
 """A stream on which nothing is answered for so long is given up with its connection: it may lead to a former start."""
+NOWHERE = 1 << 62
+"""A position where no log has a frame."""
 WAITING_MAX = 1_000
 """So many words wait for a peer that takes none; the oldest are lost first. The log's window bounds the frames."""
 WAITING_BYTES_MAX = 64 << 20
@@ -188,3 +190,20 @@ async def copy_frame(
     with rpc_errors(f"member {address}"):
         answer = await MemberServiceStub(channels.to(address)).CopyFrame(request, timeout=timeout_s)
     return answer.content
+
+
+async def is_of_set(
+    address: str, set_id: str, member: MemberId, channels: Channels, *, timeout_s: float = CONNECT_TIMEOUT_S
+) -> bool:
+    """Whether a process at an address answers that is of a set, as `member` or another one; so is who tells nothing."""
+    of = write(member_report_pb2.MemberId, member)
+    request = members_pb2.CopyFrameRequest(set_id=set_id, of=of, position=NOWHERE)
+    try:
+        await copy_frame(address, request, channels, timeout_s=timeout_s)
+    except Unavailable as error:
+        return bool(error.field)  # else nothing came back
+    except Conflict as error:
+        return error.field != "set_id"
+    except OrtooError:
+        return True
+    return True

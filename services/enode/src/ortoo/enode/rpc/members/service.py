@@ -57,7 +57,7 @@ class MemberService(MemberServiceServicer):
         """Give what this disk has at a position."""
         self._check(request.set_id, member_id(request.of), "of")
         if self.listener is None:
-            raise Unavailable("this member opens its log")
+            raise Unavailable("this member opens its log", field="of")
         return pb.CopyFrameResponse(content=await self.listener.copy_of(request.position))
 
     def _check(self, set_id: str, member: MemberId, field: str) -> None:

@@ -23,6 +23,7 @@ _WORDS: dict[str, Any] = {
     "matched": messages.Matched,
     "ack": messages.Ack,
     "released": messages.Released,
+    "handed_over": messages.HandedOver,
 }
 _NAMES: dict[type, tuple[str, Any]] = {
     kind: (name, getattr(pb.MemberMessage, kind.__name__)) for name, kind in _WORDS.items()

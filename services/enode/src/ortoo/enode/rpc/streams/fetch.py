@@ -1,9 +1,9 @@
 """FetchBatches: reads of many queues over one stream, most of them waiting at the end of their queue."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from ortoo.common.errors import OrtooError, OutOfRange, Overloaded
+from ortoo.common.errors import NOT_TAKEN_FIELD, OrtooError, OutOfRange, Overloaded, Unavailable
 from ortoo.common.errors.status import failure_of
 from ortoo.common.filters.pushdown import ChosenPart
 from ortoo.common.grpc.bulk_field import Bulky
@@ -13,7 +13,8 @@ from ortoo.common.records.stored_batch import StoredBatch
 from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.enode.rpc.streams.all import outcome
 from ortoo.enode.rpc.streams.outbox import Outbox
-from ortoo.enode.rpc.streams.pushed_down import PART_BYTES, Chosen, PushedDown
+from ortoo.enode.rpc.streams.pushed_down import PART_BYTES, Chosen, PushedDown, Reads
+from ortoo.enode.store.engine import Engine
 from ortoo.enode.store.store import Fetched, Store
 from ortoo.v1 import enode_pb2, record_pb2
 
@@ -31,16 +32,15 @@ WAIT_MS_MAX = 120_000
 """The longest that one read may wait; the peer asks again."""
 
 
-class FetchStream:
+class ReadStream:
     """One open FetchBatches call."""
 
     waits_at_stop = False
 
-    def __init__(self, store: Store, topics: TopicCopies) -> None:
+    def __init__(self, reads: Reads) -> None:
         self.outbox = Outbox[Bulky](bytes_max=BYTES_READ_MAX)
         self._memory = current_share()
-        self._store = store
-        self._topics = topics
+        self._reads = reads
 
     async def serve(self, requests: AsyncIterator[enode_pb2.FetchBatchesRequest], scope: Scope) -> None:
         """Read requests and begin one read for each; return when the peer sends no more."""
@@ -66,39 +66,93 @@ class FetchStream:
                 self._memory.unfix(READ_BYTES)
 
     async def _read(self, request: enode_pb2.FetchBatchesRequest) -> tuple[Bulky, int]:
+        """The answer, and what is reserved for it. Errors: as it is refused."""
+        raise NotImplementedError
+
+    async def _read_now(
+        self, request: enode_pb2.FetchBatchesRequest, pushed_down: PushedDown | None
+    ) -> tuple[Bulky, int]:
+        """Read under a reservation; the second is 0, and nothing reserved, when a read that waits has found nothing."""
+        bytes_max = request.bytes_max or BYTES_DEFAULT
+        cost_bytes = min(bytes_max + (PART_BYTES if pushed_down else 0), BYTES_READ_MAX)
+        await self.outbox.reserve(cost_bytes)
+        try:
+            found = await self._look(request, pushed_down)
+            answer = _answer(request, found)
+            if found.next_offset > request.from_offset or not request.wait_ms:
+                reserved, cost_bytes = cost_bytes, 0
+                return answer, reserved
+            return answer, 0
+        finally:
+            self.outbox.release(cost_bytes)
+
+    async def _look(
+        self, request: enode_pb2.FetchBatchesRequest, pushed_down: PushedDown | None, wait_ms: int = 0
+    ) -> Fetched | Chosen:
+        bytes_max = request.bytes_max or BYTES_DEFAULT
+        if pushed_down is not None:
+            return await pushed_down.choose(self._reads, request, bytes_max, wait_ms)
+        place = request.topic_id, request.queue_id, request.from_offset
+        return await self._reads.fetch(*place, bytes_max=bytes_max, wait_ms=wait_ms)
+
+
+class FetchStream(ReadStream):
+    """Reads of the leader, which knows where queues end, and who may read them."""
+
+    def __init__(self, store: Store, topics: TopicCopies) -> None:
+        super().__init__(store)
+        self._store = store
+        self._topics = topics
+
+    async def _read(self, request: enode_pb2.FetchBatchesRequest) -> tuple[Bulky, int]:
         """Read now, under a reservation; at the end of the queue wait without one.
 
         What a waiting read is woken with was just stored: those bytes are in the store's memory anyway and are shared
         by all who waited for them, so only reads that fetch old batches have to reserve.
         """
-        topic_id, queue_id, from_offset = request.topic_id, request.queue_id, request.from_offset
+        topic_id, queue_id = request.topic_id, request.queue_id
         if self._topics.lacks(topic_id, queue_id):
             await self._topics.arrival(topic_id, queue_id)
         key = (topic_id, request.group, queue_id)
         self._store.locks.check_reader(key, request.generation)
-        bytes_max = request.bytes_max or BYTES_DEFAULT
         pushed_down = PushedDown.of(request)
-        cost_bytes = min(bytes_max + (PART_BYTES if pushed_down else 0), BYTES_READ_MAX)
-        await self.outbox.reserve(cost_bytes)
-        try:
-            found = await self._look(request, pushed_down, bytes_max)
-            if found.next_offset > from_offset or not request.wait_ms:
-                answer = _answer(request, found)
-                reserved, cost_bytes = cost_bytes, 0
-                return answer, reserved
-        finally:
-            self.outbox.release(cost_bytes)
-        found = await self._look(request, pushed_down, bytes_max, wait_ms=min(request.wait_ms, WAIT_MS_MAX))
+        answer, reserved = await self._read_now(request, pushed_down)
+        if reserved:
+            return answer, reserved
+        found = await self._look(request, pushed_down, wait_ms=min(request.wait_ms, WAIT_MS_MAX))
         self._store.locks.check_reader(key, request.generation)
         return _answer(request, found), 0
 
-    async def _look(
-        self, request: enode_pb2.FetchBatchesRequest, pushed_down: PushedDown | None, bytes_max: int, wait_ms: int = 0
-    ) -> Fetched | Chosen:
-        if pushed_down is not None:
-            return await pushed_down.choose(self._store, request, bytes_max, wait_ms)
-        place = request.topic_id, request.queue_id, request.from_offset
-        return await self._store.fetch(*place, bytes_max=bytes_max, wait_ms=wait_ms)
+
+class CommittedStream(ReadStream):
+    """Reads of a member that follows: of what is committed here, and of readers who take any member's word for it."""
+
+    def __init__(self, engine: Engine, moved: Callable[[], OrtooError]) -> None:
+        super().__init__(CommittedReads(engine))
+        self._moved = moved
+
+    async def _read(self, request: enode_pb2.FetchBatchesRequest) -> tuple[Bulky, int]:
+        if not request.any_member or request.wait_ms or request.group:
+            raise self._moved()
+        return await self._read_now(request, PushedDown.of(request))
+
+
+class CommittedReads:
+    """What an open log has that somebody else leads."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    async def fetch(
+        self, topic_id: int, queue_id: int, from_offset: int, *, bytes_max: int = 0, wait_ms: int = 0
+    ) -> Fetched:
+        """Whole batches from an offset on. Errors: Unavailable when it is not here; DataLoss when it is damaged."""
+        engine = self.engine
+        queue = engine.catalog.queues.get((topic_id, queue_id))
+        if engine.closed or queue is None or not queue.begin_offset <= from_offset < queue.end_offset:
+            raise Unavailable("this member does not have that: ask the enode's leader", field=NOT_TAKEN_FIELD)
+        batches = await engine.reader.read(queue, from_offset, min(bytes_max, engine.settings.fetch_bytes_max))
+        return Fetched(batches, batches[-1].next_offset, queue.end_offset)
 
 
 def _answer(request: enode_pb2.FetchBatchesRequest, found: Fetched | Chosen) -> Bulky:

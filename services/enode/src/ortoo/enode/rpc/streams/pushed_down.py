@@ -2,18 +2,31 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from ortoo.common.errors import OrtooError
 from ortoo.common.filters.message_filter import MessageFilter
 from ortoo.common.filters.pushdown import Choice, ChosenPart, Pushdown
 from ortoo.common.grpc.fields import read
-from ortoo.enode.store.store import Store
+from ortoo.enode.store.engine import Engine
+from ortoo.enode.store.store import Fetched
 from ortoo.v1 import enode_pb2
 
 PART_BYTES = 4 << 20
 """How much of the log is held in memory at once."""
 LOOKED_BYTES_MAX = 32 << 20
 """How much one request looks at: then it answers, though it may have found nothing."""
+
+
+class Reads(Protocol):
+    """Where batches are read from: a store, or what another member's log has of it here."""
+
+    engine: Engine
+
+    async def fetch(
+        self, topic_id: int, queue_id: int, from_offset: int, *, bytes_max: int = 0, wait_ms: int = 0
+    ) -> Fetched:
+        """Whole batches from an offset on. Errors: as `Store.fetch`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +55,7 @@ class PushedDown:
         return cls(wishes, wishes.compiled())
 
     async def choose(
-        self, store: Store, request: enode_pb2.FetchBatchesRequest, bytes_max: int, wait_ms: int = 0
+        self, store: Reads, request: enode_pb2.FetchBatchesRequest, bytes_max: int, wait_ms: int = 0
     ) -> Chosen:
         """Look from the request's offset on, until `bytes_max` were found, enough was looked at, or the queue ends.
 

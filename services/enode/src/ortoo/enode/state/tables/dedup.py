@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ortoo.common.errors import Conflict, Invalid, NotFound, Unavailable
+from ortoo.enode.changes.agreement import Forget
 from ortoo.enode.changes.all import ProducerWindow, WindowBatch
 from ortoo.enode.changes.timers import TimersSet
 from ortoo.enode.state.table import Table, live
@@ -51,15 +52,15 @@ class Windows(Table[dict[tuple[int, int], Window]]):
         window.used_at_ms = batch.stored_at_ms
         window.batches.append(batch)
 
-    def forget(self, *, used_before_ms: int, keep_max: int) -> int:
-        """Drop windows idle since before that time, then the longest idle beyond `keep_max`; return how many."""
-        used = [(window.used_at_ms, key) for key, window in self._all()]
-        stale = [one for one in used if one[0] < used_before_ms]
-        if len(used) - len(stale) > keep_max:
-            stale = heapq.nsmallest(len(used) - keep_max, used)
-        for _, (topic_id, queue_id, producer_id) in stale:
-            del self._topics[topic_id][queue_id, producer_id]
-        return len(stale)
+    def idle_before_ms(self, before_ms: int, keep_max: int) -> int:
+        """Before when windows must have been used last to be dropped: so long ago, or the longest idle beyond a number.
+
+        0 when none is to be.
+        """
+        used = [window.used_at_ms for _, window in self._all()]
+        if len(used) > keep_max:
+            before_ms = max(before_ms, heapq.nsmallest(len(used) - keep_max, used)[-1] + 1)
+        return before_ms if any(one < before_ms for one in used) else 0
 
     def keep_only(self, keys: Collection[Key]) -> None:
         """Drop all windows but these."""
@@ -89,7 +90,10 @@ class Windows(Table[dict[tuple[int, int], Window]]):
             sent = (change.first_sequence, change.count, change.first_place, change.stored_at_ms, change.payload_crc)
             self.add((change.topic_id, change.queue_id, change.producer_id), WindowBatch(*sent))
 
-    FOLDS: ClassVar = {ProducerWindow: _load, TimersSet: _defer}
+    def _forget(self, change: Forget) -> None:
+        self.keep_only({key for key, window in self._all() if window.used_at_ms >= change.idle_before_ms})
+
+    FOLDS: ClassVar = {ProducerWindow: _load, TimersSet: _defer, Forget: _forget}
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,11 @@ class Halves(Table[set[int]]):
         for number in tuple(self._topics.get(topic_id, ())):
             self._close(number)
 
+    @property
+    def rows(self) -> int:
+        """How many transactions are known."""
+        return len(self.open) + len(self.ended)
+
     def checkpoint(self) -> Iterator[bytes]:
         """The whole as encoded changes, the ended ones first."""
         for ended in list(self.ended.values()):

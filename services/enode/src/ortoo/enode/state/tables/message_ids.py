@@ -8,8 +8,9 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
 
+from ortoo.enode.changes.agreement import Forget
 from ortoo.enode.changes.lives import ID_BYTES, IdsRemembered
-from ortoo.enode.state.table import Table, live
+from ortoo.enode.state.table import Table, live, sum_of
 
 IDS_MAX = 100_000
 """How many ids of one topic are remembered."""
@@ -39,13 +40,9 @@ class MessageIds(Table[OrderedDict[bytes, Remembered]]):
         found = ids.get(short_id) if ids is not None else None
         return found if found is not None and found.until_ms > now_ms else None
 
-    def forget(self, now_ms: int) -> None:
-        """Drop what is out of its window; who asks would not have been told of it any more."""
-        for topic_id, ids in list(self._topics.items()):
-            while ids and next(iter(ids.values())).until_ms <= now_ms:
-                ids.popitem(last=False)
-            if not ids:
-                del self._topics[topic_id]
+    def are_over(self, now_ms: int) -> bool:
+        """Whether ids are out of their window; who asks is not told of them any more."""
+        return any(next(iter(ids.values())).until_ms <= now_ms for ids in self._topics.values() if ids)
 
     def checkpoint(self) -> Iterator[bytes]:
         """The whole as encoded changes, each topic's ids in order."""
@@ -59,16 +56,34 @@ class MessageIds(Table[OrderedDict[bytes, Remembered]]):
                 yield IdsRemembered(topic_id, *first, tuple(short_id for short_id, _ in rows[start:end])).encoded()
                 start = end
 
+    def digest(self) -> int:
+        """As of every table, id by id: where the rows of a checkpoint part depends on what was dropped."""
+        return sum_of(
+            b"%b %d %d %d %d" % (short_id, topic_id, place.queue_id, place.offset, place.until_ms)
+            for topic_id, ids in self._topics.items()
+            for short_id, place in ids.items()
+        )
+
     def _remember(self, change: IdsRemembered) -> None:
         ids = self._topics.setdefault(change.topic_id, OrderedDict())
         rest = (change.delayed, change.stored_at_ms, change.until_ms)
         for offset, short_id in enumerate(change.ids, change.first_offset):
             ids[short_id] = Remembered(change.queue_id, offset, *rest)
             ids.move_to_end(short_id)
-        while ids and (len(ids) > IDS_MAX or next(iter(ids.values())).until_ms <= change.stored_at_ms):
-            ids.popitem(last=False)
+        _drop(ids, change.stored_at_ms)
 
-    FOLDS: ClassVar = {IdsRemembered: _remember}
+    def _forget(self, change: Forget) -> None:
+        for topic_id, ids in list(self._topics.items()):
+            _drop(ids, change.over_before_ms)
+            if not ids:
+                del self._topics[topic_id]
+
+    FOLDS: ClassVar = {IdsRemembered: _remember, Forget: _forget}
+
+
+def _drop(ids: OrderedDict[bytes, Remembered], now_ms: int) -> None:
+    while ids and (len(ids) > IDS_MAX or next(iter(ids.values())).until_ms <= now_ms):
+        ids.popitem(last=False)
 
 
 def short_id(chosen: str) -> bytes:

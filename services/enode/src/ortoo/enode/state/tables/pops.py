@@ -70,6 +70,11 @@ class Pops(PlaceTable[PopQueue]):
             for (group, queue_id), queue in queues.items():
                 yield (topic_id, group, queue_id), queue
 
+    @property
+    def rows(self) -> int:
+        """As of every table, interval by interval."""
+        return sum(len(queue.intervals) + 1 for _, queue in self.all())
+
     def checkpoint(self) -> Iterator[bytes]:
         """The whole as encoded changes."""
         for topic_id, queues in live(self._topics):

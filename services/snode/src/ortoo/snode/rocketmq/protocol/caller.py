@@ -1,12 +1,12 @@
 """Who calls: what a client says of itself with every call, and how long it waits for the answer."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 
 from apache.rocketmq.v2.definition_pb2 import Code
+from ortoo.common.grpc.front.calls import FrontContext
 from ortoo.snode.rocketmq.protocol.codes import Refused
 
 CLIENT_ID_BYTES_MAX = 512
@@ -20,8 +20,7 @@ SHORT_MS = 1_000
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(NamedTuple):
     """The metadata of one call. Texts may be empty; none of them is trusted to be well formed."""
 
     client_id: str
@@ -50,6 +49,8 @@ class Caller:
 
 def headers_of(context: Context) -> dict[str, str]:
     """The texts of a call's metadata."""
+    if type(context) is FrontContext:
+        return context.headers
     return {str(key): value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
 
 

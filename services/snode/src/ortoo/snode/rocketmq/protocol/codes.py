@@ -1,5 +1,7 @@
 """RocketMQ's result codes, and the one table that gives each of our errors its code."""
 
+from functools import cache
+
 from apache.rocketmq.v2.definition_pb2 import Code, Status
 from ortoo.common import errors
 from ortoo.common.errors.status import count_told, kind_of
@@ -59,8 +61,9 @@ class Refused(Exception):
         self.message = message
 
 
+@cache
 def ok() -> Status:
-    """The status of success; clients take a missing one for a failure."""
+    """The status of success, which nobody changes; clients take a missing one for a failure."""
     return Status(code=Code.OK, message="ok")
 
 

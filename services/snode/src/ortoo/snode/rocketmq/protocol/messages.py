@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -17,17 +18,15 @@ from ortoo.snode.rocketmq.protocol.names import RESERVED_PROPERTIES, check_lite_
 DELAY_MS_MAX = 366 * 86_400_000
 RECOVERY_S_MAX = 3600
 LITE_GROUP_LENGTH = 63
-_TYPE_OF_FIELD = {
-    "delivery_timestamp": MessageType.DELAY,
-    "message_group": MessageType.FIFO,
-    "priority": MessageType.PRIORITY,
-    "lite_topic": MessageType.LITE,
-}
+# Looked up once: each look at a member of a protobuf enum takes as long as five calls of a function.
+NORMAL, FIFO, DELAY, TRANSACTION, PRIORITY, LITE = map(
+    MessageType.Value, ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "LITE")
+)
+_TYPE_OF_FIELD = {"delivery_timestamp": DELAY, "message_group": FIFO, "priority": PRIORITY, "lite_topic": LITE}
 _BODY_ENCODINGS = {Encoding.ENCODING_UNSPECIFIED: BODY_AS_IS, Encoding.IDENTITY: BODY_AS_IS, Encoding.GZIP: BODY_GZIP}
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(NamedTuple):
     """One message as it was sent, and what the protocol asks for it."""
 
     message: Message
@@ -75,8 +74,8 @@ def sent_of(sent: definition_pb2.Message, at: int, now_ms: int, peer: str) -> Se
         properties=dict(sorted(sent.user_properties.items())),  # the order of a protobuf map is that of chance
         message_id=system.message_id,
         born_at_ms=in_ms(system.born_timestamp) if system.HasField("born_timestamp") else now_ms,
-        deliver_at_ms=deliver_at_ms if kind == MessageType.DELAY else None,
-        priority=system.priority if kind == MessageType.PRIORITY else None,
+        deliver_at_ms=deliver_at_ms if kind == DELAY else None,
+        priority=system.priority if kind == PRIORITY else None,
         body_encoding=_BODY_ENCODINGS[system.body_encoding],
         born_host=system.born_host or peer,
         trace_context=system.trace_context if system.HasField("trace_context") else None,
@@ -87,7 +86,7 @@ def sent_of(sent: definition_pb2.Message, at: int, now_ms: int, peer: str) -> Se
         recovery_s = system.orphaned_transaction_recovery_duration.seconds
         if not 0 <= recovery_s <= RECOVERY_S_MAX:
             raise Refused(Code.BAD_REQUEST, f"messages[{at}]: recovery after {recovery_s} s; at most {RECOVERY_S_MAX}")
-    return Sent(message, kind, recovery_s, system.lite_topic if kind == MessageType.LITE else "")
+    return Sent(message, kind, recovery_s, system.lite_topic if kind == LITE else "")
 
 
 def delivered(message: Message, to: Delivery, namespace: str = "") -> definition_pb2.Message:
@@ -145,30 +144,30 @@ def in_ms(time: Duration | Timestamp) -> int:
 def _type_of(sent: definition_pb2.Message, at: int) -> MessageType.ValueType:
     """What a message asks for; its properties say so, and only transactions are told by their type alone."""
     system = sent.system_properties
-    if system.message_type == MessageType.TRANSACTION:
-        return MessageType.TRANSACTION
+    if system.message_type == TRANSACTION:
+        return TRANSACTION
     asked = [kind for field, kind in _TYPE_OF_FIELD.items() if system.HasField(field)]  # type: ignore[arg-type]
-    if MessageType.LITE in asked and len(asked) > 1:
+    if LITE in asked and len(asked) > 1:
         words = f"messages[{at}] is for a lite topic and more than that"
         raise Refused(Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, words)
-    return asked[0] if asked else MessageType.NORMAL
+    return asked[0] if asked else NORMAL
 
 
 def _delivered_type(message: Message, to: Delivery) -> MessageType.ValueType:
     if to.is_transaction:
-        return MessageType.TRANSACTION
+        return TRANSACTION
     if to.lite_topic:
-        return MessageType.LITE
+        return LITE
     if message.deliver_at_ms is not None:
-        return MessageType.DELAY
+        return DELAY
     if message.message_group is not None:
-        return MessageType.FIFO
-    return MessageType.PRIORITY if message.priority is not None else MessageType.NORMAL
+        return FIFO
+    return PRIORITY if message.priority is not None else NORMAL
 
 
 def _message_group(system: definition_pb2.SystemProperties, kind: MessageType.ValueType) -> str | None:
     """The messages of a lite topic are one message group: so they come one after another."""
-    if kind == MessageType.LITE:
+    if kind == LITE:
         # Longer names of lite topics than of message groups are allowed; one topic holds one group anyway.
         return check_lite_topic(system.lite_topic)[:LITE_GROUP_LENGTH]
     return system.message_group if system.HasField("message_group") else None
@@ -185,7 +184,7 @@ def _check_sizes(sent: definition_pb2.Message, at: int) -> None:
     if len(properties) > PROPERTIES_MAX:
         words = f"messages[{at}] has {len(properties)} properties; at most {PROPERTIES_MAX} fit"
         raise Refused(Code.MESSAGE_PROPERTIES_TOO_LARGE, words)
-    size = sum(len(text.encode()) for text in (system.tag, *system.keys, *properties, *properties.values()))
+    size = len("".join((system.tag, *system.keys, *properties, *properties.values())).encode())
     if size > TEXT_BYTES_MAX:
         words = f"messages[{at}]: tag, keys and properties have {size} bytes; at most {TEXT_BYTES_MAX} fit"
         raise Refused(Code.MESSAGE_PROPERTIES_TOO_LARGE, words)

@@ -15,7 +15,7 @@ from ortoo.snode.rocketmq.clients.table import Clients
 from ortoo.snode.rocketmq.lite.topics import LiteTopics
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import Refused, ok
-from ortoo.snode.rocketmq.protocol.messages import Sent, sent_of
+from ortoo.snode.rocketmq.protocol.messages import TRANSACTION, Sent, sent_of
 from ortoo.snode.rocketmq.protocol.names import topic_name
 from ortoo.snode.rocketmq.send.recalling import joined_handle
 from ortoo.snode.rocketmq.send.transacting import Transacting
@@ -42,7 +42,7 @@ class Sending:
         _check_types(topic, sent)
         client = self.clients.seen(caller, self.clock.monotonic_s())
         self.clients.publishes(client, {topic.name})
-        if any(one.message_type == MessageType.TRANSACTION for one in sent):
+        if any(one.message_type == TRANSACTION for one in sent):
             return await self._begin(topic.name, sent)
         receipts = await self._publish(topic, sent)
         entries = [
@@ -58,18 +58,19 @@ class Sending:
 
     async def _publish(self, topic: Topic, sent: Sequence[Sent]) -> list[Receipt]:
         if topic.message_type is not MessageKind.LITE:
-            return await self.publisher.publish(topic.name, [one.message for one in sent], None)
+            return await self.publisher.publish(topic.name, [one.message for one in sent], None, checked=True)
         receipts: dict[int, Receipt] = {}
         for lite_topic in sorted({one.lite_topic for one in sent}):
             queue = await self.lite_topics.ensure(topic, lite_topic, to_send=True)
             rows = [row for row, one in enumerate(sent) if one.lite_topic == lite_topic]
-            stored = await self.publisher.publish(queue.topic, [sent[row].message for row in rows], queue)
+            messages = [sent[row].message for row in rows]
+            stored = await self.publisher.publish(queue.topic, messages, queue, checked=True)
             receipts.update(zip(rows, stored, strict=True))
         return [receipts[row] for row in range(len(sent))]
 
     async def _begin(self, topic: str, sent: Sequence[Sent]) -> SendMessageResponse:
         """One transaction for each message. Errors: Refused for those that are none."""
-        if any(one.message_type != MessageType.TRANSACTION for one in sent):
+        if any(one.message_type != TRANSACTION for one in sent):
             raise Refused(Code.MESSAGE_CORRUPTED, "some messages are of transactions and some are not; send them apart")
         self.transacting.producers_changed()
         entries = []

@@ -1,8 +1,8 @@
 """What interceptors of a server's calls have in common: which handlers are wrapped, and by which form."""
 
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import grpc
@@ -56,11 +56,17 @@ class HandlerWrapping(grpc.aio.ServerInterceptor, ABC):
 
 
 class CallWrapping(HandlerWrapping):
-    """Puts the same around each call, whatever its form."""
+    """Does the same before and after each call, whatever its form."""
 
     @abstractmethod
-    def _around(self, method: str, request: Any, context: Context) -> AbstractAsyncContextManager[None]:
-        """What stands around one call; `request` is None where there are many."""
+    async def _before(self, method: str, request: Any, context: Context) -> Any:
+        """What is done before a call, and what it leaves for later; `request` is None where there are many."""
+
+    async def _after(self, before: Any) -> None:
+        """The call went well."""
+
+    async def _failed(self, before: Any, error: BaseException) -> None:
+        """The call failed, or was broken off."""
 
     def _requests(self, requests: AsyncIterator[Any], method: str, context: Context) -> AsyncIterator[Any]:
         """The requests of a call of many, as its handler gets them."""
@@ -68,8 +74,14 @@ class CallWrapping(HandlerWrapping):
 
     def _unary(self, handle: Any, method: str) -> Any:
         async def wrapped(request: Any, context: Context) -> Any:
-            async with self._around(method, request, context):
-                return await handle(request, context)
+            before = await self._before(method, request, context)
+            try:
+                answer = await handle(request, context)
+            except BaseException as error:
+                await self._failed(before, error)
+                raise
+            await self._after(before)
+            return answer
 
         return wrapped
 
@@ -88,3 +100,14 @@ class CallWrapping(HandlerWrapping):
                     yield response
 
         return wrapped
+
+    @contextlib.asynccontextmanager
+    async def _around(self, method: str, request: Any, context: Context) -> AsyncIterator[None]:
+        """The same as around a unary call, where a context manager would cost as much as all the rest."""
+        before = await self._before(method, request, context)
+        try:
+            yield
+        except BaseException as error:
+            await self._failed(before, error)
+            raise
+        await self._after(before)

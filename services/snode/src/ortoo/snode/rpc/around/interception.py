@@ -1,6 +1,5 @@
 """Puts the interceptors around every call of the server, and refuses calls in the clear where TLS is required."""
 
-import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -41,16 +40,16 @@ class Interception(CallWrapping):
 
         return told
 
-    @contextlib.asynccontextmanager
-    async def _around(self, method: str, request: Any, context: Context) -> AsyncIterator[None]:
+    async def _before(self, method: str, request: Any, context: Context) -> Call:
         call = Call(method, request, context.peer())
         await self._chain.before(call)
-        try:
-            yield
-        except BaseException as error:
-            await self._chain.on_error(call, error)
-            raise
-        await self._chain.after(call)
+        return call
+
+    async def _after(self, before: Call) -> None:
+        await self._chain.after(before)
+
+    async def _failed(self, before: Call, error: BaseException) -> None:
+        await self._chain.on_error(before, error)
 
     def _requests(self, requests: AsyncIterator[Any], method: str, context: Context) -> AsyncIterator[Any]:
         return self._each(requests, method, context) if method.endswith("/Produce") else requests
@@ -67,10 +66,8 @@ class Interception(CallWrapping):
 class TlsOnly(CallWrapping):
     """Lets through only what came by the port that speaks TLS; health, reflection and the autoscaler stay open."""
 
-    @contextlib.asynccontextmanager
-    async def _around(self, method: str, request: Any, context: Context) -> AsyncIterator[None]:
+    async def _before(self, method: str, request: Any, context: Context) -> None:
         if b"ssl" not in context.auth_context().get("transport_security_type", ()):
             raise Forbidden(
                 "use the port that speaks TLS, tls_listen_address: this one is closed", field="tls_required"
             )
-        yield

@@ -1,0 +1,31 @@
+"""The queue front with nothing behind it: what a call costs before anything is done for it."""
+
+import asyncio
+from typing import Any
+
+import grpc
+
+from ortoo.common.grpc.front.core import Core, CoreCall
+from ortoo.common.grpc.server import OPTIONS
+
+METHOD = "/bench.Echo/Call"
+
+
+def echoed(call: CoreCall) -> None:
+    call.answer(call.message, 0, "", ())
+
+
+async def serve() -> None:
+    server: Any = grpc.aio.server(options=list(OPTIONS))
+    core = Core.below(server)
+    assert core is not None
+    core.register(METHOD, echoed)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    core.begin()
+    print(f"127.0.0.1:{port}", flush=True)
+    await server.wait_for_termination()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve())

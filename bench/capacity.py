@@ -1,0 +1,181 @@
+"""How many processes, cores, bytes of memory and of disk a load needs, reckoned from the committed results.
+
+    python -m bench.capacity --rate 20000 --body 1000 --groups 2 --days 3 --members 3
+
+Every figure comes from `bench/results` or from the code: processor time of a message sent in batches and read by one
+group (`produce`, `end_to_end`), of a message sent by a call of its own (`unary`), memory of processes with a backlog
+and consumers (`memory`), bytes of the log for a message (`store/store_start`). A machine twice as fast needs half.
+`python -m bench.capacity --page` writes the examples of docs/operations/capacity.md.
+"""
+
+import argparse
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from bench.report import Figures
+from bench.table import RESULTS, ROOT, load, readme_with
+from ortoo.enode.index.catalog import RUN_BYTES
+from ortoo.enode.log.settings import StoreSettings
+
+PAGE = ROOT / "docs/operations/capacity.md"
+USED = 0.5
+"""Which share of a core is planned for, so that the rest carries peaks, restarts and readers that catch up."""
+SPARE = 1.2
+"""How much larger than its content a disk is."""
+DAY_S = 86_400
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is to be carried."""
+
+    rate: float
+    """Messages a second that are sent."""
+    body: int
+    """Bytes of a message."""
+    groups: int = 1
+    """How many groups read each of them."""
+    days: float = 1.0
+    """How long they are kept."""
+    members: int = 1
+    """Of each enode."""
+    single: float = 0.0
+    """Which share of them is sent by a call of its own, as by RocketMQ's clients; 0 to 1."""
+    queues: int = 100
+    consumers: int = 20
+    disk_gb_max: float = 2_000.0
+    """How large a disk may be; more goes to more enodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What that needs."""
+
+    snodes: int
+    enodes: int
+    snode_cores: float
+    """All snodes together, at the measured speed and without reserve."""
+    enode_cores: float
+    """All leaders together."""
+    disk_gb: float
+    """Of each member of each enode, with a fifth to spare."""
+    snode_memory_mib: int
+    """Of each process: the limit to give."""
+    enode_memory_mib: int
+    network_mb_per_s: float
+    """Into and out of all snodes."""
+
+
+def capacity(load: Load, results: dict[str, Figures], start: Figures) -> Capacity:
+    """What a load needs, by the results; `start` is that of `store_start`."""
+    sent, both = results["produce"], results["end_to_end"]
+    bodies = max(load.body, sent["body_bytes"]) / sent["body_bytes"]
+
+    def cores(role: str) -> float:
+        """Of all processes of a role: batches by their bytes, calls one by one."""
+        sending: float = sent["cpu_us_per_message"][role]
+        reading: float = both["cpu_us_per_message"][role] - sending
+        batched: float = load.rate * bodies * ((1 - load.single) * sending + load.groups * reading) / 1e6
+        # Both cores were busy with client, snode and enode: each got less than all of it.
+        alone: float = (
+            load.rate * load.single * results["unary"]["setting"]["cores"] / results["unary"]["messages_per_s"]
+        )
+        return batched + alone / 2
+
+    snode_cores, enode_cores = cores("snode"), cores("enode")
+    snodes = max(2, math.ceil(snode_cores / USED))
+    largest: dict[str, Any] = max(start["starts"], key=lambda one: one["messages"])
+    overhead = largest["log_gb"] * 1e9 / largest["messages"] - start["body_bytes"]
+    segment = StoreSettings().segment_bytes
+    total = load.rate * DAY_S * load.days * (load.body + overhead)
+    enodes = max(1, math.ceil(enode_cores / USED), math.ceil(total / (load.disk_gb_max * 1e9 / SPARE - 2 * segment)))
+    kept = total / enodes
+    index = RUN_BYTES * math.ceil(load.queues / enodes) * math.ceil(kept / segment)
+    memory = results["memory"]["peak_mib"]
+    before, after = memory["after the backlog"], memory["after the consumers"]
+    each = (after["snode"] - before["snode"]) / results["memory"]["consumers"]
+    return Capacity(
+        snodes,
+        enodes,
+        snode_cores,
+        enode_cores,
+        (kept + 2 * segment) * SPARE / 1e9,
+        _limit(before["snode"] + each * load.consumers / snodes),
+        _limit(after["enode"] + index / MIB),
+        load.rate * (load.body + overhead) * (1 + load.groups) / 1e6,
+    )
+
+
+def _limit(mib: float) -> int:
+    """Twice as much as was seen, in steps of 128 MiB."""
+    return math.ceil(2 * mib / 128) * 128
+
+
+EXAMPLES = {
+    "a few services": Load(200, 1_000, groups=2, days=7, single=1.0),
+    "orders of a shop": Load(2_000, 2_000, groups=3, days=3, members=3, single=0.25),
+    "events of a site": Load(50_000, 500, groups=2, days=2, members=3, queues=400, consumers=60),
+    "logs": Load(200_000, 300, groups=1, days=1, queues=800, consumers=40),
+}
+
+
+def table(results: dict[str, Figures], start: Figures) -> str:
+    """The examples, a row each."""
+    head = (
+        *("load", "snodes", "enodes × members", "cores in use: snodes, enodes", "disk of each member"),
+        *("memory limit: snode, enode", "network"),
+    )
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    for name, load_ in EXAMPLES.items():
+        it = capacity(load_, results, start)
+        about = f"{load_.rate:,.0f} messages/s of {load_.body:,} bytes, {load_.single:.0%} by single calls, "
+        about += f"{load_.groups} groups, kept {load_.days:g} days"
+        cells = (
+            f"{name}: {about}",
+            str(it.snodes),
+            f"{it.enodes} × {load_.members}",
+            f"{it.snode_cores:.2f}, {it.enode_cores:.2f}",
+            f"{it.disk_gb:,.0f} GB",
+            f"{it.snode_memory_mib}, {it.enode_memory_mib} MiB",
+            f"{it.network_mb_per_s:,.1f} MB/s",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def page(text: str) -> str:
+    """The page with the examples between its marks."""
+    return readme_with(text, table(load(), load(RESULTS / "store")["store_start"]))
+
+
+def main() -> None:
+    """Do what the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--page", action="store_true", help="write the examples of the page")
+    parser.add_argument("--rate", type=float, default=1_000, help="messages a second")
+    parser.add_argument("--body", type=int, default=1_000, help="bytes of each")
+    parser.add_argument("--groups", type=int, default=1, help="groups that read each")
+    parser.add_argument("--days", type=float, default=1.0, help="how long they are kept")
+    parser.add_argument("--members", type=int, default=1, help="members of each enode")
+    parser.add_argument("--single", type=float, default=0.0, help="share that is sent by single calls, 0 to 1")
+    parser.add_argument("--queues", type=int, default=100, help="queues of all topics")
+    parser.add_argument("--consumers", type=int, default=20, help="consumers that are connected")
+    parser.add_argument("--disk-gb-max", type=float, default=2_000.0, help="how large a disk may be")
+    chosen = vars(parser.parse_args())
+    if chosen.pop("page"):
+        PAGE.write_text(page(PAGE.read_text()))
+        return
+    wanted = Load(**chosen)
+    it = capacity(wanted, load(), load(RESULTS / "store")["store_start"])
+    print(
+        f"{it.snodes} snodes ({it.snode_cores:.2f} cores in use, limit {it.snode_memory_mib} MiB each)\n"
+        f"{it.enodes} enodes of {wanted.members} members ({it.enode_cores:.2f} cores in use by those that lead, limit "
+        f"{it.enode_memory_mib} MiB each, disk {it.disk_gb:,.0f} GB each)\n"
+        f"{it.network_mb_per_s:,.1f} MB/s through the snodes; give each process a core, of which half is planned for"
+    )
+
+
+if __name__ == "__main__":
+    main()

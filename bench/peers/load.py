@@ -1,0 +1,93 @@
+"""A load program in a process of its own: a command a line in, `begin` when counting begins, `end` with its figures."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from bench.peers import jars
+from bench.peers.servers import Servers, die_with_parent, end
+from bench.report import Figures
+
+ANSWER_TIMEOUT_S = 300.0
+
+
+class LoadFailed(Exception):
+    """The program could not do what it was told; the message has its words."""
+
+
+class Load:
+    """A running load program."""
+
+    def __init__(self, process: asyncio.subprocess.Process, said: Path) -> None:
+        """What the process says beside its answers goes to the file `said`."""
+        self._process = process
+        self._said = said
+
+    async def run(self, *words: object, servers: Servers | None = None) -> Figures:
+        """Carry out one command; its figures, with the servers' processor time a message if they are given.
+
+        Errors: LoadFailed.
+        """
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{' '.join(map(str, words))}\n".encode())
+        return await self.answer(servers)
+
+    async def answer(self, servers: Servers | None = None) -> Figures:
+        """The answer to the command before. Errors: LoadFailed."""
+        assert self._process.stdout is not None
+        before: dict[str, float] = {}
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            async for line in self._process.stdout:
+                kind, _, rest = line.decode().strip().partition(" ")
+                if kind == "begin" and servers is not None:
+                    before = servers.cpu_s()
+                elif kind == "end":
+                    figures: Figures = json.loads(rest)
+                    if before and servers is not None:
+                        figures["cpu_us"] = _cpu_us(before, servers.cpu_s(), figures["messages"])
+                    return figures
+                elif kind != "begin":
+                    raise LoadFailed(rest)
+        raise LoadFailed(f"the program ended; it said: {self._said.read_text(errors='replace')[-2000:]}")
+
+
+def _cpu_us(before: dict[str, float], after: dict[str, float], messages: int) -> dict[str, float]:
+    """Processor microseconds a message in each server."""
+    return {name: round((after[name] - before[name]) / max(1, messages) * 1e6, 2) for name in before}
+
+
+@asynccontextmanager
+async def java_load(folder: Path, body_bytes: int) -> AsyncIterator[Load]:
+    """The official Java client of RocketMQ, as bench/peers/java/Load.java drives it. Errors: NotHere."""
+    words = ("java", "-Xmx512m", f"-Duser.home={folder}", "-cp", jars.load_program(), "Load", str(body_bytes))
+    async with _running(folder, words) as load:
+        yield load
+
+
+@asynccontextmanager
+async def python_load(folder: Path, module: str, body_bytes: int) -> AsyncIterator[Load]:
+    """A module of this package: `python_client` or `official_python`."""
+    async with _running(folder, (sys.executable, "-m", f"bench.peers.{module}", str(body_bytes))) as load:
+        yield load
+
+
+@asynccontextmanager
+async def _running(folder: Path, words: Sequence[str]) -> AsyncIterator[Load]:
+    said = folder / "load.out"
+    with said.open("ab") as log:
+        process = await asyncio.create_subprocess_exec(
+            *words,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=log,
+            preexec_fn=die_with_parent,
+        )
+    try:
+        load = Load(process, said)
+        await load.answer()
+        yield load
+    finally:
+        await end(process)

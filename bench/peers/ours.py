@@ -1,0 +1,39 @@
+"""Ortoo as it is compared: three processes with default settings, or an enode of three members."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from bench.peers.servers import Servers
+from bench.processes import cluster
+from ortoo.client import connect
+from tests.e2e.member_cluster import leading, member_cluster, whole
+
+
+@asynccontextmanager
+async def ortoo(folder: Path, topics: Sequence[str], queues: int) -> AsyncIterator[Servers]:
+    """Run name server, enode and snode in `folder`, and create the topics."""
+    async with cluster(folder) as roles:
+        await _create_topics(roles.address, topics, queues)
+        processes = (roles.namesrv, roles.enode, roles.snode)
+        yield Servers(roles.address, {role.role: role.process_id for role in processes})
+
+
+@asynccontextmanager
+async def ortoo_members(folder: Path, topics: Sequence[str], queues: int) -> AsyncIterator[Servers]:
+    """Run the same with an enode of three members, whose majority has a message before it is acknowledged."""
+    async with member_cluster(folder, enode_environ={}) as roles:
+        async with connect(roles.snode.address) as mq:
+            await whole(mq)
+            leader = await leading(roles, mq)
+        await _create_topics(roles.snode.address, topics, queues)
+        followers = [one for one in roles.enodes if one is not leader]
+        process_ids = {"namesrv": roles.namesrv.pid, "snode": roles.snode.pid, "leader": leader.pid}
+        process_ids |= {f"follower-{number}": one.pid for number, one in enumerate(followers, 1)}
+        yield Servers(roles.snode.address, process_ids)
+
+
+async def _create_topics(address: str, topics: Sequence[str], queues: int) -> None:
+    async with connect(address) as mq:
+        for topic in topics:
+            await mq.admin.ensure_topic(topic, queue_count=queues)

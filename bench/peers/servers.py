@@ -1,0 +1,113 @@
+"""A system under comparison: its processes, what they use, and Java servers that surely end."""
+
+import asyncio
+import ctypes
+import os
+import re
+import signal
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.processes import cpu_s
+from bench.report import Figures
+
+PR_SET_PDEATHSIG = 1
+READY_TIMEOUT_S = 120.0
+END_TIMEOUT_S = 10.0
+LOOK_S = 0.05
+
+
+class DidNotStart(Exception):
+    """A server ended, or was not ready in time; the message has the end of what it said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """A running system."""
+
+    address: str
+    """Where its clients connect."""
+    process_ids: Mapping[str, int]
+    """Its servers, by what they are called in results."""
+
+    def cpu_s(self) -> dict[str, float]:
+        """Processor seconds that each server has used so far, its threads that ended included."""
+        return {name: cpu_s(process_id) for name, process_id in self.process_ids.items()}
+
+    def memory_mib(self) -> Figures:
+        """Resident memory of all servers together, and how much of it is no file's."""
+        kib = [_status_kib(process_id) for process_id in self.process_ids.values()]
+        return {
+            "resident_mib": round(sum(resident for resident, _ in kib) / 1024, 1),
+            "without_files_mib": round(sum(resident - files for resident, files in kib) / 1024, 1),
+        }
+
+
+def _status_kib(process_id: int) -> tuple[int, int]:
+    text = Path(f"/proc/{process_id}/status").read_text()
+    found = dict(re.findall(r"(VmRSS|RssFile):\s+(\d+) kB", text))
+    return int(found["VmRSS"]), int(found["RssFile"])
+
+
+def die_with_parent() -> None:
+    """In a process that is about to run another program: let it be killed when the benchmark ends, however it ends."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+@asynccontextmanager
+async def java_server(
+    folder: Path, name: str, jars: Path, heap_mib: int, words: Sequence[str], port: int, **environ: str
+) -> AsyncIterator[int]:
+    """Run a class from `jars` with a heap of at most so much; yields its process id when it listens on `port`.
+
+    What it says goes into the folder. Errors: DidNotStart.
+    """
+    said = folder / f"{name}.out"
+    options = (f"-Xms{heap_mib // 2}m", f"-Xmx{heap_mib}m", f"-XX:MaxDirectMemorySize={heap_mib}m", "-XX:+UseG1GC")
+    with said.open("ab") as log:
+        process = await asyncio.create_subprocess_exec(
+            *("java", *options, f"-Duser.home={folder}", "-cp", f"{jars}/*", *words),
+            env=os.environ | environ,
+            cwd=folder,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            preexec_fn=die_with_parent,
+        )
+    try:
+        await _listening(process, port, said)
+        yield process.pid
+    finally:
+        await end(process)
+
+
+async def end(process: asyncio.subprocess.Process) -> None:
+    """Ask a process to end, and kill it when it does not."""
+    if process.returncode is None:
+        process.terminate()
+        try:
+            async with asyncio.timeout(END_TIMEOUT_S):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+
+async def _listening(process: asyncio.subprocess.Process, port: int, said: Path) -> None:
+    deadline = time.perf_counter() + READY_TIMEOUT_S
+    while process.returncode is None and time.perf_counter() < deadline:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            await asyncio.sleep(LOOK_S)
+            continue
+        writer.close()
+        return
+    raise DidNotStart(f"nobody listens on port {port}; {said.name} ends with:\n{_end_of(said)}")
+
+
+def _end_of(said: Path) -> str:
+    return "\n".join(said.read_text(errors="replace").splitlines()[-20:])

@@ -1,0 +1,152 @@
+"""What was measured as rows, and those as a table: each row says how many times the other's our figure is."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any
+
+from bench.report import Figures
+from bench.table import RESULTS
+
+FOLDER = RESULTS / "peers"
+RESULT, TABLE, PICTURE = FOLDER / "peers.json", FOLDER / "table.md", FOLDER / "peers.svg"
+HEAD = ("| what | Ortoo | the other | ratio |", "| --- | --- | --- | --- |")
+
+
+@dataclass(frozen=True, slots=True)
+class PeerRow:
+    """One comparison."""
+
+    section: str
+    what: str
+    ours: float
+    theirs: float
+    unit: str
+    less_is_better: bool = False
+
+    @property
+    def ratio(self) -> float:
+        """How many times as good as the other we are: more than one means ahead."""
+        one, other = (self.theirs, self.ours) if self.less_is_better else (self.ours, self.theirs)
+        return one / other if other else float("nan")
+
+    def cells(self) -> str:
+        """The line of the table."""
+        return f"| {self.what} | {self.text(self.ours)} | {self.text(self.theirs)} | {self.ratio:.2f} |"
+
+    def text(self, value: float) -> str:
+        """A figure with its unit, with as many digits as mean something."""
+        digits = 0 if value >= 100 else 1 if value >= 10 else 2
+        return f"{value:,.{digits}f}{self.unit}"
+
+
+def medians(rounds: list[Any]) -> Any:
+    """The same tree with the median of the rounds in the place of each number."""
+    if isinstance(rounds[0], dict):
+        return {key: medians([one[key] for one in rounds]) for key in rounds[0]}
+    return median(rounds)
+
+
+def rows(result: Figures) -> list[PeerRow]:
+    """All comparisons whose two sides were measured."""
+    systems, versions = result["systems"], result["versions"]
+    found: list[PeerRow] = []
+    if {"ortoo", "rocketmq"} <= systems.keys():
+        section = f"one message at a time, by RocketMQ's own clients: RocketMQ {versions['rocketmq']} with SYNC_FLUSH"
+        found += _single(section, systems["ortoo"], systems["rocketmq"])
+    if {"ortoo in bulk", "kafka"} <= systems.keys():
+        ours, theirs = systems["ortoo in bulk"], systems["kafka"]
+        found += _bulk(f"one Python process, beside Kafka {versions['kafka']}, as it ships", ours, theirs, "shipped")
+        found += _bulk("the same, beside Kafka with a flush a message", ours, theirs, "flushed")
+    if {"ortoo of three", "kafka of three"} <= systems.keys():
+        ours, theirs = systems["ortoo of three"], systems["kafka of three"]
+        found += _bulk("an enode of three members, beside Kafka with three brokers", ours, theirs, "shipped")
+        found += _bulk("the same, beside three brokers with a flush a message", ours, theirs, "flushed")
+    if {"ortoo of three", "ortoo in bulk"} <= systems.keys():
+        found += _members(systems["ortoo of three"], systems["ortoo in bulk"])
+    return found
+
+
+def _single(section: str, ours: Figures, theirs: Figures) -> Iterator[PeerRow]:
+    for way, what in {
+        "send 1": "Java: send, 1 in flight", "send 16": "Java: send, 16 in flight",
+        "send 64": "Java: send, 64 in flight",
+        "simple": "Java: SimpleConsumer, 16 threads, 32 a receive, each acknowledged",
+        "push": "Java: PushConsumer, 16 threads",
+        "python 1": "Python: send, 1 in flight", "python 16": "Python: send, 16 in flight",
+    }.items():  # fmt: skip
+        yield PeerRow(section, what, ours[way]["per_s"], theirs[way]["per_s"], "/s")
+        if "send" in what:
+            yield PeerRow(section, f"{what}, p50", ours[way]["p50_ms"], theirs[way]["p50_ms"], " ms", True)
+    for name in ("p50", "p99"):
+        key = f"{name}_ms"
+        what = f"Java: send to listener at 200/s, {name}"
+        yield PeerRow(section, what, ours["steady"][key], theirs["steady"][key], " ms", True)
+    one, other = (sum(each["steady"]["cpu_us"].values()) / 1000 for each in (ours, theirs))
+    yield PeerRow(section, "servers' processor time a message at 200/s", one, other, " ms", True)
+    for state, what in {"idle": "memory of the servers, idle", "loaded": "the same, after the load"}.items():
+        one, other = (each[state]["without_files_mib"] for each in (ours, theirs))
+        yield PeerRow(section, what, one, other, " MiB", True)
+    one, other = (100 * each["idle_processor_share"] for each in (ours, theirs))
+    yield PeerRow(section, "idle processor time, of one core", one, other, " %", True)
+    yield PeerRow(section, "start to first send", ours["first_send_s"], theirs["first_send_s"], " s", True)
+
+
+def _bulk(section: str, ours: Figures, theirs: Figures, topic: str) -> Iterator[PeerRow]:
+    for way, what in {
+        "many": "`send_many`; librdkafka's `produce_batch`",
+        "each": "`send_soon`, a call each; `produce`",
+        "tasks": "`await send` by 1,000 tasks; `AIOProducer`",
+        "read": "consume from the first message",
+    }.items():
+        if f"bench {way}" in ours and f"{topic} {way}" in theirs:
+            yield PeerRow(section, what, ours[f"bench {way}"]["per_s"], theirs[f"{topic} {way}"]["per_s"], "/s")
+    for name in ("p50", "p99"):
+        both = ours["bench steady"][f"{name}_ms"], theirs[f"{topic} steady"][f"{name}_ms"]
+        yield PeerRow(section, f"send to acknowledgement at 200/s, {name}", *both, " ms", True)
+
+
+def _members(three: Figures, one: Figures) -> Iterator[PeerRow]:
+    section = "an enode of three members, beside the same of one"
+    yield PeerRow(section, "`send_many`", three["bench many"]["per_s"], one["bench many"]["per_s"], "/s")
+    cpu, alone = three["bench many"]["cpu_us"], one["bench many"]["cpu_us"]["enode"]
+    yield PeerRow(section, "the leader's processor time a message; the one member's", cpu["leader"], alone, " µs", True)
+    follower = fmean(us for name, us in cpu.items() if name.startswith("follower"))
+    yield PeerRow(section, "a follower's; the one member's", follower, alone, " µs", True)
+    both = three["bench steady"]["p99_ms"], one["bench steady"]["p99_ms"]
+    yield PeerRow(section, "send to acknowledgement at 200/s, p99", *both, " ms", True)
+
+
+def table(result: Figures) -> str:
+    """The whole text: the setting, then a table a section."""
+    lines, section = [setting(result)], ""
+    for row in rows(result):
+        if row.section != section:
+            section = row.section
+            lines += ["", f"**{section[0].upper()}{section[1:]}**", "", *HEAD]
+        lines.append(row.cells())
+    return "\n".join(lines) + "\n"
+
+
+def setting(result: Figures) -> str:
+    """In which setting all of it was measured."""
+    one, versions = result["setting"], result["versions"]
+    rounds = [each for some in result["rounds_of"].values() for each in some]
+    loads = [load for each in rounds for load in each["load_average"].values()]
+    return (
+        f"Measured by `make bench-peers` on {one['cores']} cores and {one['memory_gib']} GiB, every process on it, "
+        f"Linux {one['kernel'].split('-')[0]}, Python {one['python']}, Java {versions['java']}, RocketMQ's Java client "
+        f"{versions['client']}, confluent-kafka {versions['confluent-kafka']}; rounds: {result['rounds']}, "
+        f"in each the systems one after another, each started anew; {result['seconds']:g} seconds a figure; medians; "
+        "bodies of 256 bytes, 8 queues. "
+        f"Load average, of which the load itself is a part: {min(loads):.1f} to {max(loads):.1f}. "
+        "A ratio above 1 means that Ortoo is ahead; for times and memory, less is better."
+    )
+
+
+def load(path: Path = RESULT) -> Figures:
+    """The result that is kept. Errors: FileNotFoundError."""
+    result: Figures = json.loads(path.read_text())
+    return result

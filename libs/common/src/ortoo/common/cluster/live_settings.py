@@ -1,0 +1,148 @@
+"""The settings of a running process: what is in force and where it comes from, what changes, and what was changed.
+
+What an operator sets counts until the next start; so does it over a SIGHUP, unless the file or the environment says
+something new about the same setting. The file stays the truth about the next start, and a finding names the difference.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+from ortoo.common.cluster.service_settings import ServiceSettings
+from ortoo.common.errors import Invalid, OrtooError
+from ortoo.common.errors.findings import Finding
+from ortoo.common.process import logs
+from ortoo.common.process.clock import Clock, SystemClock
+from ortoo.common.process.logs import get_logger
+from ortoo.common.process.settings import Loaded, Setting, SettingChange, changed, check_ranges, flat, text_of
+
+HISTORY_MAX = 200
+OPERATOR = "operator"
+"""The origin of what an operator has set in the running process."""
+S = TypeVar("S", bound=ServiceSettings)
+_log = get_logger("settings")
+
+
+class LiveSettings(Generic[S]):
+    """The settings of one process, which `appliers` bring into force."""
+
+    def __init__(
+        self, loaded: Loaded[S], load: Callable[[], Loaded[S]] | None = None, *, clock: Clock | None = None
+    ) -> None:
+        """Begin with what was `loaded`; `load` reads it again."""
+        self.settings = loaded.settings
+        """What is in force."""
+        self.appliers: list[Callable[[S], object]] = []
+        """Each is told of changed settings; one that refuses them raises Invalid, and comes before the others."""
+        self.history: deque[SettingChange] = deque(maxlen=HISTORY_MAX)
+        self._loaded = loaded
+        self._load = load or (lambda: loaded)
+        self._chosen: dict[str, str] = {}
+        """What operators have set, as text."""
+        self._clock = clock or SystemClock()
+
+    def all(self) -> list[Setting]:
+        """Each setting that can be given."""
+        found, next_start = flat(self.settings), flat(self._loaded.settings)
+        return [
+            Setting(
+                name,
+                text_of(value),
+                OPERATOR if name in self._chosen else self._loaded.origins.get(name, "default"),
+                name in self.settings.LIVE,
+                None if next_start[name] == value else text_of(next_start[name]),
+            )
+            for name, value in found.items()
+            if name not in self.settings.HIDDEN
+        ]
+
+    def update(
+        self, values: Mapping[str, str], reset: Sequence[str] = (), *, by: str = "", check_only: bool = False
+    ) -> list[SettingChange]:
+        """Set what an operator wants until the next start, and go back to file and environment with `reset`.
+
+        Returns what has changed, or would. Errors: Invalid, naming the setting, and nothing has changed.
+        """
+        for name in (*values, *reset):
+            if name not in flat(self.settings):
+                changed(self.settings, {name: ""}, environ_prefix=self.settings.ENVIRON_PREFIX)  # which says so
+            if name not in self.settings.LIVE:
+                raise Invalid(
+                    f"does not change in a running process; set it where the process is started, and restart. What "
+                    f"changes: {', '.join(self.settings.LIVE)}",
+                    field=name,
+                )
+            if name in values and name in reset:
+                raise Invalid("is to be set and to be reset; give one of the two", field=name)
+        chosen = {name: text for name, text in (self._chosen | dict(values)).items() if name not in reset}
+        changes = self._take(self._loaded, chosen, by, check_only=check_only)
+        if changes and not check_only:
+            _log.warning("settings changed", by=by, **_told(changes))
+        return changes
+
+    def reread(self) -> None:
+        """Read the settings again: apply what may change at once, say what may not. Wrong settings change nothing."""
+        try:
+            loaded = self._load()
+            before, found = flat(self._loaded.settings), flat(loaded.settings)
+            chosen = {name: text for name, text in self._chosen.items() if found[name] == before[name]}
+            changes = self._take(loaded, chosen)
+        except OrtooError as error:
+            _log.error("the settings stay as they are", reason=str(error))
+            return
+        waiting = [one.name for one in self.all() if not one.live and one.at_next_start is not None]
+        _log.warning("settings read again", at_next_start=waiting, **_told(changes))
+
+    def findings(self) -> Iterator[Finding]:
+        """What operators have set, where the next start takes something else."""
+        if kept := [one for one in self.all() if one.origin == OPERATOR and one.at_next_start is not None]:
+            yield Finding(
+                "settings not kept",
+                "; ".join(f"{one.name} was set to {one.value or 'nothing'} while it ran" for one in kept),
+                f"the next start takes {', '.join(f'{one.name} = {one.at_next_start}' for one in kept)}",
+                "write it into the settings file, the environment or the chart's values; or go back to those: `ortoo "
+                f"settings set ROLE {' '.join(f'--reset {one.name}' for one in kept)}`",
+                serious=False,
+            )
+
+    def _take(
+        self, loaded: Loaded[S], chosen: dict[str, str], by: str = "", *, check_only: bool = False
+    ) -> list[SettingChange]:
+        """Bring live settings into force: those of `loaded`, unless they are `chosen`. Errors: Invalid."""
+        wanted = changed(loaded.settings, chosen)
+        check_ranges(wanted)
+        wanted.check()
+        was, found = flat(self.settings), flat(wanted)
+        names = [name for name in self.settings.LIVE if found[name] != was[name]]
+        now_ms = self._clock.now_ms()
+        changes = [
+            SettingChange(
+                now_ms,
+                name,
+                text_of(was[name]),
+                text_of(found[name]),
+                OPERATOR if name in chosen else loaded.origins.get(name, "default"),
+                by,
+            )
+            for name in names
+        ]
+        if check_only:
+            return changes
+        settings: S = changed(self.settings, {name: found[name] for name in names})
+        for apply in self.appliers:
+            apply(settings)
+        if "log_level" in names:
+            logs.configure(level=settings.log_level)
+        self.settings, self._loaded, self._chosen = settings, loaded, chosen
+        self.history.extend(changes)
+        return changes
+
+
+def _told(changes: Sequence[SettingChange]) -> dict[str, Any]:
+    """What a line of the log says of changes."""
+    return {
+        "changed": [one.name for one in changes],
+        "was": {one.name: one.was for one in changes},
+        "now": {one.name: one.now for one in changes},
+        "origins": {one.name: one.origin for one in changes},
+    }

@@ -1,0 +1,126 @@
+"""A call of the queue front as its handler and the interceptors see it: a context of grpc.aio, for one answer."""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property, partial
+from typing import Any, NoReturn
+
+import grpc
+
+from ortoo.common.errors import Unsupported
+from ortoo.common.grpc.front.core import CoreCall, Metadata
+from ortoo.common.process.clock import Clock
+
+OK = 0
+
+
+class FrontContext(grpc.aio.ServicerContext[Any, Any]):
+    """What a handler may ask and say of its call. There is one answer, which the handler returns."""
+
+    def __init__(self, call: CoreCall, clock: Clock) -> None:
+        self._call = call
+        self._clock = clock
+        self._peer: str | None = None
+        self._code: Any = None
+        self.number = OK
+        """The status that was set."""
+        self._details = ""
+        self._trailing: Metadata = ()
+
+    def invocation_metadata(self) -> Any:
+        """What the caller sent."""
+        return self._call.metadata
+
+    @cached_property
+    def headers(self) -> dict[str, str]:
+        """The texts of what the caller sent."""
+        return {key: value for key, value in self._call.metadata if isinstance(value, str)}
+
+    def peer(self) -> str:
+        """Where the call comes from."""
+        if self._peer is None:
+            self._peer = self._call.peer()
+        return self._peer
+
+    def auth_context(self) -> Mapping[str, Iterable[bytes]]:
+        """What TLS knows of the caller."""
+        return self._call.auth_context()
+
+    def peer_identity_key(self) -> str | None:
+        """Nothing asks: who calls is known by signatures."""
+        return None
+
+    def peer_identities(self) -> Iterable[bytes] | None:
+        """Nothing asks: who calls is known by signatures."""
+        return None
+
+    def time_remaining(self) -> float | None:  # type: ignore[override]  # None without a deadline, as in grpc.aio
+        """Seconds until the deadline, at least 0; None without one."""
+        if self._call.deadline_s is None:
+            return None
+        return max(0.0, self._call.deadline_s - self._clock.now_ms() / 1000)
+
+    def set_code(self, code: Any) -> None:
+        """End with this code."""
+        self._code = code
+        self.number = code.value[0] if isinstance(code, grpc.StatusCode) else int(code)
+
+    def code(self) -> Any:
+        """The code that was set, as it was given; None for none."""
+        return self._code
+
+    def set_details(self, details: str) -> None:
+        """End with these details."""
+        self._details = details
+
+    def details(self) -> str:
+        """The details that were set."""
+        return self._details
+
+    def set_trailing_metadata(self, trailing_metadata: Any) -> None:
+        """Send this with the status."""
+        self._trailing = tuple(trailing_metadata)
+
+    def trailing_metadata(self) -> Any:
+        """What will be sent with the status."""
+        return self._trailing
+
+    async def abort(self, code: Any, details: str = "", trailing_metadata: Any = ()) -> NoReturn:
+        """End the call with this status. Errors: AbortError, always."""
+        self.set_code(code)
+        self._details = details
+        self._trailing = tuple(trailing_metadata) or self._trailing
+        raise grpc.aio.AbortError("Locally aborted.")
+
+    async def abort_with_status(self, status: grpc.Status) -> NoReturn:
+        """End the call with this status. Errors: AbortError, always."""
+        await self.abort(status.code, status.details or "", status.trailing_metadata or ())
+
+    def cancelled(self) -> bool:
+        """Whether nobody waits for the answer any more."""
+        return self._call.is_gone
+
+    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
+        """Call it when gRPC has let go of the answer; it replaces one that was given before."""
+        self._call.over = partial(callback, None)
+
+    def finish(self, data: bytes | None) -> None:
+        """Send the answer, or the status alone if it is none of success."""
+        self._call.answer(data if self.number == OK else None, self.number, self._details, self._trailing)
+
+    async def read(self) -> Any:
+        """Errors: Unsupported; the one request is the handler's argument."""
+        raise Unsupported("a unary call has one request, which its handler was given")
+
+    async def write(self, message: Any) -> None:
+        """Errors: Unsupported; the one answer is what the handler returns."""
+        raise Unsupported("a unary call has one answer, which its handler returns")
+
+    async def send_initial_metadata(self, initial_metadata: Any) -> None:
+        """Errors: Unsupported; the answer begins when the handler has ended."""
+        raise Unsupported("metadata of a call of the queue front goes with the status")
+
+    def set_compression(self, compression: grpc.Compression) -> None:
+        """Nothing is done: answers are small."""
+
+    def disable_next_message_compression(self) -> None:
+        """Nothing is done: answers are not compressed."""

@@ -1,0 +1,205 @@
+"""grpcio's C core below a server of grpc.aio: a completion queue of ours, and calls that are taken and answered by it.
+
+All that is private of grpcio is used in this file. The core is the one that grpc.aio serves every other method from:
+same ports, same connections. A thread waits for the queue's first event and wakes the event loop, which takes all that
+is there and lets the thread wait again: what arrives while the loop works is taken together.
+"""
+
+import asyncio
+import contextlib
+import gc
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+from grpc._cython import cygrpc
+
+from ortoo.common.process.logs import get_logger
+
+EVENTS_MAX = 1_024
+"""So many events are taken before the loop's other work has its turn."""
+REQUESTS = 128
+"""So many calls of a method can begin before the first of them is taken."""
+LAST_EVENTS_S = 5.0
+"""How long a stop waits for handlers that take no notice of their cancellation."""
+FOR_EVER_S = 1e12
+_log = get_logger("queue front")
+Metadata = tuple[tuple[str, str | bytes], ...]
+
+
+class CoreCall:
+    """A call of one request and one answer. Whoever takes it answers it, once, whatever became of it meanwhile."""
+
+    __slots__ = ("_call", "_core", "_taken", "cancelled", "deadline_s", "is_gone", "message", "metadata", "over")
+
+    def __init__(self, core: "Core", event: Any, taken: Callable[["CoreCall"], None]) -> None:
+        self._core = core
+        self._call: Any = event.call
+        self._taken = taken
+        self.metadata: Metadata = event.invocation_metadata
+        deadline_s = event.call_details.deadline
+        self.deadline_s: float | None = None if deadline_s is None or deadline_s > FOR_EVER_S else deadline_s
+        """When its caller stops waiting, in seconds of the wall clock; None = never."""
+        self.message: bytes | None = None
+        """None for a call that ended, or was half closed, before its request was there, or whose is too large."""
+        self.is_gone = False
+        """Whether nobody waits for the answer any more."""
+        self.cancelled: Callable[[], object] | None = None
+        """What to call when that comes to be."""
+        self.over: Callable[[], object] | None = None
+        """What to call when gRPC has let go of the answer."""
+        core.open += 3  # the end of the call, its request, and the answer that it is owed
+        # One object an operation and call: gRPC writes into them.
+        self._call.start_server_batch((cygrpc.ReceiveCloseOnServerOperation(0),), self._close)
+        self._call.start_server_batch((cygrpc.ReceiveMessageOperation(0),), self._come)
+
+    def peer(self) -> str:
+        """Where it comes from, as gRPC writes it."""
+        peer = self._call.peer()
+        return peer.decode() if isinstance(peer, bytes) else str(peer)
+
+    def auth_context(self) -> dict[str, list[bytes]]:
+        """What TLS knows of the caller; of a call in the clear what gRPC says of such."""
+        return {key.decode(): list(values) for key, values in cygrpc.auth_context(self._call).items()}
+
+    def answer(self, data: bytes | None, code: int, details: str, trailing: Metadata) -> None:
+        """Send the answer, if there is one, and the status."""
+        first, status = (
+            cygrpc.SendInitialMetadataOperation(None, 0),
+            cygrpc.SendStatusFromServerOperation(trailing or None, code, details.encode(errors="replace"), 0),
+        )
+        operations = (first, status) if data is None else (first, cygrpc.SendMessageOperation(data, 0), status)
+        self.cancelled = None
+        self._call.start_server_batch(operations, self._sent)
+
+    def _come(self, event: Any) -> None:
+        self.message = event.batch_operations[0].message()
+        self._taken(self)
+        self._core.ended_one()
+
+    def _close(self, event: Any) -> None:
+        if event.batch_operations[0].cancelled():
+            self.is_gone = True
+            if self.cancelled is not None:
+                self.cancelled()
+        self._core.ended_one()
+
+    def _sent(self, _: Any) -> None:
+        over, self.over = self.over, None
+        if over is not None:
+            over()
+        self._core.ended_one()
+
+
+class Core:
+    """The core of a grpc.aio server, and our queue on it. Events are handled by the loop that opened it."""
+
+    def __init__(self, core: Any) -> None:
+        self.open = 0
+        """So many events are still to come. The queue must not end before: gRPC ends the process that answers then."""
+        self._core = core
+        self._queue = cygrpc.CompletionQueue()
+        self._core.register_completion_queue(self._queue)
+        self._methods: list[tuple[str, Callable[[CoreCall], None]]] = []
+        self._first: Any = None
+        self._turn = threading.Semaphore(0)
+        self._is_over = False
+        self._none_open = asyncio.Event()
+
+    @classmethod
+    def below(cls, server: grpc.aio.Server) -> "Core | None":
+        """The core of a server that was not started yet; None if it has none, or one without what is needed.
+
+        A core that should be there and is not is told in the log.
+        """
+        own = getattr(server, "_server", None)
+        if not isinstance(own, cygrpc.AioServer):
+            return None
+        try:
+            [core] = (one for one in gc.get_referents(own) if isinstance(one, cygrpc.Server))
+            needed = (core.register_method, core.request_registered_call, cygrpc.CompletionQueue, cygrpc.auth_context)
+            return cls(core) if all(needed) else None
+        except (AttributeError, ValueError) as error:
+            _log.warning("this version of grpcio has no queue front; single messages cost more", reason=str(error))
+            return None
+
+    def register(self, method: str, taken: Callable[[CoreCall], None]) -> None:
+        """Take the calls of a method, by full name, before the server starts. Nobody else may ask for them."""
+        self._core.register_method(method)
+        self._methods.append((method, taken))
+
+    def begin(self) -> None:
+        """Take calls, once the server has started."""
+        self._loop = asyncio.get_running_loop()
+        for method, taken in self._methods:
+            request = _Request(self, method, taken)
+            for _ in range(REQUESTS):
+                request.ask()
+        threading.Thread(target=self._wait, name="queue front", daemon=True).start()
+
+    def request(self, method: str, tag: Any) -> None:
+        """Ask for one more call of a method; `tag` is called with its event."""
+        self.open += 1
+        self._core.request_registered_call(self._queue, self._queue, method, tag)
+
+    def ended_one(self) -> None:
+        """One of those events has come."""
+        self.open -= 1
+        if not self.open:
+            self._none_open.set()
+
+    async def close(self) -> None:
+        """End the queue, once the server has stopped."""
+        if self.open:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LAST_EVENTS_S):
+                    await self._none_open.wait()
+        if not self.open:
+            self._queue.shutdown()
+
+    def _wait(self) -> None:
+        """What the thread does."""
+        while not self._is_over:
+            event = self._queue.poll(None)
+            if event.completion_type == cygrpc.CompletionType.queue_shutdown:
+                return
+            self._first = event
+            del event
+            try:
+                self._loop.call_soon_threadsafe(self._drain)
+            except RuntimeError:  # the loop was closed: nobody answers any more
+                return
+            self._turn.acquire()
+
+    def _drain(self) -> None:
+        event, self._first = self._first, None
+        taken = 0
+        try:
+            while event.tag is not None:
+                event.tag(event)
+                taken += 1
+                if taken == EVENTS_MAX:
+                    return
+                event = self._queue.poll(0)
+            self._is_over = event.completion_type == cygrpc.CompletionType.queue_shutdown
+        finally:
+            self._turn.release()
+
+
+class _Request:
+    """Asks for the calls of a method, one more for each that comes."""
+
+    __slots__ = ("_core", "_method", "_taken")
+
+    def __init__(self, core: Core, method: str, taken: Callable[[CoreCall], None]) -> None:
+        self._core, self._method, self._taken = core, method, taken
+
+    def ask(self) -> None:
+        self._core.request(self._method, self)
+
+    def __call__(self, event: Any) -> None:
+        if event.success:  # else the server stops
+            self.ask()
+            CoreCall(self._core, event, self._taken)
+        self._core.ended_one()

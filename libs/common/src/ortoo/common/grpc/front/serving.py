@@ -1,0 +1,128 @@
+"""Hot methods: registered on the core instead of grpc.aio, served by the same handlers behind the same interceptors."""
+
+import asyncio
+import contextvars
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any
+
+import grpc
+
+from ortoo.common.grpc.front.calls import FrontContext
+from ortoo.common.grpc.front.core import Core, CoreCall
+from ortoo.common.process.clock import Clock, SystemClock
+from ortoo.common.process.containment import told_as
+
+UNKNOWN: int = grpc.StatusCode.UNKNOWN.value[0]
+
+
+class _Details(grpc.HandlerCallDetails):
+    """What interceptors are told of a method, whose handler they wrap once for all its calls."""
+
+    def __init__(self, method: str) -> None:
+        self.method = method
+        self.invocation_metadata = ()
+
+
+class QueueFront:
+    """Stands before a server that was not started yet: what is added to it goes there, but for the hot methods.
+
+    Interceptors wrap each hot method's handler once, before the first call, and are told its name alone: what they
+    want to know of a call they ask its context for.
+    """
+
+    def __init__(
+        self,
+        server: grpc.aio.Server,
+        core: Core,
+        hot: Collection[str],
+        interceptors: Sequence[grpc.aio.ServerInterceptor],
+        clock: Clock,
+    ) -> None:
+        """`hot` are full names of unary methods; of the interceptors the first one is the outermost."""
+        self.add_generic_rpc_handlers = server.add_generic_rpc_handlers
+        self._server = server
+        self._core = core
+        self._hot = frozenset(hot)
+        self._interceptors = interceptors
+        self._clock = clock
+        self._handlers: dict[str, Any] = {}
+
+    def add_registered_method_handlers(self, service: str, handlers: dict[str, Any]) -> None:
+        """What generated code calls. The hot ones are kept from grpc.aio, which would take their calls as well."""
+        cold = {name: handler for name, handler in handlers.items() if f"/{service}/{name}" not in self._hot}
+        self._server.add_registered_method_handlers(service, cold)
+        self._handlers |= {f"/{service}/{name}": handlers[name] for name in handlers.keys() - cold.keys()}
+
+    @classmethod
+    def before(
+        cls, server: grpc.aio.Server, hot: Collection[str], interceptors: Sequence[grpc.aio.ServerInterceptor]
+    ) -> "QueueFront | None":
+        """One before this server; None where its core is another: then grpc.aio serves all methods."""
+        core = Core.below(server)
+        return None if core is None else cls(server, core, hot, interceptors, SystemClock())
+
+    async def register(self) -> None:
+        """Take the hot methods, before the server starts."""
+        for method in self._handlers:
+            handler = await self._wrapped(method, 0)
+            self._core.register(method, _Method(method, handler, self._clock).take)
+
+    def begin(self) -> None:
+        """Take calls, once the server has started."""
+        self._core.begin()
+
+    async def close(self) -> None:
+        """End, once the server has stopped."""
+        await self._core.close()
+
+    async def _wrapped(self, method: str, depth: int) -> Any:
+        if depth == len(self._interceptors):
+            return self._handlers[method]
+
+        def inner(_: grpc.HandlerCallDetails) -> Awaitable[Any]:
+            return self._wrapped(method, depth + 1)
+
+        return await self._interceptors[depth].intercept_service(inner, _Details(method))
+
+
+class _Method:
+    """One hot method: each call of it runs in a task of its own, begun in the context of the server's start."""
+
+    def __init__(self, name: str, handler: Any, clock: Clock) -> None:
+        self._name = name
+        self._call: Callable[[Any, Any], Awaitable[Any]] = handler.unary_unary
+        self._read = handler.request_deserializer or bytes
+        self._write = handler.response_serializer or bytes
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._around = contextvars.copy_context()
+
+    def take(self, call: CoreCall) -> None:
+        """Begin to serve a call."""
+        context = FrontContext(call, self._clock)
+        if call.is_gone:
+            context.set_code(grpc.StatusCode.CANCELLED)
+            context.finish(None)
+        elif call.message is None:
+            context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+            context.set_details(f"{self._name} takes one request, and none came")
+            context.finish(None)
+        else:
+            # gRPC keeps the call until it is answered, and the call its task.
+            task = self._loop.create_task(self._serve(call.message, context), context=self._around.copy())
+            call.message, call.cancelled = None, task.cancel
+
+    async def _serve(self, message: bytes, context: FrontContext) -> None:
+        """Nothing leaves it but the end of the process: a call that fails is answered."""
+        data = None
+        try:
+            data = self._write(await self._call(self._read(message), context))
+        except asyncio.CancelledError:
+            context.set_code(grpc.StatusCode.CANCELLED)
+        except grpc.aio.AbortError:
+            pass  # the context was told the status
+        except Exception as error:  # no interceptor translated it
+            failed = told_as(error, self._name)
+            context.set_code(UNKNOWN)
+            context.set_details(f"Unexpected {type(error).__name__}: {failed}")
+        context.finish(data)

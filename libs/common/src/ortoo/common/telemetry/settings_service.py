@@ -1,0 +1,70 @@
+"""SettingsService of a process that speaks for itself alone."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ortoo.common.cluster.live_settings import LiveSettings
+from ortoo.common.errors import Invalid
+from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.fields import write
+from ortoo.common.grpc.server import AddServicer
+from ortoo.common.process.settings import Setting, SettingChange
+from ortoo.v1 import settings_pb2 as pb
+from ortoo.v1.settings_pb2_grpc import SettingsServiceServicer, add_SettingsServiceServicer_to_server
+
+NAME = pb.DESCRIPTOR.services_by_name["SettingsService"].full_name
+
+
+@dataclass(eq=False)
+class OwnSettings(SettingsServiceServicer):
+    """Answers for this process, and changes it."""
+
+    role: str
+    """`namesrv`, `enode` or `snode`."""
+    live: LiveSettings[Any]
+
+    async def ListSettings(  # noqa: N802  # gRPC's name
+        self, request: pb.ListSettingsRequest, context: Context
+    ) -> pb.ListSettingsResponse:
+        """What is in force."""
+        self.check_role(request.role)
+        return pb.ListSettingsResponse(processes=[self._row(settings=self.live.all())])
+
+    async def UpdateSettings(  # noqa: N802  # gRPC's name
+        self, request: pb.UpdateSettingsRequest, context: Context
+    ) -> pb.UpdateSettingsResponse:
+        """Change what may change."""
+        self.check_role(request.role)
+        by = request.by or context.peer()
+        changes = self.live.update(dict(request.values), request.reset, by=by, check_only=request.check_only)
+        return pb.UpdateSettingsResponse(processes=[self._row(changes=changes)])
+
+    async def ListSettingChanges(  # noqa: N802  # gRPC's name
+        self, request: pb.ListSettingChangesRequest, context: Context
+    ) -> pb.ListSettingChangesResponse:
+        """What was changed since the start."""
+        self.check_role(request.role)
+        return pb.ListSettingChangesResponse(processes=[self._row(changes=self.live.history)])
+
+    def check_role(self, role: str) -> None:
+        """Refuse to answer for another role. Errors: Invalid."""
+        if role not in ("", self.role):
+            raise Invalid(f"{role!r}; this process answers for itself, as {self.role!r}; ask a snode", field="role")
+
+    def _row(self, settings: Iterable[Setting] = (), changes: Iterable[SettingChange] = ()) -> pb.ProcessSettings:
+        return pb.ProcessSettings(
+            role=self.role,
+            name=self.live.settings.name,
+            settings=[write(pb.Setting, one) for one in settings],
+            changes=[write(pb.SettingChange, one) for one in changes],
+        )
+
+
+def settings_servicer(role: str, live: LiveSettings[Any]) -> tuple[str, AddServicer]:
+    """The service's name, and how it is added to a server."""
+
+    def add(server: Any) -> None:
+        add_SettingsServiceServicer_to_server(OwnSettings(role, live), server)
+
+    return NAME, add

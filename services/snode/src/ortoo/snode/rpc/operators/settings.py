@@ -1,0 +1,150 @@
+"""SettingsService of a snode: it asks or changes every process of a role, all of them or none."""
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ortoo.common.cluster.live_settings import LiveSettings
+from ortoo.common.errors import Invalid, NotFound, OrtooError, Unavailable
+from ortoo.common.errors.status import rpc_errors
+from ortoo.common.grpc.channels import Channels
+from ortoo.common.grpc.errors import Context
+from ortoo.common.telemetry.settings_service import NAME as NAME
+from ortoo.common.telemetry.settings_service import OwnSettings
+from ortoo.snode.cluster import Cluster
+from ortoo.snode.policy.access import Authentication
+from ortoo.snode.policy.principal import PRINCIPAL
+from ortoo.v1 import member_admin_pb2, topic_pb2
+from ortoo.v1 import settings_pb2 as pb
+from ortoo.v1.settings_pb2_grpc import SettingsServiceServicer, SettingsServiceStub
+
+TIMEOUT_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A process of the role."""
+
+    role: str
+    name: str
+    """Empty where only the process itself knows."""
+    address: str
+    """Empty = this snode."""
+    alive: bool = True
+
+
+@dataclass(eq=False)
+class ClusterSettings(SettingsServiceServicer):
+    """Asks all at once, each for a bounded time."""
+
+    own: LiveSettings[Any]
+    cluster: Cluster
+    channels: Channels
+    authentication: Authentication | None
+    """What signs calls that go on to other snodes, where users are known."""
+
+    async def ListSettings(self, request: pb.ListSettingsRequest, context: Context) -> pb.ListSettingsResponse:
+        """What is in force, here or in every process of a role."""
+        if request.own_only:
+            return await OwnSettings("snode", self.own).ListSettings(request, context)
+        rows = await self._rows(request, context, "ListSettings")
+        return pb.ListSettingsResponse(processes=rows)
+
+    async def ListSettingChanges(
+        self, request: pb.ListSettingChangesRequest, context: Context
+    ) -> pb.ListSettingChangesResponse:
+        """What was changed, here or in every process of a role."""
+        if request.own_only:
+            return await OwnSettings("snode", self.own).ListSettingChanges(request, context)
+        rows = await self._rows(request, context, "ListSettingChanges")
+        return pb.ListSettingChangesResponse(processes=rows)
+
+    async def UpdateSettings(self, request: pb.UpdateSettingsRequest, context: Context) -> pb.UpdateSettingsResponse:
+        """Change all processes that are asked for, if all of them would take it."""
+        request.by = PRINCIPAL.get().user or request.by or context.peer()
+        if request.own_only:
+            return await OwnSettings("snode", self.own).UpdateSettings(request, context)
+        is_check = request.check_only
+        request.check_only = True
+        rows = await self._rows(request, context, "UpdateSettings", all_or_error=True)
+        if not is_check:
+            request.check_only = False
+            rows = await self._rows(request, context, "UpdateSettings")
+        return pb.UpdateSettingsResponse(processes=rows)
+
+    async def _rows(
+        self, request: Any, context: Context, method: str, *, all_or_error: bool = False
+    ) -> list[pb.ProcessSettings]:
+        """What each process answers, or why it does not; with `all_or_error` the first error is raised."""
+        processes = await self._processes(request.role)
+        if request.role == "namesrv" and request.process and request.process not in {one.address for one in processes}:
+            processes = await asyncio.gather(*(self._named(one, context) for one in processes))
+        chosen = [one for one in processes if request.process in ("", one.name, one.address)]
+        if not chosen:
+            here = f"{request.role} {request.process}".strip()
+            raise NotFound(f"there is no {here}; `ortoo cluster` shows who is there", field="process")
+        own = type(request)()
+        own.CopyFrom(request)
+        own.own_only, own.process = True, ""
+        return await asyncio.gather(*(self._row(one, own, context, method, all_or_error) for one in chosen))
+
+    async def _row(
+        self, asked: Asked, request: Any, context: Context, method: str, is_raised: bool
+    ) -> pb.ProcessSettings:
+        try:
+            return await self._asked(asked, request, context, method)
+        except OrtooError as error:
+            if is_raised:
+                message = f"{asked.role} {asked.name or asked.address}: {error.message}; nothing was changed"
+                raise type(error)(message, field=error.field) from None
+            return pb.ProcessSettings(role=asked.role, name=asked.name, address=asked.address, error=str(error))
+
+    async def _named(self, asked: Asked, context: Context) -> Asked:
+        """A name server with its name, if it answers: nobody else knows that."""
+        request = pb.ListSettingChangesRequest(own_only=True)
+        return replace(asked, name=(await self._row(asked, request, context, "ListSettingChanges", False)).name)
+
+    async def _asked(self, asked: Asked, request: Any, context: Context, method: str) -> pb.ProcessSettings:
+        if not asked.address:
+            answer = await getattr(OwnSettings("snode", self.own), method)(request, context)
+            found: pb.ProcessSettings = answer.processes[0]
+            return found
+        if not asked.alive:
+            raise Unavailable("it is away")
+        channel = self.channels.to(asked.address)
+        if asked.role == "snode" and self.authentication is not None:  # the call goes on as the caller's
+            channel = await self.authentication.forwarding(PRINCIPAL.get(), channel)
+        with rpc_errors(f"{asked.role} {asked.name or asked.address}", within=True):
+            answer = await getattr(SettingsServiceStub(channel), method)(request, timeout=TIMEOUT_S)
+        found = answer.processes[0]
+        found.address = asked.address
+        return found
+
+    async def _processes(self, role: str) -> list[Asked]:
+        """All of a role; members of an enode one by one, name servers without their names. Errors: Invalid."""
+        match role:
+            case "namesrv":
+                return [Asked(role, "", address) for address in self.cluster.name_server.servers.addresses]
+            case "snode":
+                others = [one for one in self.cluster.directory.snodes() if one.name != self.own.settings.name]
+                return [
+                    Asked(role, self.own.settings.name, ""),
+                    *(Asked(role, one.name, one.cluster_address or one.address, one.alive) for one in others),
+                ]
+            case "enode":
+                return await self._enodes()
+        raise Invalid(f"{role!r}; expected namesrv, enode or snode", field="role")
+
+    async def _enodes(self) -> list[Asked]:
+        with rpc_errors(self.cluster.name_server.peer, within=True):
+            request = member_admin_pb2.ListMembersRequest()
+            known = await self.cluster.name_server.stub.ListMembers(request, timeout=TIMEOUT_S)
+        found = [
+            Asked("enode", one.enode, member.address, member.state != topic_pb2.ENODE_MEMBER_STATE_AWAY)
+            for one in known.enodes
+            for member in one.members
+            if member.address
+        ]
+        with_members = {one.name for one in found}
+        alone = (one for one in self.cluster.directory.enodes() if one.name not in with_members)
+        return [*found, *(Asked("enode", one.name, one.address, one.alive) for one in alone)]

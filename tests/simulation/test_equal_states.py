@@ -1,0 +1,80 @@
+"""Members of an enode fold the same state from the same log, and see when one of them does not."""
+
+from dataclasses import replace
+
+from ortoo.enode.consensus.driver import Driver
+from ortoo.enode.reigns.member import RunningMember
+from ortoo.testing.simulation.cluster.roles import MemberMachine
+from ortoo.testing.simulation.run.agreement import differences
+from tests.simulation.stage import Stage, play
+from tests.simulation.test_take_over import THREE, leader, sent, topic
+
+
+def driver(machine: MemberMachine) -> Driver:
+    """The life of a member that is on."""
+    assert isinstance(machine.running, RunningMember)
+    found = machine.running.lives.driver
+    assert found is not None
+    return found
+
+
+async def agreed(stage: Stage) -> None:
+    """Wait until all members have the same log and the same state."""
+    async with stage.connect("waiting"):
+        for _ in range(1_000):
+            if not differences(stage.cluster.members):
+                return
+            await stage.clock.sleep(0.05)
+    raise AssertionError(differences(stage.cluster.members))
+
+
+def test_idle_producers_and_old_ids_are_forgotten_by_all_members_at_once() -> None:
+    """What the leader calls idle by its settings and its clock is gone everywhere, whatever clocks the others have."""
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            await topic(stage, client)
+            await sent(client, 3, [])
+            first = await leader(stage)
+            for machine in stage.cluster.members:
+                if machine is not first:
+                    machine.clock.jump(-30_000)
+            await agreed(stage)
+            assert all(len(driver(one).log.engine.state.windows) == 1 for one in stage.cluster.members)
+            housekeeping = driver(first).log.engine.housekeeping
+            housekeeping.settings = replace(housekeeping.settings, producer_idle_ms=1)
+            await stage.clock.sleep(0.1)
+            await housekeeping.forget()
+            await agreed(stage)
+            assert all(len(driver(one).log.engine.state.windows) == 0 for one in stage.cluster.members)
+
+    play(script, shape=THREE)
+
+
+def test_a_member_whose_state_is_not_the_leaders_says_so_and_folds_again() -> None:
+    """With the next checkpoint the difference is found, named and mended; the one after it finds none."""
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            await topic(stage, client)
+            await sent(client, 3, [])
+            first = await leader(stage)
+            await agreed(stage)
+            other = next(one for one in stage.cluster.members if one is not first)
+            wrong = driver(other)
+            topic_id = wrong.log.engine.state.topics.all()[0].topic_id
+            wrong.log.engine.state.offsets.follow(topic_id, "g", 0, 2)
+            assert "offsets" in differences(stage.cluster.members)
+            await driver(first).log.engine.housekeeping.checkpoint()
+            running = other.running
+            assert isinstance(running, RunningMember)
+            while running.lives.driver in (wrong, None):
+                await stage.clock.sleep(0.05)
+            assert [one.name for one in running.lives.findings()] == ["state differs"]
+            await agreed(stage)
+            await driver(first).log.engine.housekeeping.checkpoint()
+            while running.lives.doubts:
+                await stage.clock.sleep(0.05)
+            assert first is await leader(stage)
+
+    play(script, shape=THREE)

@@ -1,0 +1,84 @@
+"""Ranges of queues read from members that follow: the same answers, and the leader has less to do."""
+
+import pytest
+
+from ortoo.client import Client, Queue
+from ortoo.enode.consensus.driver import Driver
+from ortoo.snode.settings import ReadFrom
+from ortoo.testing.simulation.cluster.roles import MemberMachine
+from tests.simulation.stage import Stage, play
+from tests.simulation.test_equal_states import agreed, driver
+from tests.simulation.test_take_over import THREE, bodies, leader, sent, topic
+
+
+def from_followers(stage: Stage) -> None:
+    """Let the snode do so."""
+    for snode in stage.cluster.snodes:
+        snode.chosen["read_from"] = ReadFrom.FOLLOWERS
+
+
+def reads(machine: MemberMachine) -> int:
+    """How many batches a member has given to readers."""
+    reader = driver(machine).log.engine.reader
+    return reader.hits + reader.misses
+
+
+async def filled(stage: Stage, client: Client) -> tuple[Queue, list[bytes], MemberMachine, list[MemberMachine]]:
+    """A queue with messages that all members have; who leads, and the others."""
+    await topic(stage, client)
+    stored: list[bytes] = []
+    queue = await sent(client, 10, stored)
+    await agreed(stage)
+    first = await leader(stage)
+    return queue, stored, first, [one for one in stage.cluster.members if one is not first]
+
+
+def test_a_range_is_read_from_a_member_that_follows() -> None:
+    """The leader gives nothing of it. Who waits for new messages waits at the leader."""
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            queue, stored, first, others = await filled(stage, client)
+            before = reads(first), sum(map(reads, others))
+            assert await bodies(client, queue) == stored
+            assert reads(first) == before[0]
+            assert sum(map(reads, others)) > before[1]
+
+    play(script, shape=THREE, prepare=from_followers)
+
+
+@pytest.mark.parametrize("harm", ["kill", "cut off"])
+def test_what_a_follower_lacks_or_nobody_answers_for_the_leader_gives(harm: str) -> None:
+    """G3: one that is behind never says that a queue ends where its own copy does, and a dead one costs nobody."""
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            queue, stored, first, others = await filled(stage, client)
+            late = others[queue.queue_id % 2]
+            if harm == "kill":
+                late.kill()
+            else:
+                for other in stage.cluster.members:
+                    if other is not late:
+                        stage.world.network.part(late.name, other.name, both_ways=True)
+            assert isinstance(driver(first), Driver)
+            await sent(client, 10, stored)
+            assert await bodies(client, queue) == stored
+
+    play(script, shape=THREE, prepare=from_followers)
+
+
+def test_readers_go_on_while_the_leader_changes() -> None:
+    """The former leader follows then, the follower leads, and both give what was acknowledged."""
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            queue, stored, first, _ = await filled(stage, client)
+            await first.stop()
+            await sent(client, 5, stored)
+            assert await bodies(client, queue) == stored
+            first.start()
+            await agreed(stage)
+            assert await bodies(client, queue) == stored
+
+    play(script, shape=THREE, prepare=from_followers)

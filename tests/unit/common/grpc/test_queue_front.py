@@ -1,0 +1,330 @@
+"""The queue front over real connections: hot calls are what they are through grpc.aio, and none of them passes it."""
+
+import asyncio
+import contextlib
+import gc
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import structlog
+
+from ortoo.common.errors import NotFound
+from ortoo.common.errors.status import rpc_errors
+from ortoo.common.grpc.call_memory import CALL_BYTES, TRANSPORT_COPIES
+from ortoo.common.grpc.connections import end_connections, peer_of
+from ortoo.common.grpc.front.core import Core
+from ortoo.common.grpc.server import GrpcServer
+from ortoo.common.grpc.tls import TlsListener, made_certificate
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.memory_budget import MemoryBudget
+
+NAME = "ortoo.v1.Test"
+HOT = [f"/{NAME}/{method}" for method in ("Echo", "Ask", "Wait", "Fail", "Large")]
+LARGE = bytes(8 << 20)
+"""More than the window that gRPC gives a peer which does not read."""
+ENDED_S = 60
+
+
+class Passing(grpc.aio.ServerInterceptor):
+    """Counts how often grpc.aio, or the front at its start, asks for a handler."""
+
+    def __init__(self) -> None:
+        self.asked: Counter[str] = Counter()
+
+    async def intercept_service(self, continuation: Any, handler_call_details: grpc.HandlerCallDetails) -> Any:
+        self.asked[handler_call_details.method] += 1
+        return await continuation(handler_call_details)
+
+
+class Served:
+    """A server of five hot methods and a cold one, and what their handlers saw."""
+
+    def __init__(self, **options: Any) -> None:
+        self.passing = Passing()
+        self.budget = MemoryBudget(1 << 30)
+        self.waiting: asyncio.Queue[Any] = asyncio.Queue()
+        self.cancelled = 0
+        self.go_on = asyncio.Event()
+        methods = {"Echo": self.echo, "Ask": self.ask, "Wait": self.wait, "Fail": self.fail, "Large": self.large}
+        methods["Cold"] = self.echo
+        self.handlers = {
+            name: grpc.unary_unary_rpc_method_handler(call, bytes, bytes) for name, call in methods.items()
+        }
+        self.server = GrpcServer(
+            "127.0.0.1:0", [(NAME, self.add)], hot=HOT, outermost=[self.passing], memory=self.budget, **options
+        )
+
+    def add(self, server: Any) -> None:
+        """As generated code does it."""
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(NAME, self.handlers),))
+        server.add_registered_method_handlers(NAME, self.handlers)
+
+    async def echo(self, request: bytes, context: Any) -> bytes:
+        return request
+
+    async def large(self, request: bytes, context: Any) -> bytes:
+        return LARGE
+
+    async def ask(self, request: bytes, context: Any) -> bytes:
+        """Everything that handlers and interceptors ask a context for."""
+        metadata = sorted((key, value) for key, value in context.invocation_metadata() if key.startswith("x-"))
+        remaining_s = context.time_remaining()
+        known = "none" if remaining_s is None else "some" if 0 < remaining_s < ENDED_S + 1 else str(remaining_s)
+        tls = b"ssl" in context.auth_context().get("transport_security_type", ())
+        peer = peer_of(context.peer())
+        context.set_trailing_metadata((("x-trailing", "t"), ("x-trailing-bin", b"\xff")))
+        return repr((metadata, known, tls, peer is not None and peer[0], context.code())).encode()
+
+    async def wait(self, request: bytes, context: Any) -> bytes:
+        self.waiting.put_nowait(context)
+        try:
+            await self.go_on.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        return b"went on"
+
+    async def fail(self, request: bytes, context: Any) -> bytes:
+        if request == b"defect":
+            raise ZeroDivisionError
+        if request == b"code":
+            context.set_code(grpc.StatusCode.DATA_LOSS)
+            context.set_details("gone")
+            return b""
+        raise NotFound("not here; look there", field="name")
+
+
+@contextlib.asynccontextmanager
+async def served(**options: Any) -> AsyncIterator[tuple[Served, Callable[[str], Any]]]:
+    """A server that runs, and how a method is called over a connection of its own."""
+    one = Served(**options)
+    async with one.server, connected(one.server.address) as channel, asyncio.timeout(ENDED_S):
+        yield one, lambda method: channel.unary_unary(f"/{NAME}/{method}")
+
+
+@contextlib.asynccontextmanager
+async def connected(address: str) -> AsyncIterator[Any]:
+    options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_send_message_length", -1)]
+    async with grpc.aio.insecure_channel(address, options=options) as channel:
+        yield channel
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what another task brings about."""
+    async with asyncio.timeout(ENDED_S):
+        while not condition():
+            await SystemClock().sleep(0.005)
+
+
+async def refusal(call: Any) -> tuple[grpc.StatusCode, str]:
+    """How a call was refused."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    return caught.value.code(), caught.value.details() or ""
+
+
+async def test_no_hot_call_reaches_grpc_aio() -> None:
+    """Interceptors are asked for a hot method's handler once, at the start; other methods are grpc.aio's as before."""
+    async with served() as (one, method):
+        calls = [method("Echo")(bytes([at])) for at in range(200)]
+        assert [await call for call in calls] == [bytes([at]) for at in range(200)]
+        assert await method("Cold")(b"c") == b"c"
+        assert await method("Cold")(b"d") == b"d"
+        assert one.passing.asked == {**dict.fromkeys(HOT, 1), f"/{NAME}/Cold": 2}
+        await until(lambda: one.budget.used_bytes == 0)
+
+
+async def answers() -> list[object]:
+    """What a client hears of all kinds of calls."""
+    async with served() as (_, method):
+        metadata = (("x-mq-client-id", "c"), ("x-odd-bin", b"\x00\xff"), ("x-twice", "1"), ("x-twice", "2"))
+        heard: list[object] = []
+        for timeout in (None, ENDED_S):
+            call = method("Ask")(b"?", metadata=metadata, timeout=timeout)
+            heard += [
+                await call,
+                sorted((key, value) for key, value in await call.trailing_metadata()),
+                await call.code(),
+            ]
+        heard.append(await method("Echo")(b""))
+        heard.append(await refusal(method("Fail")(b"defect")))
+        heard.append(await refusal(method("Fail")(b"code")))
+        with pytest.raises(NotFound) as caught, rpc_errors("server"):
+            await method("Fail")(b"")
+        return [*heard, str(caught.value), caught.value.field]
+
+
+async def test_a_client_hears_the_same_with_the_front_and_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Metadata both ways, binary too, deadlines, peers, statuses, translated errors: equal, word for word."""
+    with_front = await answers()
+    monkeypatch.setattr(Core, "below", lambda _: None)
+    assert await answers() == with_front
+    assert b"'some', False, '127.0.0.1'" in bytes(str(with_front[3]), "ascii")
+
+
+async def test_a_caller_that_waits_no_longer_ends_the_handler() -> None:
+    """A deadline and a cancellation reach the handler as they do through grpc.aio, and nothing stays behind."""
+    async with served() as (one, method):
+        code, _ = await refusal(method("Wait")(b"", timeout=0.3))
+        assert code is grpc.StatusCode.DEADLINE_EXCEEDED
+        await until(lambda: one.cancelled == 1)
+        call = method("Wait")(b"")
+        contexts = [await one.waiting.get() for _ in range(2)]
+        call.cancel()
+        await until(lambda: one.cancelled == 2)
+        assert all(context.cancelled() for context in contexts)
+        await until(lambda: one.budget.used_bytes == 0)
+
+
+async def test_a_request_that_is_too_large_or_missing_is_refused() -> None:
+    """The first by gRPC's own limit; a call that is half closed without a request by the front; then all goes on."""
+    one = Served()
+    async with one.server, connected(one.server.address) as channel, asyncio.timeout(ENDED_S):
+        code, _ = await refusal(channel.unary_unary(HOT[0])(bytes(65 << 20)))
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        call = channel.stream_unary(HOT[0])()
+        await call.done_writing()
+        assert await refusal(call) == (grpc.StatusCode.UNIMPLEMENTED, f"{HOT[0]} takes one request, and none came")
+        assert await channel.unary_unary(HOT[0])(b"x") == b"x"
+
+
+async def test_calls_come_by_tls_too(tmp_path: Path) -> None:
+    """The port that speaks TLS is the same core's, and a context says by which port a call came."""
+    certificate, key = made_certificate(("localhost",))
+    (tmp_path / "c.pem").write_bytes(certificate)
+    (tmp_path / "k.pem").write_bytes(key)
+    one = Served(tls=TlsListener("127.0.0.1:0", tmp_path / "c.pem", tmp_path / "k.pem"))
+    credentials = grpc.ssl_channel_credentials(certificate)
+    names = [("grpc.ssl_target_name_override", "localhost")]
+    async with (
+        one.server,
+        asyncio.timeout(ENDED_S),
+        grpc.aio.secure_channel(one.server.tls_address, credentials, options=names) as channel,
+    ):
+        call: Any = channel.unary_unary(HOT[1])
+        assert b"True, '127.0.0.1'" in await call(b"?")
+
+
+async def test_a_stop_lets_calls_end_and_cancels_those_that_do_not() -> None:
+    """Within the grace a call is answered; after it the rest is cancelled; the front's thread has ended then."""
+    one = Served(grace_s=0.5)
+    async with asyncio.timeout(ENDED_S), Background("test") as background, connected_after(one) as (channel, stop):
+        first = background.asked("first", call_of(channel, "Wait"))
+        await one.waiting.get()
+        stopping = background.spawn("stop", stop())
+        await one.server.draining.wait()
+        one.go_on.set()
+        assert await first == b"went on"
+        await stopping
+    two = Served(grace_s=0.1)
+    async with asyncio.timeout(ENDED_S), Background("test") as background, connected_after(two) as (channel, stop):
+        last = background.asked("last", refusal(call_of(channel, "Wait")))
+        await two.waiting.get()
+        await stop()
+        assert (await last)[0] in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+        assert two.cancelled == 1
+    await until(lambda: not [one for one in threading.enumerate() if one.name == "queue front"])
+
+
+async def call_of(channel: Any, method: str) -> bytes:
+    answer: bytes = await channel.unary_unary(f"/{NAME}/{method}")(b"")
+    return answer
+
+
+@contextlib.asynccontextmanager
+async def connected_after(one: Served) -> AsyncIterator[tuple[Any, Callable[[], Any]]]:
+    """A connection to a server that the test stops."""
+    await one.server.__aenter__()
+    async with connected(one.server.address) as channel:
+        yield channel, lambda: one.server.__aexit__(None, None, None)
+
+
+async def test_connections_that_are_cut_leave_nothing_behind() -> None:
+    """Handlers of calls on a dead connection are cancelled, their memory is given back, and others are served."""
+    async with served() as (one, method), Background("test") as background:
+        async with contextlib.AsyncExitStack() as stack:
+            for _ in range(8):
+                channel = await stack.enter_async_context(connected(one.server.address))
+                for _ in range(8):
+                    background.asked("waiting", call_of(channel, "Wait"))
+            peers = {peer_of((await one.waiting.get()).peer()) for _ in range(64)}
+            assert len(peers) == 8
+            assert end_connections(peers)
+            await until(lambda: one.cancelled == 64)
+        assert await method("Echo")(b"on") == b"on"
+        await until(lambda: one.budget.used_bytes == 0)
+
+
+async def test_an_answer_counts_until_its_peer_has_taken_it() -> None:
+    """B-083: a peer that reads nothing is known by what lies there for it, and its end gives that back."""
+    async with served() as (one, _), Background("test") as background:
+        server_peer = peer_of(f"ipv4:{one.server.address}")
+        assert server_peer is not None
+        ours: list[Any] = []
+        open_ends: list[asyncio.StreamWriter] = []
+
+        async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            """Carry everything to the server, and of what it says no more than its first words."""
+            answers, requests = await asyncio.open_connection(*server_peer)
+            ours.append(requests.get_extra_info("sockname"))
+            open_ends.extend((requests, writer))
+            background.spawn("forth", carry(reader, requests))
+            for _ in range(3):
+                writer.write(await answers.read(1 << 10))
+
+        async with await asyncio.start_server(relay, "127.0.0.1", 0) as listening:
+            host, port = listening.sockets[0].getsockname()
+            async with connected(f"{host}:{port}") as channel:
+                call = background.asked("large", call_of(channel, "Large"))
+                await until(lambda: one.budget.used_bytes >= CALL_BYTES + TRANSPORT_COPIES * len(LARGE))
+                assert end_connections(set(ours))
+                await until(lambda: one.budget.used_bytes == 0)
+            call.cancel()
+        for end in open_ends:
+            end.close()
+
+
+async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(1 << 20):
+        writer.write(data)
+        await writer.drain()
+
+
+async def test_calls_leave_no_objects() -> None:
+    """Neither served, nor refused, nor cancelled calls wait for the garbage collector, nor does the front keep any."""
+    async with served() as (_, method):
+
+        async def round_of_calls() -> None:
+            for at in range(100):
+                await method("Echo")(bytes(at))
+                with contextlib.suppress(grpc.aio.AioRpcError):
+                    await method("Fail")(b"")
+
+        await round_of_calls()
+        gc.collect()
+        before = len(gc.get_objects())
+        gc.disable()
+        try:
+            await round_of_calls()
+            assert gc.collect() < 100
+        finally:
+            gc.enable()
+        assert len(gc.get_objects()) - before < 200
+
+
+async def test_a_grpcio_without_the_core_serves_all_by_grpc_aio(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is decided before the start, told in one line, and the hot methods are served all the same."""
+    monkeypatch.setattr(gc, "get_referents", lambda *_: [])
+    with structlog.testing.capture_logs() as lines:
+        one = Served()
+    monkeypatch.undo()
+    assert [line["log_level"] for line in lines] == ["warning"]
+    async with one.server, connected(one.server.address) as channel, asyncio.timeout(ENDED_S):
+        assert await channel.unary_unary(HOT[0])(b"x") == b"x"
+        assert one.passing.asked == {HOT[0]: 1}

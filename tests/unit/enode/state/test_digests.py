@@ -1,0 +1,57 @@
+"""Digests by which members see whether they have folded the same."""
+
+from ortoo.enode.changes.agreement import Forget
+from ortoo.enode.changes.all import OffsetsCommitted, WindowBatch
+from ortoo.enode.changes.lives import IdsRemembered
+from ortoo.enode.changes.timers import TimersSet
+from ortoo.enode.state.fold import DIGEST_ROWS_MAX, State
+
+ALL_TABLES = (1 << 32) - 1
+DUE_MS = (5_000_000).to_bytes(8, "little")
+
+
+def filled(queues: range) -> State:
+    """Something in a few tables, queue by queue in this order."""
+    state = State()
+    for queue_id in queues:
+        state.apply(OffsetsCommitted(1, "g", 0, ((queue_id, 10 + queue_id),)))
+        state.windows.add((1, queue_id, 7), WindowBatch(0, 2, queue_id, 100 + queue_id, 0))
+        state.apply(IdsRemembered(1, queue_id, 0, False, 1, 1_000, (bytes([queue_id]) * 16,)))
+        state.apply(TimersSet(1, queue_id, 50 + queue_id, 0, 0, 1, 0, DUE_MS))
+    return state
+
+
+def test_the_order_does_not_matter_and_everything_else_does() -> None:
+    """States that were folded in another order are equal; one row more or another value is told, and in which table."""
+    one, other = filled(range(5)), filled(range(4, -1, -1))
+    assert one.digests(ALL_TABLES) == other.digests(ALL_TABLES)
+    other.timers.advance(4_999_000)  # as a leader does when they are due soon
+    assert one.digests(ALL_TABLES) == other.digests(ALL_TABLES)
+    other.apply(OffsetsCommitted(1, "g", 0, ((3, 14),)))
+    other.apply(TimersSet(1, 0, 70, 0, 0, 1, 0, DUE_MS))
+    assert one.differing(one.digests(ALL_TABLES), other.digests(ALL_TABLES)) == ["offsets", "timers"]
+
+
+def test_forgetting_is_the_same_however_often_it_is_folded() -> None:
+    """A state that is ahead of the frame, as one from a checkpoint is, loses nothing that came behind it."""
+    one, ahead = filled(range(5)), filled(range(5))
+    forget = Forget(one.windows.idle_before_ms(0, 3), 0)
+    later = WindowBatch(0, 1, 90, 900, 0)
+    for state in (one, ahead):
+        state.apply(forget)
+        state.windows.add((1, 0, 8), later)
+    ahead.apply(forget)
+    ahead.windows.add((1, 0, 8), later)
+    assert len(one.windows) == 4
+    assert one.digests(ALL_TABLES) == ahead.digests(ALL_TABLES)
+
+
+def test_a_table_that_is_too_large_is_not_compared() -> None:
+    """Its bit is missing, and its digest is 0."""
+    state = State()
+    assert state.differing(state.digests(ALL_TABLES), state.digests(state.comparable())) == []
+    for number in range(DIGEST_ROWS_MAX + 1):
+        state.windows.add((1, 0, number + 1), WindowBatch(0, 1, number, number, 0))
+    tables = list(state.tables)
+    assert state.comparable() == (1 << len(tables)) - 1 - (1 << tables.index("windows"))
+    assert state.digests(state.comparable())[tables.index("windows")] == 0
