@@ -17,9 +17,9 @@ from tests.repo.tree import ROOT
 READS: Final = (
     "test_batch_read.py::test_every_column_of_every_message_is_as_it_was_sent",
     "test_batch_read.py::test_the_broker_sends_what_a_tag_or_a_condition_wants",
-    "test_batch_read.py::test_a_dataframe_is_a_snapshot",
 )
 WRITES: Final = (
+    "test_batch_read.py::test_a_dataframe_is_a_snapshot",
     "test_batch_read.py::test_pushed_filters_give_what_spark_gives_without_them",
     "test_sink.py::test_every_column_becomes_what_it_says",
 )
