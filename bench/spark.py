@@ -11,7 +11,13 @@ from statistics import median
 from typing import Any
 
 from bench import processes, report
-from ortoo.client import Message, ProducerSettings, connect
+from ortoo.client import Message, connect
+from ortoo.client.core.wire import wire_queue
+from ortoo.common.grpc import bulk_calls
+from ortoo.common.grpc.bulk_field import Bulky
+from ortoo.common.records.batch import cut, encode
+from ortoo.snode.cluster.wire import envelope_to
+from ortoo.v1 import producer_pb2
 
 METHOD = (
     "three processes (default, durable) and Spark local[2] here; each path is run in turn, the median of the "
@@ -19,6 +25,7 @@ METHOD = (
 )
 SLIM = "topic,queue_id,offset,stored_at,body"
 TOPIC = "bench"
+IN_FLIGHT = 8
 RATIOS = (
     ("read_slim", "generator_slim"),
     ("read_full", "generator_full"),
@@ -47,22 +54,36 @@ async def measure(arguments: argparse.Namespace) -> report.Figures:
 
 
 async def _fill(address: str, rows: int, body_bytes: int) -> None:
+    """Store about so many messages: the same 20,000 again and again, batch by batch, one in a hundred with a tag."""
     body = os.urandom(body_bytes)
+    messages = [
+        Message(
+            body,
+            "rare" if n % 100 == 0 else "tag",
+            (f"key-{n}",),
+            properties={"region": "west", "n": str(n)},
+        )
+        for n in range(min(rows, 20_000))
+    ]
+    made = [encode(part, now_ms=0) for part in cut(messages)]
     async with connect(address) as mq:
-        await mq.admin.create_topic(TOPIC, queue_count=4)
-        await mq.admin.create_topic("target", queue_count=4)
-        async with mq.producer(TOPIC, ProducerSettings()) as producer:
-            await (
-                await producer.send_many(
-                    Message(
-                        body,
-                        "rare" if n % 100 == 0 else "tag",
-                        (f"key-{n}",),
-                        properties={"region": "west", "n": str(n)},
-                    )
-                    for n in range(rows)
+        for topic in (TOPIC, "target"):
+            await mq.admin.create_topic(topic, queue_count=4)
+        queues = [wire_queue(each.queue) for each in (await mq.admin.describe_topic(TOPIC)).queues]
+        call = bulk_calls.produce(mq._connection.channel())
+        stored = number = waiting = 0
+        while stored < rows or waiting:
+            if stored < rows and waiting < IN_FLIGHT:
+                sealed = made[number % len(made)]
+                request = producer_pb2.ProduceRequest(
+                    request_id=number, queue=queues[number % len(queues)], batch=envelope_to(sealed)
                 )
-            )
+                await call.write(Bulky(request, (sealed.records,)))
+                stored, number, waiting = stored + sealed.count, number + 1, waiting + 1
+            else:
+                answer = await call.read()
+                assert not answer.HasField("failure"), answer
+                waiting -= 1
 
 
 def _timed(spark: Any, cluster: processes.Cluster, arguments: argparse.Namespace, folder: Path) -> report.Figures:

@@ -17,9 +17,9 @@ from tests.repo.tree import ROOT
 READS: Final = (
     "test_batch_read.py::test_every_column_of_every_message_is_as_it_was_sent",
     "test_batch_read.py::test_the_broker_sends_what_a_tag_or_a_condition_wants",
-    "test_batch_read.py::test_a_dataframe_is_a_snapshot",
 )
 WRITES: Final = (
+    "test_batch_read.py::test_a_dataframe_is_a_snapshot",
     "test_batch_read.py::test_pushed_filters_give_what_spark_gives_without_them",
     "test_sink.py::test_every_column_becomes_what_it_says",
 )
@@ -37,10 +37,10 @@ VERSIONS: Final = {
 RUN_S = 1_800
 
 
-def environment(version: str) -> Path:
+def environment(version: str) -> str:
     """The interpreter of an environment with that Spark; made if it is not there."""
     folder = ROOT / f".tools/spark-{version}"
-    python = folder / "bin/python"
+    python = str(folder / "bin/python")
     if not (folder / "ready").exists():
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True, timeout=RUN_S)
         found = subprocess.run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
@@ -59,7 +59,7 @@ def passes(version: str) -> bool:
     """Whether its selection of tests passes under this version, and no test was skipped."""
     tests = [str(ROOT / "tests/spark" / name) for name in VERSIONS[version]]
     done = subprocess.run(
-        [str(environment(version)), "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests],
+        [environment(version), "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests],
         cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=RUN_S,
         capture_output=True, text=True, check=False,
     )  # fmt: skip

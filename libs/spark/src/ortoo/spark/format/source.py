@@ -4,6 +4,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSource
 
+from ortoo.common.errors import Unsupported
 from ortoo.spark.core import columns
 from ortoo.spark.core.read_options import ReadOptions, parse
 
@@ -38,7 +39,10 @@ class OrtooDataSource(DataSource):
 
     def streamReader(self, schema: Any) -> Any:  # noqa: N802 - Spark's name
         """The source of a streaming query."""
-        from ortoo.spark.reading.stream_read import StreamReader
+        try:
+            from ortoo.spark.reading.stream_read import StreamReader
+        except ImportError as error:  # no admission control, no AvailableNow
+            raise Unsupported(f"streams are read with Spark 4.2 or newer; this one lacks it: {error}") from error
 
         return StreamReader(self._read_options(streaming=True), schema)
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from ortoo.client import NotFound
 from ortoo.common.errors import Invalid
+from ortoo.spark.arrow.schema import utc_schema
 from ortoo.spark.core.link import Link, link_to
 from ortoo.spark.core.read_options import ReadOptions
 from ortoo.spark.reading.topic_state import topic_names
@@ -42,7 +42,7 @@ class ViewReader(DataSourceReader):
     def __init__(self, options: ReadOptions, schema: Any) -> None:
         """Read a view as its own columns. Errors: Invalid for others."""
         self._options = options
-        self._schema = to_arrow_schema(schema, timezone="UTC")
+        self._schema = utc_schema(schema)
         self._names = list(self._schema.names)
         known = [part.split()[0] for part in _DDL[options.view].split(", ")]
         if unknown := [name for name in self._names if name not in known]:

@@ -5,12 +5,12 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from ortoo.client import Queue
 from ortoo.common.errors import Invalid
 from ortoo.spark.arrow.batch import BatchDecoder
 from ortoo.spark.arrow.buffers import MAP
+from ortoo.spark.arrow.schema import utc_schema
 from ortoo.spark.core.columns import BY_NAME, chosen_names
 from ortoo.spark.core.link import Link, link_to
 from ortoo.spark.core.read_options import ReadOptions
@@ -129,7 +129,7 @@ class FilteringBatchReader(BatchReader):
 
 def arrow_schema(schema: Any) -> Any:
     """The Arrow schema for a pyspark StructType. Errors: Invalid for a column with another type than ours."""
-    made = to_arrow_schema(schema, timezone="UTC")
+    made = utc_schema(schema)
     for field in made:
         ddl = BY_NAME[field.name].ddl
         if field.type != _TYPES[ddl]:
