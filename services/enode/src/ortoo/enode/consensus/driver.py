@@ -50,6 +50,12 @@ from ortoo.enode.members.protocol import step
 from ortoo.enode.members.roles import Leader
 
 TICK_S = 0.1
+LATE_BYTES = 16 << 20
+"""Who lacks more than this is late."""
+CATCH_UP_BYTES_PER_S = 24 << 20
+"""So much is sent to late ones while clients are served, whose sends share processor and disk with it."""
+SERVING_S = 0.5
+"""Clients are served when something was appended this short a time ago."""
 CATCH_UP_KEEP_BYTES = 1 << 30
 """What a member that is behind still needs stays in the log, unless it is more than this."""
 REFOLD_APART_S = 10.0
@@ -110,6 +116,8 @@ class Driver:
         self._cuts = 0
         """How many cuts the disk has done: what it says is about the log after these."""
         self._is_changing_members = False
+        self._appended_s = self._late_until_s = 0.0
+        """When something was appended last; when more may be sent to those that are late."""
         self._refused: deque[str] = deque()
         self._log_work: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
         self._reigns: asyncio.Queue[SaveReign] = asyncio.Queue()
@@ -236,10 +244,13 @@ class Driver:
 
     def _appended(self, end: int, marks: tuple[Mark, ...]) -> None:
         self._is_changing_members = False
+        self._appended_s = self._clock.monotonic_s()
         self.post(Appended(end, marks))
 
     async def _ship(self, action: Ship) -> None:
         epoch = self.member.reign.epoch
+        if gives_way := self._gives_way(action.begin):
+            await self._clock.sleep(max(0.0, self._late_until_s - self._clock.monotonic_s()))
         try:
             content, marks = await self.log.bytes.read(action.begin, action.limit)
         except (OSError, OrtooError, BadFrame) as error:  # whoever follows asks again when nothing comes
@@ -250,7 +261,16 @@ class Driver:
             committed = self.member.log.committed
             frames = Frames(epoch, action.to, action.stream, action.begin, end, marks, committed, content)
             self._peers.send(action.to.member, frames)
+            if gives_way:
+                since_s = max(self._clock.monotonic_s(), self._late_until_s)
+                self._late_until_s = since_s + len(content) / CATCH_UP_BYTES_PER_S
             self.post(Shipped(action.to, action.stream, end))
+
+    def _gives_way(self, position: int) -> bool:
+        """Whether who needs the log from there on is late, and clients are served without it."""
+        log = self.member.log
+        is_served = self._clock.monotonic_s() - self._appended_s < SERVING_S
+        return is_served and log.appended - position > LATE_BYTES > log.appended - log.committed
 
     # the loops
 
