@@ -106,8 +106,9 @@ async def test_what_waited_behind_batches_that_were_given_up_leaves_then() -> No
     async with asyncio.timeout(10), producer_to(store, queue_count=1) as producer:
         sendings = []
         for _ in range(8):
-            sendings.append(producer.send_nowait(Message(b"x" * 70_000, message_group="orders")))
-            await SystemClock().sleep(0)  # time for a batch of its own
+            sendings.append(producer.send_nowait(Message(BODY, message_group="orders")))
+            for batcher in producer._batchers.values():
+                producer._seal(batcher)
             await SystemClock().sleep(0)
         for sending in sendings[:5]:
             sending._batch.deadline_s = 0.0
