@@ -172,7 +172,7 @@ class GrpcEnodeLink:
             wait_ms=wait_ms,
             group=group,
             generation=generation,
-            pushdown=pushdown and write(enode_pb2.Pushdown, pushdown, columns=sorted(pushdown.columns)),
+            pushdown=write(enode_pb2.Pushdown, pushdown, columns=sorted(pushdown.columns)) if pushdown else None,
             any_member=any_member,
         )
         if any_member:  # whoever leads: this one is asked
