@@ -111,11 +111,6 @@ class ReceivedBatch:
         """The offset of the message at `index`."""
         return self.first_offset + self._rows[index]
 
-    def stored_ms(self, index: int) -> int:
-        """When the message at `index` was stored."""
-        times = self.row_stored_at_ms
-        return struct.unpack_from("<q", times, 8 * index)[0] if times else self.stored_at_ms
-
     def ack(self) -> None:
         """All messages of this batch are processed; the group's offset moves past them soon."""
         self._finish(self.progress.finish_all())
@@ -179,7 +174,8 @@ class MessageFields:
     @property
     def stored_at_ms(self) -> int:
         """When it was stored, milliseconds since 1970-01-01 UTC."""
-        return self._batch.stored_ms(self._index)
+        times = self._batch.row_stored_at_ms
+        return struct.unpack_from("<q", times, 8 * self._index)[0] if times else self._batch.stored_at_ms
 
     @property
     def queue(self) -> Queue:
