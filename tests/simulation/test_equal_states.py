@@ -1,8 +1,11 @@
 """Members of an enode fold the same state from the same log, and see when one of them does not."""
 
 from dataclasses import replace
+from unittest import mock
 
+from ortoo.common.errors import Overloaded
 from ortoo.enode.consensus.driver import Driver
+from ortoo.enode.reigns import lives
 from ortoo.enode.reigns.member import RunningMember
 from ortoo.testing.simulation.cluster.roles import MemberMachine
 from ortoo.testing.simulation.run.agreement import differences
@@ -76,5 +79,56 @@ def test_a_member_whose_state_is_not_the_leaders_says_so_and_folds_again() -> No
             while running.lives.doubts:
                 await stage.clock.sleep(0.05)
             assert first is await leader(stage)
+
+    play(script, shape=THREE)
+
+
+def test_a_member_that_leads_before_it_has_folded_again_does_so_all_the_same() -> None:
+    """It stays in doubt, though it agrees with itself. The others, who are not as it says, fold again once each."""
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            await topic(stage, client)
+            await sent(client, 3, [])
+            first = await leader(stage)
+            await agreed(stage)
+            others = [one for one in stage.cluster.members if one is not first]
+            other = max(others, key=lambda one: driver(one).member.me.member.number)  # it waits the longest
+            wrong = driver(other)
+            wrong.log.engine.state.offsets.follow(wrong.log.engine.state.topics.all()[0].topic_id, "g", 0, 2)
+            await driver(first).log.engine.housekeeping.checkpoint()
+            while not wrong.doubts:
+                await stage.clock.sleep(0.05)
+            await driver(first).hand_over(wrong.member.me.member)
+            while wrong.leads is None:
+                await stage.clock.sleep(0.05)
+            await wrong.log.engine.housekeeping.checkpoint()
+            assert wrong.doubts == 1
+            running = other.running
+            assert isinstance(running, RunningMember)
+            while running.lives.driver in (wrong, None):
+                await stage.clock.sleep(0.05)
+            await agreed(stage)
+            lives_of = {one.name: driver(one) for one in stage.cluster.members}
+            await stage.clock.sleep(5.0)
+            assert {one.name: driver(one) for one in stage.cluster.members} == lives_of
+
+    play(script, shape=THREE)
+
+
+def test_a_full_disk_ends_no_process_that_opens_its_log() -> None:
+    """It waits for room, as one does whose log is open."""
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            await topic(stage, client)
+            await sent(client, 3, [])
+            first = await leader(stage)
+            other = next(one for one in stage.cluster.members if one is not first)
+            driver(other)._end("for a test")
+            full = Overloaded("the disk is full")
+            with mock.patch.object(lives, "open_shared_log", side_effect=full):
+                await stage.clock.sleep(3.0)
+            await agreed(stage)
 
     play(script, shape=THREE)

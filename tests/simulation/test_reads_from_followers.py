@@ -4,6 +4,8 @@ import pytest
 
 from ortoo.client import Client, Queue
 from ortoo.enode.consensus.driver import Driver
+from ortoo.enode.reigns.member import RunningMember
+from ortoo.snode.enodes.request_stream import LEFT_ALONE_S
 from ortoo.snode.settings import ReadFrom
 from ortoo.testing.simulation.cluster.roles import MemberMachine
 from tests.simulation.stage import Stage, play
@@ -80,5 +82,42 @@ def test_readers_go_on_while_the_leader_changes() -> None:
             first.start()
             await agreed(stage)
             assert await bodies(client, queue) == stored
+
+    play(script, shape=THREE, prepare=from_followers)
+
+
+def test_a_follower_that_does_not_answer_the_snode_holds_up_one_read_and_not_each() -> None:
+    """Name servers hear it, so that it counts as following for as long as the network is like that."""
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            queue, stored, _, others = await filled(stage, client)
+            late = others[queue.queue_id % 2]
+            snode = stage.cluster.snodes[0]
+            stage.world.network.part(late.name, snode.name, both_ways=True)
+            begun_s = stage.clock.monotonic_s()
+            for _ in range(5):
+                assert await bodies(client, queue) == stored
+            assert stage.clock.monotonic_s() < begun_s + 6.0
+
+    play(script, shape=THREE, prepare=from_followers)
+
+
+def test_a_member_that_refuses_to_be_read_is_asked_itself_later() -> None:
+    """One of an older version, or that opens its log, says who leads: that is not taken for where the member is."""
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            queue, stored, _, others = await filled(stage, client)
+            other = others[queue.queue_id % 2]
+            assert isinstance(other.running, RunningMember)
+            service = other.running.lives.service
+            given, service.reads = service.reads, None
+            assert await bodies(client, queue) == stored
+            service.reads = given
+            await stage.clock.sleep(LEFT_ALONE_S)
+            before = reads(other)
+            assert await bodies(client, queue) == stored
+            assert reads(other) > before
 
     play(script, shape=THREE, prepare=from_followers)

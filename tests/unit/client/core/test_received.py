@@ -1,5 +1,7 @@
 """Messages of a batch that came whole, in part, or gathered."""
 
+import struct
+
 import pytest
 
 from tests.unit.client.made_batches import made_batch
@@ -44,3 +46,11 @@ def test_a_message_without_an_id_is_named_by_its_place() -> None:
     ids = [it.message_id for it in made_batch(0, 2)]
     assert len(set(ids)) == 2
     assert ids == [it.message_id for it in made_batch(0, 2)]
+
+
+def test_rows_of_several_stored_batches_have_their_own_times() -> None:
+    """A message says when it was stored, not when the first of those was that travelled with it."""
+    batch = made_batch(100, 10, rows=[1, 4, 9], gathered=True)
+    assert [it.stored_at_ms for it in batch] == [5, 5, 5]
+    batch.row_stored_at_ms = struct.pack("<3q", 5, 6, 7)
+    assert [it.stored_at_ms for it in batch] == [5, 6, 7]

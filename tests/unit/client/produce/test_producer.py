@@ -2,6 +2,7 @@
 
 import asyncio
 import multiprocessing
+from collections.abc import Awaitable
 from typing import Any
 from unittest import mock
 
@@ -96,6 +97,71 @@ async def test_what_could_not_leave_ends_in_time() -> None:
         for sending in sendings[:-1]:
             with pytest.raises(Unavailable):
                 await sending
+
+
+async def test_what_waited_behind_batches_that_were_given_up_leaves_then() -> None:
+    """Their answers count for nothing any more, so nobody else would let it go."""
+    store = SimulatedStore()
+    store.is_away.set()
+    async with asyncio.timeout(10), producer_to(store, queue_count=1) as producer:
+        sendings = []
+        for _ in range(8):
+            sendings.append(producer.send_nowait(Message(BODY, message_group="orders")))
+            for batcher in producer._batchers.values():
+                producer._seal(batcher)
+            await SystemClock().sleep(0)
+        for sending in sendings[:5]:
+            sending._batch.deadline_s = 0.0
+        await producer._give_up_late()
+        store.is_away.clear()
+        call: Any = producer._call  # a SimulatedCall
+        call._wake.set()
+        await sendings[-1]
+        for sending in sendings[:5]:
+            with pytest.raises(Unavailable):
+                await sending
+
+
+async def test_a_message_that_fits_into_no_batch_that_was_begun_gets_one_of_its_own() -> None:
+    """The queue that comes next may hold a batch of another sort, too."""
+    store = SimulatedStore()
+    async with asyncio.timeout(30), producer_to(store, queue_count=2) as producer:
+        for number in range(20):  # both queues hold messages without a priority
+            producer.send_nowait(Message(b"%d" % number, message_group=f"group-{number}"))
+        sending = producer.send_nowait(Message(b"another sort", priority=3))
+        receipt = await sending
+        await producer.flush()
+    assert store.queues[receipt.queue][receipt.offset] == b"another sort"
+    assert sum(map(len, store.queues.values())) == 21
+
+
+async def test_whoever_waits_when_a_producer_is_left_by_an_error_is_told() -> None:
+    """There is no room and no outcome after that."""
+    store = SimulatedStore()
+    store.is_away.set()
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        with pytest.raises(ZeroDivisionError):
+            async with producer_to(store, memory_bytes_max=1) as producer:
+                producer.send_nowait(BODY)
+                await SystemClock().sleep(0)
+                sending, flushing = (
+                    group.create_task(told(producer.send_soon(BODY))),
+                    group.create_task(told(producer.flush())),
+                )
+                for _ in range(5):
+                    await SystemClock().sleep(0)
+                raise ZeroDivisionError
+        assert isinstance(await sending, Closed)
+        assert isinstance(await flushing, Unavailable)
+
+
+async def told(call: Awaitable[Any]) -> Exception | None:
+    """The error of a call."""
+    try:
+        await call
+    except Exception as error:
+        return error
+    return None
 
 
 async def test_an_enode_that_stops_holds_up_nothing() -> None:

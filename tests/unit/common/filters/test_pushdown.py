@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ortoo.common.errors import OrtooError
+from ortoo.common.filters.projection import columns_of
 from ortoo.common.filters.pushdown import Choice, ChosenPart, Pushdown
 from ortoo.common.records.batch import encode
 from ortoo.common.records.compression import Codec
 from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.records.stored_batch import StoredBatch
-from ortoo.common.records.view import open_batch
+from ortoo.common.records.view import RecordBatchView, open_batch
 
 
 def stored(batches: Sequence[SealedBatch]) -> list[StoredBatch]:
@@ -38,6 +39,11 @@ def batch(count: int, every: int, *, kind: int = 0, codec: Codec = Codec.NONE, b
                 message_id=f"id-{n}" if kind & 4 else None,
                 priority=n if kind & 8 else None,
                 deliver_at_ms=n + 1 if kind & 16 else None,
+                message_group=f"group-{n % 3}" if kind & 32 and n % 2 else None,
+                born_host=f"host-{n % 2}" if kind & 64 else None,
+                trace_context="00-" + "ab" * 16 + "-" + "cd" * 8 + "-01" if kind & 128 and n % 14 else None,
+                expire_at_ms=9_000 if kind & 256 and n % 3 else None,
+                body_encoding=n % 2 if kind & 512 else 0,
             )
             for n in range(count)
         ],
@@ -55,38 +61,51 @@ def parts_of(held: Sequence[StoredBatch], calls: int = 1, begin: int = 0, **wish
     return choice.parts()
 
 
-def rows_of(parts: Sequence[ChosenPart]) -> list[tuple[int, int, Message]]:
-    """Offset, time of storing and message of each row."""
-    found = []
+def rows_of(parts: Sequence[ChosenPart], columns: Sequence[str] = ()) -> list[tuple[int, int, object]]:
+    """Offset, time of storing and message of each row, or of the message these columns."""
+    found = list[tuple[int, int, object]]()
     for part in parts:
         part.batch.check()
         view = open_batch(part.batch)
         rows = np.frombuffer(part.rows, "<i4").tolist() or list(range(view.count))
         times = np.frombuffer(part.row_stored_at_ms, "<i8").tolist() or [part.stored_at_ms] * len(rows)
         for number, (row, time_ms) in enumerate(zip(rows, times, strict=True)):
-            message = view.message(number if len(rows) == view.count else row)
+            at = number if len(rows) == view.count else row
+            asked = [name for name in columns if name != "count"]
+            message = [column(view, name, at) for name in asked] if columns else view.message(at)
             found.append((part.first_offset + row, time_ms, message))
     return found
 
 
+def column(view: RecordBatchView, name: str, row: int) -> object:
+    """One field of one message."""
+    if name == "body":
+        return view.body(row)
+    read = {"tag": view.tags, "keys": view.keys, "properties": view.properties, "expire_at_ms": view.expire_at_ms}
+    values = read[name]()
+    return values[row] if values is not None else None
+
+
 @given(
     shapes=st.lists(
-        st.tuples(st.integers(1, 60), st.sampled_from([1, 2, 7, 100]), st.integers(0, 31), st.booleans()), max_size=8
+        st.tuples(st.integers(1, 60), st.sampled_from([1, 2, 7, 100]), st.integers(0, 1023), st.booleans()), max_size=8
     ),
     calls=st.integers(1, 3),
     begin=st.integers(0, 60),
     missing=st.integers(0, 60),
+    columns=st.sampled_from([[], ["count"], ["tag", "keys"], ["expire_at_ms", "properties"], ["body"]]),
 )
 def test_joined_rows_are_those_that_come_batch_by_batch(
-    shapes: list[tuple[int, int, int, bool]], calls: int, begin: int, missing: int
+    shapes: list[tuple[int, int, int, bool]], calls: int, begin: int, missing: int, columns: list[str]
 ) -> None:
     """B-170: offsets, times of storing and all fields are the same, whichever columns and codecs batches have."""
     held = stored([batch(n, every, kind=k, codec=Codec.LZ4 if small else Codec.NONE) for n, every, k, small in shapes])
     end = held[-1].next_offset if held else 0
     begin, to_offset = min(begin, end), max(end - missing, 1)
-    apart = parts_of(held, calls, begin, to_offset=to_offset)
-    together = parts_of(held, calls, begin, to_offset=to_offset, joined=True)
-    assert rows_of(together) == rows_of(apart)
+    asked = columns_of(columns)
+    apart = parts_of(held, calls, begin, to_offset=to_offset, columns=asked)
+    together = parts_of(held, calls, begin, to_offset=to_offset, columns=asked, joined=True)
+    assert rows_of(together, columns) == rows_of(apart, columns)
     assert len(together) <= len(apart)
 
 
@@ -104,6 +123,30 @@ def test_what_would_be_too_large_is_more_than_one_batch() -> None:
     parts = parts_of(held, joined=True)
     assert 1 < len(parts) < 20
     assert rows_of(parts) == rows_of(parts_of(held))
+
+
+def test_bodies_that_are_left_out_count_for_how_many_rows_travel_as_one() -> None:
+    """What is put together is cut before columns go: a batch that is too large, or once was, nobody opens."""
+    held = stored([batch(5, 5, body_bytes=190_000) for _ in range(40)])
+    columns = columns_of(["tag"])
+    parts = parts_of(held, joined=True, columns=columns)
+    assert 1 < len(parts) < 40
+    assert [tag for part in parts for tag in open_batch(part.batch).tags()] == ["rare"] * 40
+
+
+def test_what_was_found_counts_by_its_bytes() -> None:
+    """One row may have nearly all bytes of its batch: an answer ends when there is enough of them, not of rows."""
+    held = stored([large_row() for _ in range(8)])
+    pushdown = Pushdown("rare", joined=True)
+    choice = Choice(pushdown, pushdown.compiled())
+    choice.look(held, 0)
+    assert choice.size_bytes >= sum(len(part.batch.records) for part in choice.parts()) >= 8 * 500_000
+
+
+def large_row() -> SealedBatch:
+    """Of 100 messages the only one that is wanted has all but a few bytes."""
+    messages = [Message(b"x", "often") for _ in range(99)]
+    return encode([*messages, Message(b"y" * 500_000, "rare")], now_ms=7, codec=Codec.NONE)
 
 
 def test_of_batches_with_a_damaged_one_nothing_is_taken() -> None:

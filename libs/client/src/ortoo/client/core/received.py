@@ -174,7 +174,8 @@ class MessageFields:
     @property
     def stored_at_ms(self) -> int:
         """When it was stored, milliseconds since 1970-01-01 UTC."""
-        return self._batch.stored_at_ms
+        times = self._batch.row_stored_at_ms
+        return struct.unpack_from("<q", times, 8 * self._index)[0] if times else self._batch.stored_at_ms
 
     @property
     def queue(self) -> Queue:

@@ -80,6 +80,8 @@ class Producer:
             await self._background.__aexit__(kind, error, traceback)
             for batcher in self._batchers.values():
                 batcher.abandon()
+            self._room.set()
+            self._settled.set()
 
     async def send(self, message: Message | bytes) -> Receipt:
         """Send one message and wait until it is stored.
@@ -120,7 +122,7 @@ class Producer:
 
     async def room(self) -> None:
         """Wait until `send_nowait` has room for a message; it has at once while little is under way."""
-        while self._bytes > self._settings.memory_bytes_max:
+        while self._bytes > self._settings.memory_bytes_max and not self._closed:
             self._room.clear()
             await self._room.wait()
 
@@ -140,7 +142,7 @@ class Producer:
         """Wait until every message taken so far has its outcome. Errors: the first failure nobody has heard of yet."""
         for batcher in list(self._batchers.values()):  # sealing one may open the next queue's
             self._seal(batcher)
-        while not all(batcher.is_settled for batcher in self._batchers.values()):
+        while not (self._closed or all(batcher.is_settled for batcher in self._batchers.values())):
             self._settled.clear()
             await self._settled.wait()
         self._unheard.say()
@@ -165,10 +167,9 @@ class Producer:
                 f"send a message with a dedup id by send_once, not as property {DEDUP_ID}", field="properties"
             )
         batcher = self._batcher_of(rare)
-        if not batcher.builder.add(message):
+        while not batcher.builder.add(message):  # the next queue, too, may have begun a batch that it does not fit
             self._seal(batcher)
             batcher = self._batcher_of(rare)
-            batcher.builder.add(message)
         batch = batcher.open = batcher.open or self._new_batch(batcher)
         if rare is not NO_RARE_FIELDS and rare.message_group is not None:
             batch.is_bound = True
@@ -246,8 +247,7 @@ class Producer:
         return self._find(lambda batcher: batcher.has_room)
 
     def _find(self, suits: Callable[[Batcher], bool]) -> bool:
-        queues = self._route.writable
-        for _ in queues:
+        for _ in (queues := self._route.writable):
             self._sticky_number += 1
             self._sticky = self._batcher(queues[self._sticky_number % len(queues)])
             if suits(self._sticky):
@@ -256,9 +256,8 @@ class Producer:
 
     def _batcher(self, queue: Queue) -> Batcher:
         if queue not in self._batchers:
-            in_flight = InFlight(self._connection.randomness.id64)
             builder = BatchBuilder(bytes_max=self._settings.batch_bytes_max)
-            self._batchers[queue] = Batcher(queue, in_flight, builder)
+            self._batchers[queue] = Batcher(queue, InFlight(self._connection.randomness.id64), builder)
         return self._batchers[queue]
 
     def _seal(self, batcher: Batcher) -> None:
@@ -282,8 +281,7 @@ class Producer:
         if batch.may_move and not batcher.has_room:
             self._move_on()
             if not self._sticky.is_troubled:
-                batcher = self._sticky
-                batch.queue = batcher.queue
+                batch.queue = (batcher := self._sticky).queue
         batcher.in_flight.put(batch)
         self._pump(batcher)
 
@@ -298,23 +296,24 @@ class Producer:
         if batch.future.done():
             return  # its time was over before its answer came
         batcher = self._batchers[batch.queue]
-        in_flight = batcher.in_flight
-        moving: list[ProducerBatch] = []
         if error is None:
             batcher.attempt, batcher.reason = 0, ""
-            in_flight.stored(batch)
+            batcher.in_flight.stored(batch)
             self._finish(batch, None)
         else:
             if isinstance(error, NotFound | Unavailable) or error.field == NOT_TAKEN_FIELD:
                 self._route_doubted.set()
             batcher.refused(error)
-            moving = self._failed_there(batch, in_flight, error)
-        if in_flight.is_waiting_to_resend and batcher.retry is None:
-            delay_s = self._connection.backoff.delay_s(batcher.attempt, self._connection.randomness) if error else 0.0
+            for one in self._failed_there(batch, batcher.in_flight, error):
+                self._put(one, batcher)
+        self._go_on(batcher, failed=error is not None)
+
+    def _go_on(self, batcher: Batcher, *, failed: bool) -> None:
+        """Send what may leave now, and soon what came back, if everything did."""
+        if batcher.in_flight.is_waiting_to_resend and batcher.retry is None:
+            delay_s = self._connection.backoff.delay_s(batcher.attempt, self._connection.randomness) if failed else 0.0
             batcher.attempt += 1
             batcher.retry = asyncio.get_running_loop().call_later(delay_s, self._resume, batcher)
-        for one in moving:
-            self._put(one, batcher)
         self._pump(batcher)
 
     def _failed_there(self, batch: ProducerBatch, in_flight: InFlight, error: OrtooError) -> list[ProducerBatch]:
@@ -364,13 +363,14 @@ class Producer:
         return call.has_heard
 
     async def _give_up_late(self) -> None:
-        now_s = self._clock.monotonic_s()
-        timeout_s = self._settings.delivery_timeout_ms / 1000
+        now_s, timeout_s = self._clock.monotonic_s(), self._settings.delivery_timeout_ms / 1000
         for batcher in list(self._batchers.values()):  # each end may open another
             if batcher.open is not None and batcher.open.deadline_s <= now_s:
                 self._seal(batcher)
-            for batch in batcher.in_flight.give_up(now_s):
+            for batch in (late := batcher.in_flight.give_up(now_s)):
                 self._finish(batch, batcher.too_late(batch, timeout_s))
+            if late:  # their answers count for nothing, also for what waits behind them
+                self._go_on(batcher, failed=True)
 
     async def _refresh_route(self) -> None:
         self._route = await query_route(self._connection, self._topic)

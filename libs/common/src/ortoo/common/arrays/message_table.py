@@ -7,7 +7,7 @@ A table may have more messages than a batch. Columns that no row uses are None, 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Any
 
@@ -53,6 +53,19 @@ class MessageTable:
     def count(self) -> int:
         """Number of messages."""
         return len(self.body_offsets) - 1
+
+    @property
+    def size_bytes(self) -> int:
+        """What its columns take, about."""
+        return sum(_size(getattr(self, field.name)) for field in fields(self))
+
+
+def _size(column: Any) -> int:
+    if column is None:
+        return 0
+    if isinstance(column, np.ndarray | memoryview):
+        return column.nbytes
+    return sum(_size(getattr(column, field.name)) for field in fields(column))
 
 
 MessageColumns = OpenedBatch | MessageTable

@@ -11,9 +11,12 @@ from ortoo.common.arrays.message_table import MessageTable, joined, taken
 from ortoo.common.arrays.opened_batch import Int32s
 from ortoo.common.filters.message_filter import MessageFilter, compile_filter
 from ortoo.common.filters.projection import Columns, projected
-from ortoo.common.filters.selection import matching
+from ortoo.common.filters.selection import ROW_BYTES, matching
 from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX, SealedBatch
 from ortoo.common.records.stored_batch import StoredBatch
+
+TIME_BYTES = 8
+"""What the time takes at which a row was stored."""
 
 
 class ChosenPart(NamedTuple):
@@ -70,6 +73,11 @@ class _Few(NamedTuple):
         table = self.table
         return table.born_at_ms is None, table.deliver_at_ms is None, table.priority is None
 
+    @property
+    def size_bytes(self) -> int:
+        """What the rows take, with their places and times: of a batch a few may be nearly all bytes."""
+        return self.table.size_bytes + len(self.rows) * (ROW_BYTES + TIME_BYTES)
+
 
 class Choice:
     """What is wanted of a stretch of a queue, put together batch by batch."""
@@ -100,7 +108,7 @@ class Choice:
                     parts += _together(few, columns)
                     few, messages = [], len(rows)
                 few.append(found)
-                size_bytes += len(batch.records) * len(rows) // batch.count
+                size_bytes += found.size_bytes
                 continue
             parts += _together(few, columns)
             few, messages = [], 0
@@ -123,12 +131,14 @@ def _together(few: Sequence[_Few], columns: Columns) -> list[ChosenPart]:
     if not few:
         return []
     first, last = few[0], few[-1]
-    batch = projected(written(joined([each.table for each in few])), columns)
+    batch = written(joined([each.table for each in few]))
+    # Before anything is left out: no batch is opened that declares larger bodies than one may have.
     if len(batch.records) > RECORDS_BYTES_MAX and len(few) > 1:
         half = len(few) // 2
         return _together(few[:half], columns) + _together(few[half:], columns)
     rows = np.concatenate([each.rows + (each.first_offset - first.first_offset) for each in few]).astype("<i4")
     times = np.repeat([each.stored_at_ms for each in few], [len(each.rows) for each in few]).astype("<i8")
+    batch = projected(batch, columns)
     return [
         ChosenPart(first.first_offset, last.next_offset, first.stored_at_ms, batch, rows.tobytes(), times.tobytes())
     ]

@@ -62,6 +62,9 @@ REFOLD_APART_S = 10.0
 """So long a member waits for each one before it until it folds its state again: a majority goes on."""
 REFOLDS_MAX = 3
 """So often a member tries whether an earlier checkpoint helps; then it only says that its state differs."""
+HAND_OVER_S = 3.0
+"""How long a leader that stops tries to let another member lead."""
+HAND_OVER_LOOK_S = 0.02
 FULL_DISK_S = 1.0
 """How long a follower waits before it writes again to a full disk."""
 _log = get_logger("members")
@@ -104,8 +107,10 @@ class Driver:
         """Gets what the reign file says from now on."""
         self.doubts = 0
         """How often in a row this member's state was not the leader's."""
-        self.on_doubts: Callable[[int], object] = lambda times: None
-        """Gets these whenever states were compared."""
+        self.compared = 0
+        """The number of the last digests that were compared, here or in a former life: what is folded again is not."""
+        self.on_doubts: Callable[[int, int], object] = lambda times, number: None
+        """Gets both whenever states were compared."""
         self._kept = kept
         self._peers = peers
         self._background = background
@@ -228,18 +233,30 @@ class Driver:
 
     def _compared(self, differing: list[str]) -> None:
         """The leader says what its state was like, at a position where this member looked at its own."""
-        self.doubts = self.doubts + 1 if differing else 0
-        self.on_doubts(self.doubts)
+        number, is_its_own = self.log.engine.committer.own[0], self.log.is_doubtful and self.leads is not None
+        if number <= self.compared or is_its_own:  # a leader is as it says itself, and still in doubt
+            return
+        self.compared, self.doubts = number, self.doubts + 1 if differing else 0
+        self.on_doubts(self.doubts, number)
         if differing:
             _log.error("this member's state is not the leader's", tables=differing, times=self.doubts)
             if not self.log.is_doubtful and self.doubts <= REFOLDS_MAX:
                 self._background.contained("fold again", self._fold_again())
-            self.log.is_doubtful = True
+        self.log.is_doubtful = bool(differing)
 
     async def _fold_again(self) -> None:
-        """Open the log anew, with an earlier checkpoint; not when the others do, who may have been right."""
+        """Open the log anew, with an earlier checkpoint; not when the others do, who may have been right.
+
+        Should it lead by then, another one does first.
+        """
         voters = [one.number for one in self.member.log.members.voters]
         await self._clock.sleep(sum(one < self.member.me.member.number for one in voters) * REFOLD_APART_S)
+        if (successor := self.most_complete()) is not None:
+            with contextlib.suppress(OrtooError, TimeoutError):
+                async with asyncio.timeout(HAND_OVER_S):
+                    await self.hand_over(successor)
+                    while self.leads is not None:
+                        await self._clock.sleep(HAND_OVER_LOOK_S)
         self._end("the state is folded again, from an earlier checkpoint")
 
     def _appended(self, end: int, marks: tuple[Mark, ...]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ortoo.common.cluster.name_servers import NameServers
-from ortoo.common.errors import Conflict, Moved, OrtooError
+from ortoo.common.errors import Conflict, Moved, OrtooError, Overloaded
 from ortoo.common.errors.findings import Finding, Source
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.fields import write
@@ -18,7 +18,7 @@ from ortoo.common.process.logs import get_logger
 from ortoo.common.process.memory_budget import memory_bytes
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.telemetry.metrics import Metrics
-from ortoo.enode.consensus.driver import Driver
+from ortoo.enode.consensus.driver import HAND_OVER_LOOK_S, HAND_OVER_S, Driver
 from ortoo.enode.consensus.joining import Joining
 from ortoo.enode.consensus.repair import Repair
 from ortoo.enode.consensus.shared_log import SharedLog, open_shared_log
@@ -46,9 +46,6 @@ from ortoo.v1 import member_report_pb2, members_pb2, topic_pb2
 
 AGAIN_S = 1.0
 """How long a member whose log has to be opened anew waits before it is."""
-HAND_OVER_S = 3.0
-"""How long a leader that stops tries to let another member lead."""
-HAND_OVER_LOOK_S = 0.02
 _log = get_logger("members")
 
 
@@ -80,6 +77,8 @@ class Lives:
     """How many damaged frames were written again from other copies since the process started."""
     doubts: int = 0
     """How often in a row this member's state was not the leader's when they were compared."""
+    compared: int = 0
+    """When that was, by the number of the digests."""
 
     def __post_init__(self) -> None:
         """Nothing is open."""
@@ -174,6 +173,8 @@ class Lives:
         while not self._stopping.is_set():
             try:
                 reason = await self._one_life()
+            except Overloaded as full:  # as for a log that is open: whoever has no room waits for it
+                reason = full.message
             finally:
                 self.driver = self.words.listener = self.reports.driver = None
             if not self._stopping.is_set():
@@ -207,7 +208,7 @@ class Lives:
             member = Member.started(kept.process, log.outline, kept.reign, clock.monotonic_s())
             driver = Driver(log, member, kept, peers, background, clock)
             driver.kept_changed = self.joining.keep
-            driver.doubts, driver.on_doubts = self.doubts, self._doubt
+            driver.doubts, driver.compared, driver.on_doubts = self.doubts, self.compared, self._doubt
             repair = Repair(log.bytes, lambda: driver.member, self._copy_of, self._count_repaired)
             log.bytes.repair = log.engine.reader.repair = repair.frame
             self.driver = self.reports.driver = self.words.listener = driver
@@ -238,8 +239,8 @@ class Lives:
         request = members_pb2.CopyFrameRequest(set_id=self.joining.kept.set_id, of=of, position=position)
         return await copy_frame(self.address_of(member), request, self.channels)
 
-    def _doubt(self, times: int) -> None:
-        self.doubts = times
+    def _doubt(self, times: int, number: int) -> None:
+        self.doubts, self.compared = times, number
 
     def _count_repaired(self) -> None:
         self.repaired_frames += 1

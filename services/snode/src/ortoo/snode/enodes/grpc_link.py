@@ -172,11 +172,11 @@ class GrpcEnodeLink:
             wait_ms=wait_ms,
             group=group,
             generation=generation,
-            pushdown=None
-            if pushdown is None
-            else write(enode_pb2.Pushdown, pushdown, columns=sorted(pushdown.columns)),
+            pushdown=write(enode_pb2.Pushdown, pushdown, columns=sorted(pushdown.columns)) if pushdown else None,
             any_member=any_member,
         )
+        if any_member:  # whoever leads: this one is asked
+            return await self._fetches.send_if_there(request)
         return await self._led(lambda link: link._fetches.send(request, wait_s=wait_ms / 1000))
 
     async def commit_rows(

@@ -16,6 +16,8 @@ from ortoo.common.process.containment import told_as
 from ortoo.common.process.logs import get_logger
 
 LOOK_MIN_S = 0.001
+LEFT_ALONE_S = 10.0
+"""So long a peer that was away is not asked for what others have as well: each request would wait for it first."""
 _log = get_logger("enode link")
 
 
@@ -69,6 +71,8 @@ class RequestStream(Generic[Request, Answer, Result]):
     _last_id: int = field(default=0, init=False)
     _heard_s: float = field(default=0.0, init=False)
     """When the peer last answered, or had nothing to answer."""
+    _broken_s: float = field(default=-LEFT_ALONE_S, init=False)
+    """When the last call ended."""
     _pending: dict[int, Pending[Request, Result]] = field(default_factory=dict, init=False)
     _unsent: deque[Request] = field(default_factory=deque, init=False)
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
@@ -86,6 +90,12 @@ class RequestStream(Generic[Request, Answer, Result]):
         future.add_done_callback(seen)
         self.take(Pending(request, future, size_bytes, self.clock.monotonic_s() + self.timeout_s + wait_s))
         return future
+
+    def send_if_there(self, request: Request) -> asyncio.Future[Result]:
+        """As `send`, for what others can answer. Errors: Unavailable where the call broke a moment ago."""
+        if self.clock.monotonic_s() < self._broken_s + LEFT_ALONE_S:
+            raise Unavailable(f"{self.peer} was away a moment ago", field=NOT_TAKEN_FIELD)
+        return self.send(request)
 
     def take(self, item: Pending[Request, Result]) -> None:
         """Send a request that waits already, also one that another stream did not get rid of."""
@@ -112,6 +122,7 @@ class RequestStream(Generic[Request, Answer, Result]):
                 error = await self._converse()
             except Exception as failure:
                 error = told_as(failure, "enode link")
+            self._broken_s = self.clock.monotonic_s()
             if self._pending:
                 _log.warning("requests failed together", peer=self.peer, count=len(self._pending), reason=str(error))
             moved = error if isinstance(error, Moved) else Moved(f"{error}; nothing was stored")

@@ -28,6 +28,11 @@ class SentBackMarks(PlaceTable[set[Mark]]):
         """How many marks a group has in a queue."""
         return len(self._of(place))
 
+    @property
+    def rows(self) -> int:
+        """As of every table, message by message."""
+        return sum(len(marks) for places in self._topics.values() for marks in places.values())
+
     def checkpoint(self) -> Iterator[bytes]:
         """The whole as encoded changes."""
         for topic_id, places in live(self._topics):
