@@ -29,6 +29,21 @@ HOT = [f"/{NAME}/{method}" for method in ("Echo", "Ask", "Wait", "Fail", "Large"
 LARGE = bytes(8 << 20)
 """More than the window that gRPC gives a peer which does not read."""
 ENDED_S = 60
+HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000")
+HEADS = {
+    ":method": "POST",
+    ":scheme": "http",
+    ":path": HOT[2],
+    ":authority": "x",
+    "te": "trailers",
+    "content-type": "application/grpc",
+}
+DATA, HEADERS, RESET = 0, 1, 3
+"""Frames of HTTP/2."""
+
+
+class Panic(BaseException):
+    """What extension modules raise that met a defect, so that nobody takes it for an error."""
 
 
 class Passing(grpc.aio.ServerInterceptor):
@@ -93,6 +108,8 @@ class Served:
     async def fail(self, request: bytes, context: Any) -> bytes:
         if request == b"defect":
             raise ZeroDivisionError
+        if request == b"panic":
+            raise Panic
         if request == b"code":
             context.set_code(grpc.StatusCode.DATA_LOSS)
             context.set_details("gone")
@@ -259,6 +276,39 @@ async def test_connections_that_are_cut_leave_nothing_behind() -> None:
             await until(lambda: one.cancelled == 64)
         assert await method("Echo")(b"on") == b"on"
         await until(lambda: one.budget.used_bytes == 0)
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    """A frame of HTTP/2."""
+    return len(payload).to_bytes(3) + bytes([kind, flags]) + stream.to_bytes(4) + payload
+
+
+async def test_calls_that_are_reset_in_the_breath_they_are_asked_in_are_ended() -> None:
+    """Request and reset in one packet: the call is over before its task begins, and neither stays behind."""
+    async with served() as (one, method):
+        core = one.server._front._core  # type: ignore[union-attr]
+        idle, streams = core.open, range(1, 101, 2)
+        head = b"".join(bytes([0, len(key), *key.encode(), len(text), *text.encode()]) for key, text in HEADS.items())
+        host, _, port = one.server.address.rpartition(":")
+        _, writer = await asyncio.open_connection(host, int(port))
+        writer.write(HELLO + b"".join(frame(HEADERS, 4, at, head) for at in streams))
+        await until(lambda: core.open == idle + 3 * len(streams))
+        writer.write(b"".join(frame(DATA, 1, at, bytes(5)) + frame(RESET, 0, at, bytes(4)) for at in streams))
+        await until(lambda: core.open == idle)
+        writer.close()
+        assert await method("Echo")(b"on") == b"on"
+        await until(lambda: one.budget.used_bytes == 0)
+
+
+async def test_a_handler_that_panics_has_answered() -> None:
+    """What is no Exception is left to the event loop to tell, and its caller hears of it; nothing stays behind."""
+    told: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, about: told.append(about["exception"]))
+    async with served() as (one, method):
+        assert await refusal(method("Fail")(b"panic")) == (grpc.StatusCode.UNKNOWN, "Unexpected Panic")
+        await until(lambda: one.budget.used_bytes == 0)
+        gc.collect()
+        assert [type(error) for error in told] == [Panic]
 
 
 async def test_an_answer_counts_until_its_peer_has_taken_it() -> None:
