@@ -139,9 +139,9 @@ class Core:
         threading.Thread(target=self._wait, name="queue front", daemon=True).start()
 
     def request(self, method: str, tag: Any) -> None:
-        """Ask for one more call of a method; `tag` is called with its event."""
-        self.open += 1
+        """Ask for one more call of a method; `tag` is called with its event. Errors: ValueError, the server stops."""
         self._core.request_registered_call(self._queue, self._queue, method, tag)
+        self.open += 1
 
     def ended_one(self) -> None:
         """One of those events has come."""
@@ -200,6 +200,7 @@ class _Request:
 
     def __call__(self, event: Any) -> None:
         if event.success:  # else the server stops
-            self.ask()
             CoreCall(self._core, event, self._taken)
+            with contextlib.suppress(ValueError):  # the stop began after this call had come, which is served still
+                self.ask()
         self._core.ended_one()
