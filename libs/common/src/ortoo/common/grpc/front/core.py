@@ -17,8 +17,8 @@ from grpc._cython import cygrpc
 
 from ortoo.common.process.logs import get_logger
 
-EVENTS_MAX = 1_024
-"""So many events are taken before the loop's other work has its turn."""
+EVENTS_MAX = 256
+"""So many events are taken before the loop's other work has its turn, of which a call of grpc.aio needs several."""
 REQUESTS = 128
 """So many calls of a method can begin before the first of them is taken."""
 LAST_EVENTS_S = 5.0
