@@ -66,18 +66,15 @@ async def test_a_call_that_came_when_the_stop_began_is_served() -> None:
 async def test_a_flood_leaves_other_work_its_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of calls that came at once no more begin in one turn of the loop than events are taken in it."""
     monkeypatch.setattr(core, "EVENTS_MAX", 8)
-    async with served() as (one, method), Background("test") as background:
+    async with served() as (one, method):
         begun: Counter[int] = Counter()
-        turns = 0
 
-        async def turn() -> None:
-            nonlocal turns
-            while True:
-                begun[turns] += one.waiting.qsize() - begun.total()
-                turns += 1
-                await asyncio.sleep(0)  # noqa: TID251  # one turn
+        def turn(number: int) -> None:
+            begun[number] = one.waiting.qsize() - begun.total()
+            if not one.cancelled:
+                asyncio.get_running_loop().call_soon(turn, number + 1)
 
-        background.spawn("turns", turn())
+        turn(0)
         host, _, port = one.server.address.rpartition(":")
         _, writer = await asyncio.open_connection(host, int(port))
         writer.write(HELLO + b"".join(head("Wait", at) + frame(DATA, 1, at, bytes(5)) for at in range(1, 201, 2)))
