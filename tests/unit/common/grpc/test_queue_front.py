@@ -31,6 +31,10 @@ LARGE = bytes(8 << 20)
 ENDED_S = 60
 
 
+class Panic(BaseException):
+    """What extension modules raise that met a defect, so that nobody takes it for an error."""
+
+
 class Passing(grpc.aio.ServerInterceptor):
     """Counts how often grpc.aio, or the front at its start, asks for a handler."""
 
@@ -93,6 +97,8 @@ class Served:
     async def fail(self, request: bytes, context: Any) -> bytes:
         if request == b"defect":
             raise ZeroDivisionError
+        if request == b"panic":
+            raise Panic
         if request == b"code":
             context.set_code(grpc.StatusCode.DATA_LOSS)
             context.set_details("gone")
@@ -259,6 +265,17 @@ async def test_connections_that_are_cut_leave_nothing_behind() -> None:
             await until(lambda: one.cancelled == 64)
         assert await method("Echo")(b"on") == b"on"
         await until(lambda: one.budget.used_bytes == 0)
+
+
+async def test_a_handler_that_panics_has_answered() -> None:
+    """What is no Exception is left to the event loop to tell, and its caller hears of it; nothing stays behind."""
+    told: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, about: told.append(about["exception"]))
+    async with served() as (one, method):
+        assert await refusal(method("Fail")(b"panic")) == (grpc.StatusCode.UNKNOWN, "Unexpected Panic")
+        await until(lambda: one.budget.used_bytes == 0)
+        gc.collect()
+        assert [type(error) for error in told] == [Panic]
 
 
 async def test_an_answer_counts_until_its_peer_has_taken_it() -> None:

@@ -17,8 +17,8 @@ from grpc._cython import cygrpc
 
 from ortoo.common.process.logs import get_logger
 
-EVENTS_MAX = 1_024
-"""So many events are taken before the loop's other work has its turn."""
+EVENTS_MAX = 256
+"""So many events are taken before the loop's other work has its turn, of which a call of grpc.aio needs several."""
 REQUESTS = 128
 """So many calls of a method can begin before the first of them is taken."""
 LAST_EVENTS_S = 5.0
@@ -139,9 +139,9 @@ class Core:
         threading.Thread(target=self._wait, name="queue front", daemon=True).start()
 
     def request(self, method: str, tag: Any) -> None:
-        """Ask for one more call of a method; `tag` is called with its event."""
-        self.open += 1
+        """Ask for one more call of a method; `tag` is called with its event. Errors: ValueError, the server stops."""
         self._core.request_registered_call(self._queue, self._queue, method, tag)
+        self.open += 1
 
     def ended_one(self) -> None:
         """One of those events has come."""
@@ -200,6 +200,7 @@ class _Request:
 
     def __call__(self, event: Any) -> None:
         if event.success:  # else the server stops
-            self.ask()
             CoreCall(self._core, event, self._taken)
+            with contextlib.suppress(ValueError):  # the stop began after this call had come, which is served still
+                self.ask()
         self._core.ended_one()

@@ -109,13 +109,17 @@ class _Method:
             context.finish(None)
         else:
             # gRPC keeps the call until it is answered, and the call its task.
-            task = self._loop.create_task(self._serve(call.message, context), context=self._around.copy())
-            call.message, call.cancelled = None, task.cancel
+            self._loop.create_task(self._serve(call, call.message, context), context=self._around.copy())
+            call.message = None
 
-    async def _serve(self, message: bytes, context: FrontContext) -> None:
+    async def _serve(self, call: CoreCall, message: bytes, context: FrontContext) -> None:
         """Nothing leaves it but the end of the process: a call that fails is answered."""
         data = None
         try:
+            if call.is_gone:
+                raise asyncio.CancelledError
+            # Not before this first step: a task that is cancelled before it never begins, and would not answer.
+            call.cancelled = asyncio.current_task().cancel  # type: ignore[union-attr]  # it is this one
             data = self._write(await self._call(self._read(message), context))
         except asyncio.CancelledError:
             context.set_code(grpc.StatusCode.CANCELLED)
@@ -125,4 +129,9 @@ class _Method:
             failed = told_as(error, self._name)
             context.set_code(UNKNOWN)
             context.set_details(f"Unexpected {type(error).__name__}: {failed}")
+        except BaseException as error:
+            context.set_code(UNKNOWN)
+            context.set_details(f"Unexpected {type(error).__name__}")
+            context.finish(None)
+            raise
         context.finish(data)
