@@ -314,3 +314,10 @@ async def test_addresses_are_checked_before_anything_is_sent() -> None:
         with pytest.raises(Invalid):
             async with connect(wrong):
                 pass
+
+
+def test_a_priority_has_a_queue_when_its_enode_has_left_the_topic() -> None:
+    """A batch may be open for an enode that is gone from the route that was just asked for."""
+    queues = tuple(Queue("t", "enode-1", number) for number in range(3))
+    route = Route(7, queues, queues, queues, has_levels=True)
+    assert route.queue_of_priority(1, "enode-0") == route.queue_of_priority(1, "enode-1") == queues[1]

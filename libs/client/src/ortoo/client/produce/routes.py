@@ -29,8 +29,11 @@ class Route:
         return queue_of_group(message_group, self.placed or self.writable)
 
     def queue_of_priority(self, priority: int, enode: str) -> Queue:
-        """The queue for a priority on an enode."""
-        here = [queue for queue in self.placed or self.writable if queue.enode == enode]
+        """The queue for a priority on an enode, or on another one if the topic has left that."""
+        queues = self.placed or self.writable
+        if all(queue.enode != enode for queue in queues):
+            enode = self.writable[0].enode
+        here = [queue for queue in queues if queue.enode == enode]
         return here[level_of_priority(priority, len(here))]
 
 
