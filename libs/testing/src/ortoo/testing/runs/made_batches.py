@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ortoo.client.produce import producer
+from ortoo.client.produce import producer_batch
 from ortoo.common.records.batch import encode
 from ortoo.common.records.sealed_batch import SealedBatch
 
@@ -17,5 +17,5 @@ def made_batches(monkeypatch: pytest.MonkeyPatch) -> list[SealedBatch]:
         made.append(encode(*arguments, **options))
         return made[-1]
 
-    monkeypatch.setattr(producer, "encode", kept)
+    monkeypatch.setattr(producer_batch, "encode", kept)
     return made
