@@ -125,11 +125,15 @@ class Settling:
         return changes
 
     async def _write(self, group: GroupLines, changes: list[Change]) -> None:
-        """Return when `changes` are durable. When they are refused, the lines forget that they ever were."""
-        if not changes:
-            return
+        """Return when `changes` are durable. When they are refused, the lines forget that they ever were.
+
+        Without any, what was settled before may be on its way still: who settles it again hears no yes before it is.
+        """
         try:
-            await self._store.engine.store(changes)
+            if changes:
+                await self._store.engine.store(changes)
+            else:
+                await self._store.engine.appender.caught_up()
         except OrtooError:
             group.forget()
             raise

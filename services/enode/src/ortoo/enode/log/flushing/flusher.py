@@ -143,6 +143,11 @@ class Flusher:
         self.want_flush()
         await waiter
 
+    async def caught_up(self) -> None:
+        """Wait until everything accepted so far is committed; at once if it is. Errors: as `flush`."""
+        if not self._idle.is_set():
+            await self.flush()
+
     async def settled(self) -> None:
         """Wait until everything accepted is committed."""
         await self._idle.wait()
