@@ -11,7 +11,9 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-CYCLONEDX = ROOT / ".tools/venv/bin/cyclonedx-py"
+LISTER = ROOT / ".tools/lister"
+"""An environment of its own: what checks policies wants older versions of the same packages."""
+REQUIREMENTS = ROOT / "deploy/requirements-sbom.txt"
 WHEELS = ROOT / "build/wheels"
 OURS = (
     *("libs/wire", "libs/common[zstd,lz4,tracing]", "libs/client", "services/namesrv[postgresql]"),
@@ -34,11 +36,21 @@ def installed(folder: Path) -> Path:
     return python
 
 
+def lister() -> Path:
+    """The program that lists; installed if it is not there. Errors: CalledProcessError."""
+    program = LISTER / "bin/cyclonedx-py"
+    if not program.exists():
+        subprocess.run((sys.executable, "-m", "venv", "--clear", str(LISTER)), check=True)
+        command = (str(LISTER / "bin/python"), "-m", "pip", "install", "--quiet", "-r", str(REQUIREMENTS))
+        subprocess.run(command, check=True)
+    return program
+
+
 def write_list(python: Path, output: Path) -> None:
     """List what an interpreter has installed, the same bytes for the same packages. Errors: CalledProcessError."""
     output.parent.mkdir(parents=True, exist_ok=True)
     options = ("--output-reproducible", "--of", "JSON", "--sv", "1.6", "-o", str(output), str(python))
-    subprocess.run((str(CYCLONEDX), "environment", *options), check=True, capture_output=True)
+    subprocess.run((str(lister()), "environment", *options), check=True, capture_output=True)
 
 
 def main() -> None:

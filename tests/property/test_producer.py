@@ -2,7 +2,7 @@
 
 import asyncio
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ortoo.client import Message
@@ -11,9 +11,15 @@ from tests.unit.client.simulated_store import Fault, SimulatedStore, producer_to
 FAULTS = st.lists(st.sampled_from(Fault), max_size=40)
 ROUNDS = st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=12), min_size=1, max_size=8)
 
+REFUSED_BESIDE_ANOTHER_ID = [
+    getattr(Fault, name) for name in ["REFUSED", "NONE", "LOST", "NONE", "REFUSED", "NONE", "NONE", "REFUSED"]
+]
+"""The first of a group's messages is refused while the second one travels under a new id."""
+
 
 @settings(max_examples=150, deadline=None)
 @given(FAULTS, ROUNDS)
+@example(REFUSED_BESIDE_ANOTHER_ID, [[3, 1], [3, 0], [0]])
 def test_whatever_breaks_everything_is_stored_once_and_receipts_are_true(
     faults: list[Fault], rounds: list[list[int]]
 ) -> None:

@@ -10,6 +10,7 @@ it. The rules that keep a retry from storing twice and an order from turning rou
   anew when the batch before it was refused for good.
 * A batch that its enode has not taken for certain, and was not sent before with an unknown outcome, may move to another
   queue unless one of its messages belongs here; what was sent behind it is refused as a gap, and numbered anew.
+* Batches of two ids are never under way together: nothing would tell the enode that one of them is missing.
 * When a batch is given up with an unknown outcome, batches that were never sent go on under a new producer id; those
   that were sent wait for their own answer.
 """
@@ -78,7 +79,11 @@ class InFlight:
         """The next batch to send now, numbered; None if there is none or sending has to wait."""
         if self.has_failed or not self._ready or len(self._in_flight) >= self._in_flight_max:
             return None
-        batch = self._ready.popleft()
+        batch = self._ready[0]
+        producer_id = batch.sealed.producer_id if batch.is_numbered else self._producer_id
+        if self._in_flight and self._in_flight[-1].sealed.producer_id != producer_id:
+            return None
+        self._ready.popleft()
         if not batch.is_numbered:
             batch.number(self._producer_id, self._next_sequence)
             self._next_sequence += batch.sealed.count
