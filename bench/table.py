@@ -13,6 +13,12 @@ RESULTS = ROOT / "bench" / "results"
 TABLE = RESULTS / "table.md"
 README = ROOT / "README.md"
 PEERS = RESULTS / "peers" / "table.md"
+TELLS_LITTLE = ", so that ratios tell little"
+"""What the table says of itself when other programs took much of the machine."""
+PEERS_NOT_YET = (
+    "`make bench-peers` starts Apache RocketMQ, Kafka and Ortoo one after another and loads them with the same "
+    "programs. It was not run on a machine at rest yet; [figures of a busy one](bench/results/peers/table.md) tell little.\n"
+)
 PEERS_PICTURE = "![Ortoo beside RocketMQ and Kafka, ratio by ratio](bench/results/peers/peers.svg)\n"
 HEAD = ("what", "figure", "compared with, in the same run", "ratio")
 Row = tuple[str, str, str, str]
@@ -65,8 +71,9 @@ def readme_with(text: str, content: str, name: str = "bench") -> str:
 
 
 def peers_content() -> str:
-    """What README.md shows of the comparison with other brokers: the picture, then the table."""
-    return f"{PEERS_PICTURE}\n{PEERS.read_text()}"
+    """What README.md shows of the comparison with other brokers: the picture, then the table, of a machine at rest."""
+    content = PEERS.read_text()
+    return PEERS_NOT_YET if TELLS_LITTLE in content else f"{PEERS_PICTURE}\n{content}"
 
 
 def write_documents() -> None:

@@ -8,7 +8,7 @@ from statistics import fmean, median
 from typing import Any
 
 from bench.report import Figures
-from bench.table import RESULTS
+from bench.table import RESULTS, TELLS_LITTLE
 
 FOLDER = RESULTS / "peers"
 RESULT, TABLE, PICTURE = FOLDER / "peers.json", FOLDER / "table.md", FOLDER / "peers.svg"
@@ -138,7 +138,7 @@ def setting(result: Figures) -> str:
     rounds = [each for some in result["rounds_of"].values() for each in some]
     loads = [load for each in rounds for load in each["load_average"].values()]
     others = [100 * each["others_share"] for each in rounds]
-    caveat = ", so that ratios tell little" if max(others) > OTHERS_MAX_PERCENT else ""
+    caveat = TELLS_LITTLE if max(others) > OTHERS_MAX_PERCENT else ""
     return (
         f"Measured by `make bench-peers` on {one['cores']} cores and {one['memory_gib']} GiB, every process on it, "
         f"Linux {one['kernel'].split('-')[0]}, Python {one['python']}, Java {versions['java']}, RocketMQ's Java client "
