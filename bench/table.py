@@ -17,7 +17,8 @@ TELLS_LITTLE = ", so that ratios tell little"
 """What the table says of itself when other programs took much of the machine."""
 PEERS_NOT_YET = (
     "`make bench-peers` starts Apache RocketMQ, Kafka and Ortoo one after another and loads them with the same "
-    "programs. It was not run on a machine at rest yet; [figures of a busy one](bench/results/peers/table.md) tell little.\n"
+    "programs. It was not run on a machine at rest yet; [figures of a busy one](bench/results/peers/table.md) tell "
+    "little.\n"
 )
 PEERS_PICTURE = "![Ortoo beside RocketMQ and Kafka, ratio by ratio](bench/results/peers/peers.svg)\n"
 HEAD = ("what", "figure", "compared with, in the same run", "ratio")
