@@ -128,8 +128,8 @@ async def test_from_sqlite_to_postgresql(cluster: Cluster) -> None:
         await cluster.close("namesrv-0")
         await opened_again(cluster)
         deadline_s = asyncio.get_running_loop().time() + 20
-        (found,) = await _behind([cluster.address], {}, "", "", deadline_s)
-        assert (found.name, found.serious) == ("unknown topics", True)
+        findings = {one.name: one for one in await _behind([cluster.address], {}, "", "", deadline_s)}
+        assert (found := findings["unknown topics"]).serious
         assert "ortoo topic adopt t" in found.cure
         async with connect(cluster.address) as mq:
             await mq.admin.adopt_topics()
