@@ -49,12 +49,15 @@ async def lost(cluster: Cluster, *, kept: Path | None = None) -> None:
 
 
 async def opened_again(cluster: Cluster) -> None:
-    """Start the name server and wait until the enode has followed it and told what it holds."""
+    """Start the name server and wait until the enode has followed it and told what it holds, and the snode is known."""
     running = await cluster.open_namesrv()
     assert running.address
+    has_enode = has_snode = False
     async with asyncio.timeout(20):
         async for news in cluster.name_service.WatchRoutes(pb.WatchRoutesRequest()):
-            if any(enode.alive for enode in news.enodes):
+            has_enode |= any(enode.alive for enode in news.enodes)
+            has_snode |= any(snode.alive for snode in news.snodes)
+            if has_enode and has_snode:
                 return
 
 
@@ -128,8 +131,8 @@ async def test_from_sqlite_to_postgresql(cluster: Cluster) -> None:
         await cluster.close("namesrv-0")
         await opened_again(cluster)
         deadline_s = asyncio.get_running_loop().time() + 20
-        findings = {one.name: one for one in await _behind([cluster.address], {}, "", "", deadline_s)}
-        assert (found := findings["unknown topics"]).serious
+        (found,) = await _behind([cluster.address], {}, "", "", deadline_s)
+        assert (found.name, found.serious) == ("unknown topics", True)
         assert "ortoo topic adopt t" in found.cure
         async with connect(cluster.address) as mq:
             await mq.admin.adopt_topics()

@@ -3,6 +3,7 @@
 import asyncio
 import concurrent.futures
 import contextlib
+import inspect
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -45,7 +46,12 @@ class LoopThread:
         if threading.current_thread() is self._thread:
             work.close()
             raise Conflict("a blocking call on the client's own loop would wait for itself; use ortoo.client there")
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
+        except BaseException:  # an interruption, right here; what has begun ends with the loop
+            if inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+                work.close()
+            raise
 
     def _outcome(self, future: concurrent.futures.Future[T], limit_s: float | None) -> T:
         try:
