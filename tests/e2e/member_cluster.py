@@ -2,10 +2,10 @@
 
 import contextlib
 import shutil
-import socket
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
+from ortoo.cli.demo.role_process import free_addresses
 from ortoo.client import Client, EnodeMember, OrtooError
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers.processes import SMALL_STORE, ProcessCluster, RoleProcess
@@ -25,11 +25,14 @@ async def member_cluster(
     snodes: int = 1,
     redis_url: str = "",
     enode_environ: Mapping[str, object] = SMALL_STORE,
+    metrics: bool = False,
 ) -> AsyncIterator[ProcessCluster]:
-    """Start all of it in `folder`; leave nothing running. Several name servers share the database, snodes the Redis."""
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(MEMBERS)]
-        addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
+    """Start all of it in `folder`; leave nothing running. Several name servers share the database, snodes the Redis.
+
+    With `metrics` each member tells its own at an address, METRICS_ADDRESS of its environment.
+    """
+    free = free_addresses(2 * MEMBERS)
+    addresses, told_at = free[:MEMBERS], free[MEMBERS:]
     database_url = database_url or f"sqlite:///{folder}/names.db"
     namesrvs = [
         RoleProcess("namesrv", folder / f"namesrv-{n}", {"DATABASE_URL": database_url, "NAME": f"namesrv-{n}"})
@@ -44,6 +47,7 @@ async def member_cluster(
         for number, address in enumerate(addresses, 1):
             environ = {
                 **enode_environ,
+                **({"METRICS_ADDRESS": told_at[number - 1]} if metrics else {}),
                 "NAME": ENODE,
                 "MEMBER": number,
                 "MEMBERS": MEMBERS,

@@ -1,11 +1,14 @@
 """Harm whoever leads an enode of three members, round after round, under load; then check what clients saw.
 
     python -m tests.e2e.take_overs --rounds 12
+    python -m tests.e2e.take_overs --rounds 50 --only hand-over
 
-Rounds take turns: kill -9, freeze (SIGSTOP, later SIGCONT), an emptied disk, a stop, which hands over. Of each it is
-told how long it took from the harm until a client that was sending had a send acknowledged that it began afterwards,
-and the slowest send. A round in which this machine itself stood still for more than 200 ms says nothing about time, so
-it is done once more and counted. At the end the whole history is held against what one log can have told.
+Rounds take turns: kill -9, freeze (SIGSTOP, later SIGCONT), an emptied disk, a stop, which hands over; with `--only`
+all are of one kind, also `hand-over`, an operator's word after which nobody stops. A planned one has to cost little:
+sends of the second that follows are compared with those of the second before. Of each round it is told how long it took
+from the harm until a client that was sending had a send acknowledged that it began afterwards, and the slowest send. A
+round in which this machine itself stood still for more than 200 ms says nothing about time, so it is done once more and
+counted. At the end the whole history is held against what one log can have told.
 """
 
 import argparse
@@ -18,24 +21,28 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench.percentiles import percentile
 from ortoo.client import Client, NotFound, OrtooError, Producer, ProducerSettings, Queue, connect
 from ortoo.common.process import logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers.processes import ProcessCluster, RoleProcess
 from tests.e2e.history import History, Read, Send
-from tests.e2e.member_cluster import leading, member_cluster, replace_disk, whole
+from tests.e2e.member_cluster import ENODE, leading, member_cluster, replace_disk, whole
 
 TOPIC = "take-overs"
 QUEUES = 2
 HARMS = ("kill", "freeze", "empty", "stop")
+PLANNED = ("stop", "hand-over")
 STALL_S = 0.2
 PROBE_S = 0.01
 READ_S = 0.2
 CALM_S = 1.0
-"""Between two rounds."""
+"""Between two rounds, at least; so long sends are looked at before and after what is planned."""
 ROUND_S = 120.0
 MEDIAN_MAX_S, MOST_S = 2.0, 3.0
+PLANNED_MAX_S = 0.3
+"""The slowest sends around what is planned: one in a thousand takes so long at most, none longer by more than this."""
 
 
 @dataclass(slots=True)
@@ -47,6 +54,10 @@ class Round:
     slowest_s: float
     stalled_s: float
     """How long the machine stood still at a time, at most."""
+    before_s: list[float] = field(default_factory=list)
+    """How long sends took in the second before."""
+    sends_s: list[float] = field(default_factory=list)
+    """And those that were under way or began in the second behind."""
 
 
 @dataclass(slots=True)
@@ -137,6 +148,7 @@ class TakeOvers:
     mq: Client
     load: Load
     say: Callable[[str], object]
+    harms: tuple[str, ...] = HARMS
     rounds: list[Round] = field(default_factory=list)
     repeated: int = 0
 
@@ -144,7 +156,7 @@ class TakeOvers:
         """Do so many rounds that say something about time."""
         while len(self.rounds) < count and self.repeated < 2 * count:
             async with asyncio.timeout(ROUND_S):
-                done = await self.round(HARMS[len(self.rounds) % len(HARMS)], await self.ready())
+                done = await self.round(self.harms[len(self.rounds) % len(self.harms)], await self.ready())
             self.say(
                 f"{done.harm}: {done.took_s:.2f} s, slowest send {done.slowest_s:.2f} s, "
                 f"machine stood still for {done.stalled_s * 1000:.0f} ms"
@@ -171,12 +183,19 @@ class TakeOvers:
         if stopping is not None:
             await stopping
         await self._mend(leader, harm)
-        slowest_s = max((one.ended_s - one.invoked_s for one in load.history.sends if one.ended_s > begun_s), default=0)
-        return Round(harm, took_s, slowest_s, stalled_s)
+        await clock.sleep(max(0.0, begun_s + CALM_S - clock.monotonic_s()))
+        sends = load.history.sends
+        slowest_s = max((one.ended_s - one.invoked_s for one in sends if one.ended_s > begun_s), default=0)
+        near = [one for one in sends if abs(one.invoked_s - begun_s) < CALM_S or one.invoked_s < begun_s < one.ended_s]
+        before_s = [one.ended_s - one.invoked_s for one in near if one.ended_s <= begun_s]
+        sends_s = [one.ended_s - one.invoked_s for one in near if one.ended_s > begun_s]
+        return Round(harm, took_s, slowest_s, stalled_s, before_s, sends_s)
 
     async def _harm(self, leader: RoleProcess, harm: str) -> "asyncio.Future[int] | None":
         if harm == "freeze":
             leader.freeze()
+        elif harm == "hand-over":
+            await self.mq.admin.members.hand_over(ENODE)
         elif harm == "stop":
             return asyncio.ensure_future(leader.stop())  # noqa: TID251  # awaited in the same round
         else:
@@ -188,25 +207,37 @@ class TakeOvers:
             leader.thaw()
         elif harm == "empty":
             await replace_disk(self.mq, leader)
-        else:
+        elif not leader.alive:
             await leader.start()
 
     def faults(self) -> list[str]:
         """Promises that were broken."""
         found = self.load.history.problems()
-        unplanned = [one.took_s for one in self.rounds if one.harm != "stop"]
+        unplanned = [one.took_s for one in self.rounds if one.harm not in PLANNED]
         if unplanned and statistics.median(unplanned) > MEDIAN_MAX_S:
             found.append(f"half of the take-overs took longer than {MEDIAN_MAX_S} s")
         if unplanned and max(unplanned) > MOST_S:
             found.append(f"a take-over took {max(unplanned):.2f} s")
+        if self.harms[0] in PLANNED:
+            before, behind = self._planned(self.harms[0])
+            if behind[1] > PLANNED_MAX_S or behind[2] > before[2] + PLANNED_MAX_S:
+                found.append(f"sends took up to {behind[2]:.2f} s, one in a thousand {behind[1]:.2f} s")
         return found
+
+    def _planned(self, harm: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """p50, p99.9 and the longest of sends before and behind, in seconds."""
+        rounds = [one for one in self.rounds if one.harm == harm]
+        before = [took_s for one in rounds for took_s in one.before_s]
+        behind = [took_s for one in rounds for took_s in one.sends_s]
+        shares = (0.5, 0.999, 1.0)
+        return tuple(percentile(before, one) for one in shares), tuple(percentile(behind, one) for one in shares)
 
     def summary(self) -> str:
         """A few lines."""
         history = self.load.history
         acknowledged = sum(one.offset >= 0 for one in history.sends)
         lines = [f"{len(history.sends)} sent, {acknowledged} acknowledged, {len(history.reads)} reads"]
-        for harm in HARMS:
+        for harm in dict.fromkeys((*HARMS, *PLANNED)):
             some = [one for one in self.rounds if one.harm == harm]
             if some:
                 took, slowest = [one.took_s for one in some], max(one.slowest_s for one in some)
@@ -214,6 +245,9 @@ class TakeOvers:
                     f"{harm}: {len(some)} rounds, until a send was acknowledged p50 {statistics.median(took):.2f} s, "
                     f"max {max(took):.2f} s; slowest send {slowest:.2f} s"
                 )
+            if some and harm in PLANNED:
+                told = (" / ".join(f"{took_s:.3f}" for took_s in one) for one in self._planned(harm))
+                lines.append("{}: sends p50 / p99.9 / max {} s in the second before, {} s behind".format(harm, *told))
         lines.append(f"{self.repeated} rounds were done once more, because the machine itself stood still")
         return "\n".join(lines)
 
@@ -246,9 +280,12 @@ async def under_load(cluster: ProcessCluster, *, rate: int, say: Callable[[str],
                 await clock.sleep(CALM_S)
 
 
-async def take_overs(folder: Path, *, rounds: int, rate: int, say: Callable[[str], object]) -> TakeOvers:
+async def take_overs(
+    folder: Path, *, rounds: int, rate: int, say: Callable[[str], object], harms: tuple[str, ...] = HARMS
+) -> TakeOvers:
     """Run it in `folder`."""
     async with member_cluster(folder) as cluster, under_load(cluster, rate=rate, say=say) as done:
+        done.harms = harms
         await done.run(rounds)
     return done
 
@@ -271,7 +308,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--rate", type=int, default=50, help="messages a second")
+    parser.add_argument("--only", choices=(*HARMS, "hand-over"), help="one kind of rounds")
     given = parser.parse_args()
+    harms = (given.only,) if given.only else HARMS
     logs.configure(level="error")
 
     def say(text: str) -> None:
@@ -279,7 +318,7 @@ def main() -> int:
         sys.stdout.flush()
 
     with tempfile.TemporaryDirectory() as folder:
-        done = asyncio.run(take_overs(Path(folder), rounds=given.rounds, rate=given.rate, say=say))
+        done = asyncio.run(take_overs(Path(folder), rounds=given.rounds, rate=given.rate, say=say, harms=harms))
     faults = done.faults()
     say(done.summary())
     for fault in faults:

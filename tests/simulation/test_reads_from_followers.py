@@ -1,13 +1,19 @@
 """Ranges of queues read from members that follow: the same answers, and the leader has less to do."""
 
+from typing import Any
+
+import grpc
 import pytest
 
 from ortoo.client import Client, Queue
+from ortoo.common.grpc.channels import Channels
 from ortoo.enode.consensus.driver import Driver
 from ortoo.enode.reigns.member import RunningMember
 from ortoo.snode.enodes.request_stream import LEFT_ALONE_S
 from ortoo.snode.settings import ReadFrom
 from ortoo.testing.simulation.cluster.roles import MemberMachine
+from ortoo.v1 import enode_pb2
+from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 from tests.simulation.stage import Stage, play
 from tests.simulation.test_equal_states import agreed, driver
 from tests.simulation.test_take_over import THREE, bodies, leader, sent, topic
@@ -84,6 +90,31 @@ def test_readers_go_on_while_the_leader_changes() -> None:
             assert await bodies(client, queue) == stored
 
     play(script, shape=THREE, prepare=from_followers)
+
+
+def test_a_stream_that_came_to_a_follower_ends_when_that_member_leads() -> None:
+    """A snode that is told of a leader before it is ready would be sent on by it for as long as it leads."""
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client, Channels() as channels:
+            queue, _, first, others = await filled(stage, client)
+            (topic_id,) = {topic_id for topic_id, _ in driver(first).log.engine.catalog.queues}
+            request = enode_pb2.FetchBatchesRequest(topic_id=topic_id, queue_id=queue.queue_id, bytes_max=1 << 10)
+            early: dict[str, Any] = {
+                one.name: EnodeServiceStub(channels.to(one.address)).FetchBatches() for one in others
+            }
+            for call in early.values():
+                await call.write(request)
+                assert (await call.read()).failure.HasField("moved")
+            await first.stop()
+            leads = await leader(stage)
+            call = early[leads.name]
+            assert await call.read() is grpc.aio.EOF
+            again: Any = EnodeServiceStub(channels.to(leads.address)).FetchBatches()
+            await again.write(request)
+            assert (await again.read()).batches
+
+    play(script, shape=THREE)
 
 
 def test_a_follower_that_does_not_answer_the_snode_holds_up_one_read_and_not_each() -> None:

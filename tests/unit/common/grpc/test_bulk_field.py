@@ -50,6 +50,19 @@ def test_what_is_written_is_what_a_generated_class_reads(size: int) -> None:
     assert consumer_pb2.PushResponse.FromString(written) == pushed
 
 
+@given(st.lists(SIZES, min_size=1, max_size=4))
+def test_a_field_may_be_given_in_pieces_and_shown_instead_of_copied(sizes: list[int]) -> None:
+    """Pieces are one field for who reads it; a view shows the bytes of the message that came."""
+    pieces = [bytes([65 + at]) * size for at, size in enumerate(sizes)]
+    whole, empty = append(b"".join(pieces)), append(b"")
+    data = APPEND.write(Bulky(empty, pieces))
+    assert enode_pb2.AppendRequest.FromString(data) == whole
+    message, (shown,) = BulkField(enode_pb2.AppendRequest, "batch", "records", views=True).read(data)
+    assert isinstance(shown, memoryview)
+    assert shown == whole.batch.records
+    assert message.batch.count == whole.batch.count
+
+
 @given(st.lists(SIZES, max_size=4))
 def test_repeated_messages_keep_their_order(sizes: list[int]) -> None:
     """Each of them has its own field, also those that have none."""

@@ -1,15 +1,19 @@
-"""A frame is written again beside the log's own writing, and takes nothing away from that."""
+"""What is read of a member's log for others, and a frame that is written again beside the log's own writing."""
 
 import asyncio
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
-from ortoo.enode.consensus.log_bytes import LogBytes
+from ortoo.enode.consensus.log_bytes import PART_BYTES, LogBytes
 from ortoo.enode.disk.disk import RealDisk
 from ortoo.enode.index.catalog import Catalog
 from ortoo.enode.log.flushing.disk_work import InlineDiskWork
+from ortoo.enode.log.flushing.group import Entry, Group, Part
+from ortoo.enode.log.frame import FrameHeader, Kind
 from ortoo.enode.log.segment import Segment, segment_name
+from ortoo.enode.members.driver import Ship
+from ortoo.enode.members.identity import MemberId, Process
 from ortoo.enode.store.engine import Engine
 
 
@@ -27,3 +31,30 @@ async def test_repair_syncs_through_a_descriptor_of_its_own(tmp_path: Path) -> N
     assert not synced
     assert segment.read(0, 256) == bytes(64) + b"x" * 64 + bytes(128)
     segment.close()
+
+
+def test_what_goes_to_the_disk_is_sent_in_pieces_and_not_copied() -> None:
+    """Frames come from memory whole, some megabyte at once, as the very buffers that are written; none from between."""
+    payload = bytes(600 << 10)
+    log, position, frame = LogBytes(cast(Engine, None)), 0, FrameHeader(length=len(payload)).frame_bytes
+    for _ in range(3):
+        group = Group(parts=[Part(cast(Segment, None), position)])
+        for _ in range(3):
+            header = FrameHeader(kind=Kind.MESSAGES, position=position, length=len(payload))
+            group.entries.append(Entry(header))
+            group.parts[0].buffers += [header.encoded(), payload]
+            position += frame
+        group.bytes, group.end_position = 3 * frame, position
+        assert log.add_newest(group) == ()
+    to, at, sent = Process(MemberId(2, "d"), 1), 0, 0
+    while content := log.newest(Ship(to, 1, at, position)):
+        assert all(one is payload for one in content[1::2])
+        length = sum(map(len, content))
+        assert length % frame == 0
+        assert length <= PART_BYTES + 2 * frame
+        at, sent = at + length, sent + 1
+    assert at == position
+    assert 3 < sent <= 6
+    assert not log.newest(Ship(to, 1, frame, position))
+    log.forget_newest()
+    assert not log.newest(Ship(to, 1, 0, position))

@@ -112,6 +112,13 @@ def test_whom_a_member_asks_for_is_proposed_once() -> None:
     assert wanted(members.sets["e"], answered) is None, "it stands already: the leader itself has told it"
 
 
+def test_a_successor_that_stands_is_not_proposed_above_itself() -> None:
+    """Who hands over may report first, and has promised by then: one that leads would lose its reign again."""
+    members = led_by_first()
+    said(report(1, epoch=2, suggested=SECOND, suggested_above=1), members=members)
+    assert wanted(members.sets["e"], STANDING) is None
+
+
 @pytest.mark.parametrize("more", [{"is_electable": False}, {"role": "SLAVE"}, {"is_leaving": True}])
 def test_who_cannot_or_must_not_lead_is_not_proposed(more: dict[str, object]) -> None:
     """Neither because it has the most, nor because somebody asks for it."""

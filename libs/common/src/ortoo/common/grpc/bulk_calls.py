@@ -10,19 +10,21 @@ from typing import Any
 import grpc
 
 from ortoo.common.grpc.bulk_field import BulkField
-from ortoo.v1 import consumer_pb2, enode_pb2, producer_pb2
+from ortoo.v1 import consumer_pb2, enode_pb2, members_pb2, producer_pb2
 
 PRODUCE_REQUEST = BulkField(producer_pb2.ProduceRequest, "batch", "records")
 APPEND_REQUEST = BulkField(enode_pb2.AppendRequest, "batch", "records")
 FETCH_BATCHES_RESPONSE = BulkField(enode_pb2.FetchBatchesResponse, "batches", "batch", "records")
 PUSH_RESPONSE = BulkField(consumer_pb2.PushResponse, "delivery", "batch", "records")
 FETCH_RESPONSE = BulkField(consumer_pb2.FetchResponse, "batch", "records")
+MEMBER_MESSAGE = BulkField(members_pb2.MemberMessage, "frames", "content", views=True)
 
 _PRODUCE = "/ortoo.v1.ProducerService/Produce"
 _APPEND = "/ortoo.v1.EnodeService/Append"
 _FETCH_BATCHES = "/ortoo.v1.EnodeService/FetchBatches"
 _PUSH = "/ortoo.v1.ConsumerService/Push"
 _FETCH = "/ortoo.v1.ConsumerService/Fetch"
+_SPEAK = "/ortoo.v1.MemberService/Speak"
 Channel = grpc.aio.Channel
 
 
@@ -52,8 +54,13 @@ def fetch(channel: Channel, request: consumer_pb2.FetchRequest) -> Any:
     return channel.unary_stream(_FETCH, consumer_pb2.FetchRequest.SerializeToString, FETCH_RESPONSE.read)(request)
 
 
+def speak(channel: Channel) -> Any:
+    """Open MemberService.Speak: `Bulky` requests, plain responses."""
+    return channel.stream_stream(_SPEAK, MEMBER_MESSAGE.write, members_pb2.SpeakResponse.FromString)()
+
+
 def serve(server: Any, calls: Mapping[str, Callable[..., Any]]) -> None:
-    """Let `server` answer these of the five calls, by method name, after it was given their whole services."""
+    """Let `server` answer these of the six calls, by method name, after it was given their whole services."""
     streams, answers = grpc.stream_stream_rpc_method_handler, grpc.unary_stream_rpc_method_handler
     codecs: dict[str, tuple[str, Any, Any, Any]] = {
         "Produce": (_PRODUCE, streams, PRODUCE_REQUEST.read, producer_pb2.ProduceResponse.SerializeToString),
@@ -62,6 +69,7 @@ def serve(server: Any, calls: Mapping[str, Callable[..., Any]]) -> None:
             _FETCH_BATCHES, streams, enode_pb2.FetchBatchesRequest.FromString, FETCH_BATCHES_RESPONSE.write
         ),
         "Push": (_PUSH, streams, consumer_pb2.PushRequest.FromString, PUSH_RESPONSE.write),
+        "Speak": (_SPEAK, streams, MEMBER_MESSAGE.read, members_pb2.SpeakResponse.SerializeToString),
         "Fetch": (_FETCH, answers, consumer_pb2.FetchRequest.FromString, FETCH_RESPONSE.write),
     }  # fmt: skip
     for name, call in calls.items():

@@ -9,7 +9,7 @@ Batches of a megabyte pass here a hundred times a second, so a large field is pu
 protobuf merges a nested message that comes in two pieces, so every decoder reads the same message.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ class Bulky:
 
     __slots__ = ("bulks", "message")
 
-    def __init__(self, message: Any, bulks: Sequence[bytes] = ()) -> None:
+    def __init__(self, message: Any, bulks: Sequence[Any] = ()) -> None:
         """What `BulkField` writes and reads."""
         self.message = message
         self.bulks = bulks
@@ -51,9 +51,10 @@ class BulkField:
     The first name may be of a repeated field; then each of its messages has a bulk, in order.
     """
 
-    def __init__(self, kind: Any, *names: str) -> None:
-        """The field that `names` lead to in a message of class `kind`."""
+    def __init__(self, kind: Any, *names: str, views: bool = False) -> None:
+        """The field that `names` lead to in a message of class `kind`; with `views` what is read shows the message."""
         self._kind = kind
+        self._bulk: Callable[[bytes | memoryview], bytes | memoryview] = memoryview if views else bytes
         self._names = names
         self._path: list[int] = []
         descriptor = kind.DESCRIPTOR
@@ -64,14 +65,19 @@ class BulkField:
             descriptor = field.message_type
 
     def write(self, it: Bulky) -> bytes:
-        """The bytes of the whole message; a message without bulks is written as it is."""
+        """The bytes of the whole message; a message without bulks is written as it is.
+
+        Where no field on the way is repeated, all bulks together are the field, one behind the other.
+        """
         message, bulks = it.message, it.bulks
-        if sum(map(len, bulks)) < BULK_BYTES_MIN:
+        if (length := sum(map(len, bulks))) < BULK_BYTES_MIN:
+            if bulks and not self._is_repeated:
+                bulks = (b"".join(bulks),)
             for holder, bulk in zip(self._holders(message) if bulks else (), bulks, strict=True):
                 setattr(holder, self._names[-1], bulk)
             return bytes(message.SerializeToString())
         if not self._is_repeated:
-            return b"".join((message.SerializeToString(), *_heads(self._path, len(bulks[0])), bulks[0]))
+            return b"".join((message.SerializeToString(), *_heads(self._path, length), *bulks))
         first, *path = self._path
         items = list(getattr(message, self._names[0]))
         message.ClearField(self._names[0])
@@ -85,14 +91,13 @@ class BulkField:
         """The message and its bulks. Errors: DecodeError."""
         if len(data) < BULK_BYTES_MIN:
             message = self._kind.FromString(data)
-            return Bulky(message, [getattr(holder, self._names[-1]) for holder in self._holders(message)])
-        found: list[bytes | None] = []
+            return Bulky(message, [self._bulk(getattr(holder, self._names[-1])) for holder in self._holders(message)])
+        found: list[memoryview | None] = []
         rest = b"".join(_without(memoryview(data), self._path, found, is_outermost=True))
-        bulks = [bulk or b"" for bulk in found]
         if not self._is_repeated:
             # A nested message may come in pieces; the last one that has the field counts.
-            bulks = [next((bulk for bulk in reversed(found) if bulk is not None), b"")]
-        return Bulky(self._kind.FromString(rest), bulks)
+            found = [next((bulk for bulk in reversed(found) if bulk is not None), None)]
+        return Bulky(self._kind.FromString(rest), [self._bulk(bulk or b"") for bulk in found])
 
     def _holders(self, message: Any) -> Sequence[Any]:
         """The messages that have the bulk fields."""
@@ -112,7 +117,7 @@ def _heads(path: Sequence[int], length: int) -> list[bytes]:
 
 
 def _without(
-    data: memoryview, path: Sequence[int], found: list[bytes | None], *, is_outermost: bool
+    data: memoryview, path: Sequence[int], found: list[memoryview | None], *, is_outermost: bool
 ) -> list[bytes | memoryview]:
     """The pieces of a message that stay; what lies at `path` is put into `found`."""
     wanted, deeper = path[0], path[1:]
@@ -130,7 +135,7 @@ def _without(
         if key >> 3 != wanted or key & 7 != 2:
             pieces.append(data[start:stop])
         elif not deeper:
-            found[-1] = bytes(data[position:stop])
+            found[-1] = data[position:stop]
         else:
             if is_outermost:
                 found.append(None)

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -12,6 +12,7 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.enode.consensus.shared_log import SharedLog
+from ortoo.enode.disk.disk import Buffer
 from ortoo.enode.disk.reign_file import KeptReign, write_reign
 from ortoo.enode.log.copies.words import begin_payload, members_payload
 from ortoo.enode.log.frame import BadFrame, Kind
@@ -111,6 +112,7 @@ class Driver:
         """The number of the last digests that were compared, here or in a former life: what is folded again is not."""
         self.on_doubts: Callable[[int, int], object] = lambda times, number: None
         """Gets both whenever states were compared."""
+        self.shipments = self.shipped_bytes = 0
         self._kept = kept
         self._peers = peers
         self._background = background
@@ -161,7 +163,8 @@ class Driver:
         if isinstance(action, Send):
             self._peers.send(action.to, action.message)
         elif isinstance(action, Ship):
-            self._background.contained("ship", self._ship(action))
+            if self._gives_way(action.begin) or not self._shipped(action, self.log.bytes.newest(action)):
+                self._background.contained("ship", self._ship(action))
         elif isinstance(action, Committed):
             self.log.commit(action.position)
         elif isinstance(action, SaveReign):
@@ -185,7 +188,6 @@ class Driver:
         """Do to the log what was decided when it looked like `outline`."""
         log = self.log
         if isinstance(action, Write):
-            assert isinstance(action.content, bytes)
             await log.write(action.begin, action.content)
         elif isinstance(action, Cut):
             self._cuts = action.cuts
@@ -269,19 +271,22 @@ class Driver:
         if gives_way := self._gives_way(action.begin):
             await self._clock.sleep(max(0.0, self._late_until_s - self._clock.monotonic_s()))
         try:
-            content, marks = await self.log.bytes.read(action.begin, action.limit)
+            content = self.log.bytes.newest(action) or await self.log.bytes.read(action.begin, action.limit)
         except (OSError, OrtooError, BadFrame) as error:  # whoever follows asks again when nothing comes
             _log.warning("the log cannot be read for a member that follows", position=action.begin, reason=str(error))
             return
-        if content and self._leads(epoch):
-            end = action.begin + len(content)
-            committed = self.member.log.committed
-            frames = Frames(epoch, action.to, action.stream, action.begin, end, marks, committed, content)
+        if self._leads(epoch) and (length := self._shipped(action, content)) and gives_way:
+            self._late_until_s = max(self._clock.monotonic_s(), self._late_until_s) + length / CATCH_UP_BYTES_PER_S
+
+    def _shipped(self, action: Ship, content: Sequence[Buffer]) -> int:
+        """Send frames, if there are any; how many bytes they have."""
+        if length := sum(map(len, content)):
+            epoch, committed, end = self.member.reign.epoch, self.member.log.committed, action.begin + length
+            frames = Frames(epoch, action.to, action.stream, action.begin, end, (), committed, content)
             self._peers.send(action.to.member, frames)
-            if gives_way:
-                since_s = max(self._clock.monotonic_s(), self._late_until_s)
-                self._late_until_s = since_s + len(content) / CATCH_UP_BYTES_PER_S
+            self.shipments, self.shipped_bytes = self.shipments + 1, self.shipped_bytes + length
             self.post(Shipped(action.to, action.stream, end))
+        return length
 
     def _gives_way(self, position: int) -> bool:
         """Whether who needs the log from there on is late, and clients are served without it."""
@@ -359,8 +364,7 @@ class Driver:
         outline = self.member.log
         if outline.begin <= position < outline.flushed:
             with contextlib.suppress(BadFrame):
-                content, _ = await self.log.bytes.read_copy(position, position + 1)
-                if content:
+                if content := await self.log.bytes.read_copy(position, position + 1):
                     return content
         raise DataLoss(f"member {self.member.me.member.number} has no whole frame at {position}")
 

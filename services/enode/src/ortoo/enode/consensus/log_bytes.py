@@ -1,15 +1,18 @@
 """The bytes of a member's open log: read for those who follow, and a damaged frame written again."""
 
-from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from ortoo.common.errors import Unavailable
+from ortoo.enode.disk.disk import Buffer
 from ortoo.enode.log.copies.copying import frames_in, whole_frames
-from ortoo.enode.log.copies.words import marks_in
+from ortoo.enode.log.copies.words import WORDS, mark_of
+from ortoo.enode.log.flushing.group import Group
 from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, FrameHeader
 from ortoo.enode.log.scan import Hole, read_frame, walk
 from ortoo.enode.log.segment import Segment, holding
+from ortoo.enode.members.driver import Ship
 from ortoo.enode.members.log_outline import Mark
 from ortoo.enode.store.engine import Engine
 
@@ -21,31 +24,6 @@ Repairing = Callable[[int, int], Awaitable[int]]
 """Has a whole frame at a position of a log that goes on at another one; where it ends, 0 when nobody has it."""
 
 
-@dataclass(slots=True)
-class _Tail:
-    """The newest bytes of the log by position, as they went to the disk."""
-
-    parts: deque[tuple[int, bytes]] = field(default_factory=deque)
-    size: int = 0
-
-    def add(self, position: int, data: bytes) -> None:
-        self.parts.append((position, data))
-        self.size += len(data)
-        while self.size > KEPT_BYTES and len(self.parts) > 1:
-            self.size -= len(self.parts.popleft()[1])
-
-    def clear(self) -> None:
-        self.parts.clear()
-        self.size = 0
-
-    def read(self, position: int, length: int) -> bytes:
-        """Bytes from a position on; empty when it is not here."""
-        for begin, data in reversed(self.parts):
-            if begin <= position < begin + len(data):
-                return data[position - begin : position - begin + length]
-        return b""
-
-
 @dataclass(eq=False)
 class LogBytes:
     """What lies in an open log, by position."""
@@ -53,34 +31,62 @@ class LogBytes:
     engine: Engine
     repair: Repairing | None = None
     """Writes a damaged frame again from another copy."""
-    _newest: _Tail = field(default_factory=_Tail)
+    _newest: dict[int, tuple[int, list[Buffer]]] = field(default_factory=dict)
+    """The newest frames as they went to the disk, by where some of them begin: where these end, and their bytes."""
+    _newest_bytes: int = 0
 
-    def add_newest(self, position: int, data: bytes) -> None:
-        """Keep what goes to the disk in memory for a while."""
-        self._newest.add(position, data)
+    def add_newest(self, group: Group) -> tuple[Mark, ...]:
+        """Keep what goes to the disk in memory for a while. Returns what in it concerns the members."""
+        buffers = chain.from_iterable(part.buffers for part in group.parts)
+        begin = at = group.parts[0].position
+        some: list[Buffer] = []
+        marks: list[Mark] = []
+        for entry in group.entries:
+            header, end = entry.header, entry.header.end_position
+            while at < end:
+                some.append(next(buffers))
+                at += len(some[-1])
+            if header.kind in WORDS:
+                marks.append(mark_of(header, b"".join(some)[header.position - begin + HEADER_BYTES :][: header.length]))
+            if end - begin >= PART_BYTES or end == group.end_position:
+                self._newest[begin] = end, some
+                self._newest_bytes += end - begin
+                begin, some = end, []
+        while self._newest_bytes > KEPT_BYTES:
+            oldest = next(iter(self._newest))
+            self._newest_bytes -= self._newest.pop(oldest)[0] - oldest
+        return tuple(marks)
 
     def forget_newest(self) -> None:
         """The log's end is cut: nothing in memory is believed."""
         self._newest.clear()
+        self._newest_bytes = 0
 
-    async def read(self, begin: int, limit: int) -> tuple[bytes, tuple[Mark, ...]]:
-        """Whole frames from `begin` on, the last beginning below `limit`, at most some at once; with their marks.
+    def newest(self, ship: Ship) -> list[Buffer]:
+        """The whole frames that are to be sent, or the first of them, in pieces; empty when they are not in memory."""
+        end, content = ship.begin, list[Buffer]()
+        while end < ship.limit and end - ship.begin < PART_BYTES and (some := self._newest.get(end)):
+            end = some[0]
+            content += some[1]
+        return content
 
-        A damaged one is repaired first. Errors: OSError, Unavailable, BadFrame.
-        """
+    async def read(self, begin: int, limit: int) -> Sequence[Buffer]:
+        """As `newest`, of the disk, where a damaged frame is repaired first. Errors: OSError, Unavailable, BadFrame."""
         while True:
             try:
-                return await self.read_copy(begin, limit)
+                content = await self.read_copy(begin, limit)
             except BadFrame:
                 hole = await self.engine.work.run(self._first_hole, begin)
                 if hole is None or self.repair is None or not await self.repair(hole.position, hole.end_position):
                     raise
+            else:
+                return (content,) if content else ()
 
-    async def read_copy(self, begin: int, limit: int) -> tuple[bytes, tuple[Mark, ...]]:
-        """As `read`, of what this disk has. Errors: OSError, Unavailable, BadFrame."""
+    async def read_copy(self, begin: int, limit: int) -> bytes:
+        """As `read`, and nothing is repaired. Errors: OSError, Unavailable, BadFrame."""
         length = max(PART_BYTES, HEADER_BYTES)
         while True:
-            data = self._newest.read(begin, length) or await self.from_disk(begin, length)
+            data = await self.from_disk(begin, length)
             whole = whole_frames(data, begin, limit)
             if whole or len(data) < length:
                 break
@@ -88,7 +94,9 @@ class LogBytes:
         if length > PART_BYTES:
             whole = min(whole, whole_frames(data, begin, begin + 1))
         data = data[:whole]
-        return data, marks_in((frame.header, frame.body) for frame in frames_in(data, begin))
+        for _ in frames_in(data, begin):
+            pass  # each is looked at
+        return data
 
     async def whole_frame(self, position: int) -> FrameHeader | None:
         """The frame at a position; None when there is no whole one. Errors: OSError, Unavailable."""

@@ -1,7 +1,7 @@
 """The log of one member: what the protocol's actions do to an open engine."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,12 +15,11 @@ from ortoo.enode.disk.disk import DirectoryLock, Disk
 from ortoo.enode.disk.identity import Identity, claim
 from ortoo.enode.disk.log_begin import LogBegin, write_log_begin
 from ortoo.enode.disk.outline_file import KeptOutline, write_outline
-from ortoo.enode.log.copies.copying import append_copies, frames_in
+from ortoo.enode.log.copies.copying import Frame, append_copies
 from ortoo.enode.log.copies.cut_frames import CutFrames
-from ortoo.enode.log.copies.words import marks_in
 from ortoo.enode.log.flushing.disk_work import disk_work
 from ortoo.enode.log.flushing.group import Group
-from ortoo.enode.log.frame import HEADER_BYTES, Kind, frame_bytes
+from ortoo.enode.log.frame import Kind, frame_bytes
 from ortoo.enode.log.segment import Segment, remove_below
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.log.spares import Spares
@@ -136,13 +135,13 @@ class SharedLog:
         appender.commit_limit = max(appender.commit_limit or 0, position)
         appender.release()
 
-    async def write(self, begin: int, data: bytes) -> None:
-        """Append a leader's frames. Errors: BadFrame, Unsupported, Overloaded, OSError."""
+    async def write(self, begin: int, frames: Sequence[Frame]) -> None:
+        """Append a leader's frames. Errors: Overloaded, OSError."""
         appender = self.engine.appender
         assert begin == appender.appended_position, (
             f"{begin} is written, and the log ends at {appender.appended_position}"
         )
-        await append_copies(appender, tuple(frames_in(data, begin)))
+        await append_copies(appender, frames)
 
     async def cut(self, outline: LogOutline) -> None:
         """End where `outline` does, for good. Errors: OSError."""
@@ -218,14 +217,7 @@ class SharedLog:
         """A group goes to the disk: from here on it is a part of the log that can only be cut."""
         if group.is_copy:
             return  # the protocol knows: it sent it here
-        data = b"".join(buffer for part in group.parts for buffer in part.buffers)
-        begin = group.parts[0].position
-        self.bytes.add_newest(begin, data)
-        words = [entry.header for entry in group.entries if entry.header.kind >= Kind.EPOCH]
-        marks = marks_in(
-            (one, data[one.position - begin + HEADER_BYTES :][: one.length]) for one in words
-        )  # fmt: skip
-        self.on_appended(group.end_position, marks)
+        self.on_appended(group.end_position, self.bytes.add_newest(group))
 
     async def close(self) -> None:
         """Give the folder back."""

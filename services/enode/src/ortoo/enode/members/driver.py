@@ -4,6 +4,7 @@ The driver owns the disk, the network and the clock. It does actions in their or
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from ortoo.enode.members.identity import Configuration, MemberId, Process, Reign, Tail
 from ortoo.enode.members.log_outline import Base, Mark
@@ -122,7 +123,7 @@ class Write:
 
     begin: int
     end: int
-    content: object
+    content: Any
 
 
 @dataclass(frozen=True, slots=True)

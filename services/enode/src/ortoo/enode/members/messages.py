@@ -4,6 +4,7 @@ Processes of another set of members are not heard: whoever carries these message
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from ortoo.enode.members.identity import MemberId, Process, Tail
 from ortoo.enode.members.log_outline import Base, Mark
@@ -111,8 +112,8 @@ class Frames:
     marks: tuple[Mark, ...]
     """Those among the frames that concern the protocol."""
     committed: int
-    content: object
-    """The bytes; the protocol passes them on."""
+    content: Any
+    """The bytes, in pieces; the protocol passes them on. Where they came they are whole frames that were checked."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -313,7 +313,7 @@ class _Opening:
                 if not log.groups or log.groups[-1].bytes >= GROUP_BYTES:
                     log.groups.append(Group())
                 group = log.groups[-1]
-                group.entries.append(entry_of(header, body, with_batch=False))
+                group.entries.append(entry_of(header, body))
                 group.bytes += header.frame_bytes
                 group.end_position = end = header.end_position
                 recovered.store_open = max(recovered.store_open, header.store_open)

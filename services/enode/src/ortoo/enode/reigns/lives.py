@@ -212,11 +212,9 @@ class Lives:
             repair = Repair(log.bytes, lambda: driver.member, self._copy_of, self._count_repaired)
             log.bytes.repair = log.engine.reader.repair = repair.frame
             self.driver = self.reports.driver = self.words.listener = driver
-            if not log.is_cold:
-                stack.enter_context(self._reads(log, background))
             driver.start()
             stopping = background.spawn("stopping", self._stopping.wait())
-            reigns = background.spawn("reigns of this member", self._reigns(driver, log))
+            reigns = background.spawn("reigns of this member", self._reigns(driver, log, background))
             await asyncio.wait({stopping, driver.over}, return_when=asyncio.FIRST_COMPLETED)
             self.words.listener = None
             reigns.cancel()
@@ -225,9 +223,13 @@ class Lives:
 
     @contextlib.contextmanager
     def _reads(self, log: SharedLog, background: Background) -> Iterator[None]:
-        """Give what is committed to readers who do not ask who leads."""
+        """Give what is committed to readers who do not ask who leads, as long as this member follows.
+
+        Then their streams end: what came to one before this member led would be told to look elsewhere for ever.
+        """
         over = asyncio.Event()
-        self.service.reads = CommittedStreams(log.engine, Streams(background, over), self.moved)
+        if not log.is_cold:
+            self.service.reads = CommittedStreams(log.engine, Streams(background, over), self.moved)
         try:
             yield
         finally:
@@ -261,13 +263,12 @@ class Lives:
         self.joining.keep(kept)
         return kept
 
-    async def _reigns(self, driver: Driver, log: SharedLog) -> None:
+    async def _reigns(self, driver: Driver, log: SharedLog, background: Background) -> None:
         """Serve clients whenever this member leads."""
         while True:
-            epoch = driver.leads
-            if epoch is None:
-                await self._change(driver)
-                continue
+            with self._reads(log, background):
+                while (epoch := driver.leads) is None:
+                    await self._change(driver)
             async with self._open_reign(log, epoch):
                 while driver.leads == epoch:
                     await self._change(driver)

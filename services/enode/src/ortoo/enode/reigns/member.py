@@ -4,11 +4,13 @@ import contextlib
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Any
 
 from ortoo.common.cluster.address_server import found_name_servers, listed_again
 from ortoo.common.cluster.addresses import reached_at
 from ortoo.common.cluster.live_settings import LiveSettings
 from ortoo.common.errors.findings import Findings
+from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_guards, cluster_token
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.grpc.tls import cluster_tls
@@ -69,9 +71,14 @@ async def open_member(
         background = await stack.enter_async_context(Background("member"))
         name_servers = await found_name_servers(settings.namesrv_address, background=background, clock=clock)
         words = MemberService(settings.cluster, settings.name, joining)
+
+        def add(server: Any) -> None:
+            add_MemberServiceServicer_to_server(words, server)
+            bulk_calls.serve(server, {"Speak": words.Speak})
+
         speaking = GrpcServer(
             settings.member_listen_address if tls is None else "",
-            [(NAME, lambda server: add_MemberServiceServicer_to_server(words, server))],
+            [(NAME, add)],
             interceptors=cluster_guards(token),
             cluster_tls=None if tls is None else tls.listener(settings.member_listen_address),
             grace_s=0.0,
@@ -90,6 +97,16 @@ async def open_member(
             "ortoo_repaired_frames_total",
             "Damaged frames of this member's log that were written again from another member's copy.",
             lambda: lives.repaired_frames,
+        )
+        metrics.counter(
+            "ortoo_shipments_total",
+            "Messages by which this member sent parts of its log to others since it was opened.",
+            lambda: lives.driver.shipments if lives.driver else 0,
+        )
+        metrics.counter(
+            "ortoo_shipped_bytes_total",
+            "Bytes of the log in them.",
+            lambda: lives.driver.shipped_bytes if lives.driver else 0,
         )
         metrics.gauge(
             "ortoo_state_differs",

@@ -73,10 +73,10 @@ def _suggested(alive: Mapping[MemberId, MemberReport], standing: Standing) -> Me
     )
     if asked is None or asked.suggested is None:
         return None
+    if any(one.epoch > asked.suggested_above for one in alive.values()):
+        return None  # somebody stands already, and has promises: a leader that hands over tells its successor itself
     named = alive.get(asked.suggested)
-    if named is None or named.epoch > asked.suggested_above:
-        return None  # it stands already: a leader that hands over tells its successor itself
-    return named.member if _can_lead(named) else None
+    return named.member if named is not None and _can_lead(named) else None
 
 
 def _missed(

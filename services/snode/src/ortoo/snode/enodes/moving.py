@@ -84,13 +84,11 @@ class HeldAppends(Generic[Request, Result]):
                 self.fail_all(told_as(failure, "enode link"))
 
     async def _send_on(self) -> None:
-        wait_s = FIRST_WAIT_S
         while self._held:
             source = self._source
             assert source is not None
             if self.current() is source or not source.is_idle:
-                await self.clock.sleep(wait_s)
-                wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+                await self.clock.sleep(FIRST_WAIT_S)
                 self._fail_late()
                 # A member that has promised another an epoch leads in a later one only, and that is news.
                 if not source.is_idle or (self._error.epoch and self.current() is source):

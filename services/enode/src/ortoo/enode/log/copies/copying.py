@@ -24,24 +24,24 @@ class Frame:
     """A whole frame."""
 
     header: FrameHeader
-    body: bytes
+    body: memoryview
     """Prefix and payload."""
     data: memoryview
     """All of it, padding included, as it lies in the log."""
 
 
-def frames_in(data: bytes, position: int) -> Iterator[Frame]:
+def frames_in(data: bytes | memoryview, position: int) -> Iterator[Frame]:
     """The frames of `data`, which lies at `position`. Errors: BadFrame when it is not whole frames; Unsupported."""
     view, at = memoryview(data), 0
-    while at < len(data):
-        header = decode_header(data[at : at + HEADER_BYTES], position + at)
+    while at < len(view):
+        header = decode_header(bytes(view[at : at + HEADER_BYTES]), position + at)
         body_at = at + HEADER_BYTES
-        body = data[body_at : body_at + header.prefix_length + header.length]
+        body = view[body_at : body_at + header.prefix_length + header.length]
         if problem := body_problem(header, body):
             raise BadFrame(problem)
         end = at + header.frame_bytes
-        if end > len(data):
-            raise BadFrame(f"its padding is missing: {len(data) - at} of {header.frame_bytes} bytes")
+        if end > len(view):
+            raise BadFrame(f"its padding is missing: {len(view) - at} of {header.frame_bytes} bytes")
         yield Frame(header, body, view[at:end])
         at = end
 
@@ -57,24 +57,23 @@ def whole_frames(data: bytes, position: int, limit: int) -> int:
     return at
 
 
-def entry_of(header: FrameHeader, body: bytes, *, with_batch: bool) -> Entry:
-    """What is to be done when a frame is committed; without its batch, readers read that from the disk."""
+def entry_of(header: FrameHeader, body: bytes | memoryview) -> Entry:
+    """What is to be done when a frame is committed. It has no batch in it: who reads that, reads it from the disk."""
     if header.kind == Kind.MESSAGES:
-        prefix = body[: header.prefix_length]
         batch = SealedBatch(
-            body[header.prefix_length :] if with_batch else b"",
+            b"",
             header.payload_crc,
             header.item_count,
             header.inflated_bytes,
             header.producer_id,
             header.first_sequence,
         )
-        changes = tuple(decode_changes(prefix)) if prefix else ()
+        changes = tuple(decode_changes(bytes(body[: header.prefix_length]))) if header.prefix_length else ()
         return Entry(header, batch, changes)
     if header.kind == Kind.STATE:
-        return Entry(header, changes=tuple(decode_changes(body)))
+        return Entry(header, changes=tuple(decode_changes(bytes(body))))
     if header.kind == Kind.CHECKPOINT:
-        return Entry(header, slice_at=decode_slice(body).at(header.position))
+        return Entry(header, slice_at=decode_slice(bytes(body)).at(header.position))
     return Entry(header)
 
 
@@ -85,7 +84,7 @@ async def append_copies(appender: Appender, frames: Sequence[Frame]) -> None:
     """
     for frame in frames:
         appender.check_alive()
-        entry = entry_of(frame.header, frame.body, with_batch=True)
+        entry = entry_of(frame.header, frame.body)
         if frame.header.flags & Flag.SEGMENT_END:
             # The space is there before the frame is accepted, for behind it there is no other place to go on.
             spare = await appender.spares.take(appender.settings.segment_bytes, is_state=True)

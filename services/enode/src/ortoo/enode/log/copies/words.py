@@ -24,19 +24,19 @@ def begin_payload(log_begin: int) -> bytes:
     return _POSITION.pack(log_begin)
 
 
-def mark_of(header: FrameHeader, body: bytes) -> Mark:
+def mark_of(header: FrameHeader, body: bytes | memoryview) -> Mark:
     """What a frame of these kinds says. Errors: DataLoss when it says nothing that can be read."""
     begin, end = header.position, header.end_position
     try:
         if header.kind == Kind.EPOCH:
             return EpochFrame(begin, end, header.leader_epoch)
         if header.kind == Kind.MEMBERS:
-            return MembersFrame(begin, end, decode_configuration(json.loads(body)))
+            return MembersFrame(begin, end, decode_configuration(json.loads(bytes(body))))
         return BeginFrame(begin, end, *_POSITION.unpack(body))
     except (KeyError, TypeError, ValueError, struct.error) as error:
         raise DataLoss(f"the frame at {begin} names members, and cannot be read: {error}") from error
 
 
-def marks_in(frames: Iterable[tuple[FrameHeader, bytes]]) -> tuple[Mark, ...]:
+def marks_in(frames: Iterable[tuple[FrameHeader, bytes | memoryview]]) -> tuple[Mark, ...]:
     """Of whole frames, those that concern the members."""
     return tuple(mark_of(header, body) for header, body in frames if header.kind in WORDS)

@@ -4,11 +4,14 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 import grpc
 
 from ortoo.common.errors import Conflict, OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
+from ortoo.common.grpc import bulk_calls
+from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.fields import write
 from ortoo.common.process.background import Background
@@ -117,7 +120,7 @@ class _Line:
 
     async def _speak(self, address: str) -> None:
         peers = self._peers
-        call = MemberServiceStub(peers.channels.to(address)).Speak()
+        call = bulk_calls.speak(peers.channels.to(address))
         try:
             first = pb.MemberMessage(
                 set_id=peers.set_id,
@@ -125,7 +128,7 @@ class _Line:
                 to=write(member_report_pb2.MemberId, self._to),
             )
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                await call.write(first)
+                await call.write(Bulky(first))
                 if await call.read() is grpc.aio.EOF:
                     raise Unavailable("it ended the stream")
             if self._is_told:
@@ -160,7 +163,7 @@ class _Line:
             raise TimeoutError
         self._unanswered += 1
 
-    async def _hear(self, call: "grpc.aio.StreamStreamCall[pb.MemberMessage, pb.SpeakResponse]") -> None:
+    async def _hear(self, call: Any) -> None:
         """Take the answers, until the stream is over; whoever writes next finds out."""
         with contextlib.suppress(grpc.RpcError, asyncio.InvalidStateError):
             while await call.read() is not grpc.aio.EOF:

@@ -59,6 +59,7 @@ class MemberReports:
         self._background = background
         self._clock = clock
         self._due: dict[str, asyncio.Event] = {}
+        self._stubs: dict[str, NameServiceStub] = {}
 
     def hurry(self) -> None:
         """Something has changed: report now."""
@@ -73,6 +74,7 @@ class MemberReports:
             for address in [one for one in tasks if one not in wanted]:
                 tasks.pop(address).cancel()
                 self._due.pop(address, None)
+                self._stubs.pop(address, None)
             for address in wanted:
                 if address not in tasks:
                     self._due[address] = asyncio.Event()
@@ -104,7 +106,9 @@ class MemberReports:
             request.suggested_above = suggestion.above
         try:
             with rpc_errors(f"name server {address}"):
-                stub = NameServiceStub(self._channels.to(address))
+                stub = self._stubs.get(address)
+                if stub is None:  # it makes all methods of its service, which takes as long as a report
+                    stub = self._stubs[address] = NameServiceStub(self._channels.to(address))
                 answer = await stub.ReportMember(request, timeout=TIMEOUT_S)
         except OrtooError:
             return False

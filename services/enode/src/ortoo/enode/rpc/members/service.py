@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Protocol
 
 from ortoo.common.errors import Conflict, Invalid, Unavailable
+from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import write
 from ortoo.enode.consensus.joining import Joining
@@ -37,17 +38,18 @@ class MemberService(MemberServiceServicer):
         self._enode = enode
         self._joining = joining
 
-    async def Speak(
-        self, request_iterator: AsyncIterator[pb.MemberMessage], context: Context
+    async def Speak(  # type: ignore[override]  # see bulk_calls
+        self, request_iterator: AsyncIterator[Bulky], context: Context
     ) -> AsyncIterator[pb.SpeakResponse]:
         """Take one word after another."""
-        first = await anext(aiter(request_iterator), None)
-        if first is None:
+        opening = await anext(aiter(request_iterator), None)
+        if opening is None:
             return
+        first: pb.MemberMessage = opening.message
         self._check(first.set_id, member_id(first.to), "to")
         yield pb.SpeakResponse()
-        async for message in request_iterator:
-            word = decode_word(message)
+        async for message, (content,) in request_iterator:
+            word = decode_word(message, content)
             if word is not None and self.listener is not None:
                 self.listener.post(word)
             if word is None or is_answered(word):

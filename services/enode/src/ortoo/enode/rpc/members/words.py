@@ -3,6 +3,7 @@
 from typing import Any
 
 from ortoo.common.errors import Invalid
+from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.grpc.fields import read, write
 from ortoo.enode.log.copies.copying import frames_in
 from ortoo.enode.log.copies.words import marks_in
@@ -30,21 +31,14 @@ _NAMES: dict[type, tuple[str, Any]] = {
 }
 
 
-def encode_word(message: Message) -> pb.MemberMessage:
+def encode_word(message: Message) -> Bulky:
     """A word as it travels."""
     if isinstance(message, Frames):
-        frames = pb.MemberMessage.Frames(
-            epoch=message.epoch,
-            follower=write(pb.MemberProcess, message.follower),
-            stream=message.stream,
-            begin=message.begin,
-            end=message.end,
-            committed=message.committed,
-            content=message.content,  # type: ignore[arg-type]  # bytes, as the driver gave them
-        )
-        return pb.MemberMessage(frames=frames)
+        head = {name: getattr(message, name) for name in ("epoch", "stream", "begin", "end", "committed")}
+        frames = pb.MemberMessage.Frames(**head, follower=write(pb.MemberProcess, message.follower))
+        return Bulky(pb.MemberMessage(frames=frames), message.content)
     name, kind = _NAMES[type(message)]
-    return pb.MemberMessage(**{name: write(kind, message)})
+    return Bulky(pb.MemberMessage(**{name: write(kind, message)}))
 
 
 def is_answered(message: Message) -> bool:
@@ -52,25 +46,23 @@ def is_answered(message: Message) -> bool:
     return not isinstance(message, Frames | messages.Ack)
 
 
-def decode_word(message: pb.MemberMessage) -> Message | None:
-    """A word that came; None for one of a newer version. Errors: Invalid for frames that are not whole."""
+def decode_word(message: pb.MemberMessage, content: memoryview) -> Message | None:
+    """A word that came, with the log in it; None for one of a newer version. Errors: Invalid, of no whole frames."""
     name = message.WhichOneof("word")
     if name == "frames":
-        return _frames(message.frames)
+        return _frames(message.frames, content)
     kind = _WORDS.get(name or "")
     word: Message | None = read(kind, getattr(message, name)) if kind is not None and name else None
     return word
 
 
-def _frames(message: pb.MemberMessage.Frames) -> Frames:
-    content = message.content
+def _frames(message: pb.MemberMessage.Frames, content: memoryview) -> Frames:
     try:
-        marks = marks_in((frame.header, frame.body) for frame in frames_in(content, message.begin))
+        frames = tuple(frames_in(content, message.begin))
     except BadFrame as error:
         raise Invalid(f"the frames from {message.begin} came damaged: {error}", field="frames.content") from error
     if message.begin + len(content) != message.end:
         raise Invalid(f"{len(content)} bytes from {message.begin}, and not up to {message.end}", field="frames.end")
+    marks = marks_in((frame.header, frame.body) for frame in frames)
     follower = read(Process, message.follower)
-    return Frames(
-        message.epoch, follower, message.stream, message.begin, message.end, marks, message.committed, content
-    )
+    return Frames(message.epoch, follower, message.stream, message.begin, message.end, marks, message.committed, frames)
