@@ -95,12 +95,13 @@ async def cluster(
     *,
     snode_settings: Mapping[str, str] | None = None,
     snode_module: str = "",
+    enode_module: str = "",
     **enode_settings: str,
 ) -> AsyncIterator[Cluster]:
     """Start name server, enode and snode, each a process; stop them and remove their data at the end.
 
-    `enode_settings` and `snode_settings` are environment variables without their prefix. A `snode_module` runs in the
-    place of the snode's own.
+    `enode_settings` and `snode_settings` are environment variables without their prefix. `snode_module` and
+    `enode_module` run in the place of their own.
     """
     async with AsyncExitStack() as stack:
         if folder is None:
@@ -114,6 +115,7 @@ async def cluster(
             return process
 
         namesrv = await start("namesrv", DATA_DIR=str(folder / "namesrv"))
-        enode = await start("enode", DATA_DIR=str(folder / "enode"), NAMESRV_ADDRESS=namesrv.address, **enode_settings)
+        enode_settings |= {"DATA_DIR": str(folder / "enode"), "NAMESRV_ADDRESS": namesrv.address}
+        enode = await start("enode", enode_module, **enode_settings)
         snode = await start("snode", snode_module, NAMESRV_ADDRESS=namesrv.address, **(snode_settings or {}))
         yield Cluster(namesrv, enode, snode, folder)

@@ -1,34 +1,42 @@
-"""One message a call, under a load generator in C: processor time a call in snode and enode, with the front or not.
+"""One message a call: processor time a call in snode and enode, with the queue front or not.
 
-h2load is of Debian's package nghttp2-client. Beside it runs a raw echo: the queue front with nothing behind it.
+Sends come from h2load, a load generator in C (Debian's package nghttp2-client). Beside it runs a raw echo: the queue
+front with nothing behind it. Receives and acknowledgements come from this process: each names what was received.
 """
 
 import argparse
 import asyncio
 import contextlib
+import os
 import re
 import shutil
 import statistics
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
+
 from apache.rocketmq.v2 import definition_pb2, service_pb2
-from bench.processes import Cluster, cluster, running_s
+from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
+from bench.processes import cluster, running_s
 from bench.report import Figures, main
 from bench.traffic import make_topic
 
 METHOD = (
     "apache.rocketmq.v2 SendMessage with one message of 256 bytes to 8 queues, durable, by h2load: at 64 in flight 4 "
-    "connections of 16 calls, at 16 4 of 4, at 1 one; two clusters loaded in turn, one whose snode has no queue front, "
-    "and an echo of the same bytes by the queue front alone; medians over the rounds, processor microseconds a call"
+    "connections of 16 calls, at 16 4 of 4, at 1 one; two clusters loaded in turn, one without the queue front, "
+    "and an echo of the same bytes by the queue front alone; then ReceiveMessage of up to 32 of them and AckMessage of "
+    "each, by an asyncio client, 16 calls in flight; medians over the rounds, processor microseconds a call"
 )
 SHAPES = {1: (1, 1), 16: (4, 4), 64: (4, 16)}
 SEND = "apache.rocketmq.v2.MessagingService/SendMessage"
 ECHO = "bench.Echo/Call"
 WARM_CALLS = 500
+GROUP, RECEIVE_BATCH, CONSUMERS = "bench-group", 32, 16
+METADATA = (("x-mq-client-id", "bench"), ("x-mq-language", "PYTHON"))
 
 
 def request(topic: str) -> bytes:
@@ -61,6 +69,48 @@ async def load(address: str, method: str, frame: Path, in_flight: int, calls: in
     return float(rate[1])
 
 
+async def received(stub: Any, messages: int) -> tuple[list[str], int]:
+    """The handles of so many messages or a few more, and how many calls brought them."""
+    request = service_pb2.ReceiveMessageRequest(
+        group=definition_pb2.Resource(name=GROUP),
+        message_queue=definition_pb2.MessageQueue(topic=definition_pb2.Resource(name="bench")),
+        batch_size=RECEIVE_BATCH,
+    )
+    request.invisible_duration.seconds, request.long_polling_timeout.seconds = 3600, 1
+    handles: list[str] = []
+    calls = 0
+
+    async def consume() -> None:
+        nonlocal calls
+        while len(handles) < messages:
+            calls += 1
+            frames = stub.ReceiveMessage(request, metadata=METADATA, timeout=30)
+            handles.extend(
+                [frame.message.system_properties.receipt_handle async for frame in frames if frame.HasField("message")]
+            )
+
+    await asyncio.gather(*(consume() for _ in range(CONSUMERS)))
+    return handles, calls
+
+
+async def acknowledged(stub: Any, handles: list[str]) -> int:
+    """Acknowledge each by a call; how many calls."""
+    left = iter(handles)
+
+    async def consume() -> None:
+        for handle in left:
+            request = service_pb2.AckMessageRequest(
+                group=definition_pb2.Resource(name=GROUP),
+                topic=definition_pb2.Resource(name="bench"),
+                entries=[service_pb2.AckMessageEntry(receipt_handle=handle)],
+            )
+            answer = await stub.AckMessage(request, metadata=METADATA)
+            assert answer.status.code == definition_pb2.Code.OK, answer
+
+    await asyncio.gather(*(consume() for _ in range(CONSUMERS)))
+    return len(handles)
+
+
 @contextlib.asynccontextmanager
 async def echo() -> AsyncIterator[tuple[str, int]]:
     """The address of an echo, and its process."""
@@ -85,35 +135,54 @@ async def measure(options: argparse.Namespace) -> Figures:
         frame.write_bytes(request("bench"))
         address, process_id = await stack.enter_async_context(echo())
         targets: dict[str, tuple[str, str, dict[str, int]]] = {"echo": (address, ECHO, {"echo": process_id})}
-        clusters: dict[str, Cluster] = {}
         for name, module in (("before", "bench.unfronted"), ("front", "")):
-            roles = clusters[name] = await stack.enter_async_context(cluster(snode_module=module))
+            roles = await stack.enter_async_context(cluster(snode_module=module, enode_module=module))
             await make_topic(roles.address, "bench", 8)
             processes = {"snode": roles.snode.process_id, "enode": roles.enode.process_id}
             targets[name] = (roles.address, SEND, processes)
-        figures: dict[str, dict[int, dict[str, list[float]]]] = {
-            name: {in_flight: {} for in_flight in SHAPES} for name in targets
+        channels = {
+            name: await stack.enter_async_context(grpc.aio.insecure_channel(address))
+            for name, (address, _, _) in targets.items()
         }
+        figures: dict[str, dict[str, dict[str, list[float]]]] = {name: {} for name in targets}
         for round_number in range(options.rounds + 1):
             for in_flight in SHAPES:
                 for name, (address, method, processes) in targets.items():
                     calls = WARM_CALLS if not round_number else max(300, options.calls * in_flight // 64)
-                    before = {role: running_s(process) for role, process in processes.items()}
-                    rate = await load(address, method, frame, in_flight, calls)
-                    if not round_number:
-                        continue
-                    found = figures[name][in_flight]
-                    found.setdefault("calls/s", []).append(rate)
-                    for role, process in processes.items():
-                        used_us = (running_s(process) - before[role]) / calls * 1e6
-                        found.setdefault(role, []).append(used_us)
-    return {"figures": {name: _medians(by_number) for name, by_number in figures.items()}}
+                    with counted(figures[name], f"{in_flight} in flight", processes) as told:
+                        told.extend((calls, await load(address, method, frame, in_flight, calls)))
+            for name in ("before", "front"):
+                stub, processes = MessagingServiceStub(channels[name]), targets[name][2]
+                with counted(figures[name], "receive", processes) as told:
+                    handles, calls = await received(stub, WARM_CALLS if not round_number else options.calls // 2)
+                    told.append(calls)
+                with counted(figures[name], "acknowledge", processes) as told:
+                    told.append(await acknowledged(stub, handles))
+            if not round_number:
+                for found in figures.values():
+                    found.clear()
+    load_average = os.getloadavg()[0]
+    return {"load_average": load_average, "figures": {name: _medians(found) for name, found in figures.items()}}
 
 
-def _medians(figures: dict[int, dict[str, list[float]]]) -> dict[str, Any]:
+@contextlib.contextmanager
+def counted(figures: dict[str, dict[str, list[float]]], what: str, processes: dict[str, int]) -> Iterator[list[float]]:
+    """Processor microseconds a call of what the block does; it tells how many calls, and how many a second if known."""
+    before = {role: running_s(process) for role, process in processes.items()}
+    told: list[float] = []
+    yield told
+    calls, *rates = told
+    found = figures.setdefault(what, {})
+    for role, process in processes.items():
+        found.setdefault(role, []).append((running_s(process) - before[role]) / calls * 1e6)
+    if rates:
+        found.setdefault("calls/s", []).append(rates[0])
+
+
+def _medians(figures: dict[str, dict[str, list[float]]]) -> dict[str, Any]:
     return {
-        f"{in_flight} in flight": {name: round(statistics.median(values)) for name, values in found.items()}
-        for in_flight, found in figures.items()
+        what: {name: round(statistics.median(values)) for name, values in found.items()}
+        for what, found in figures.items()
     }
 
 

@@ -1,14 +1,16 @@
-"""A snode whose calls all go through grpc.aio: what the queue front is measured against.
+"""An snode or enode whose calls all go through grpc.aio: what the queue front is measured against.
 
-python -m bench.unfronted          # takes the place of python -m ortoo.snode
+python -m bench.unfronted          # takes the place of python -m ortoo.snode, or ortoo.enode by what it is set to
 """
 
+import importlib
+import os
 import sys
 from unittest import mock
 
 from ortoo.common.grpc.front.core import Core
-from ortoo.snode.__main__ import main
 
 if __name__ == "__main__":
+    role = "enode" if "ORTOO_ENODE_LISTEN_ADDRESS" in os.environ else "snode"
     with mock.patch.object(Core, "below", return_value=None):
-        sys.exit(main())
+        sys.exit(importlib.import_module(f"ortoo.{role}.__main__").main())

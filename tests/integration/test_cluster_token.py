@@ -14,7 +14,7 @@ from ortoo.common.grpc.cluster_token import ADMIN_TOKEN, CLUSTER_PROOF, WINDOW_S
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers.cluster import open_cluster
 from ortoo.testing.time.virtual_clock import VirtualClock
-from ortoo.v1 import enode_deferred_pb2, enode_pb2, members_pb2, namesrv_pb2
+from ortoo.v1 import enode_deferred_pb2, members_pb2, namesrv_pb2
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 from ortoo.v1.members_pb2_grpc import MemberServiceStub
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
@@ -76,7 +76,7 @@ async def test_the_inner_ports_answer_the_cluster_alone(tmp_path: Path) -> None:
             enode = EnodeServiceStub(channel)
             for inner in (
                 enode.RecallDelayed(enode_deferred_pb2.RecallDelayedRequest()),
-                enode.Append(iter([enode_pb2.AppendRequest()])).read(),
+                enode.Append().read(),  # a request that comes to the refused call would end it as cancelled, in gRPC
                 enode.WatchHalves(enode_deferred_pb2.WatchHalvesRequest()).read(),
             ):
                 await refused(inner)
@@ -86,7 +86,7 @@ async def test_the_inner_ports_answer_the_cluster_alone(tmp_path: Path) -> None:
             open_members(cluster, 1, name="enode-1", **own) as [member],
             grpc.aio.insecure_channel(member.member_address) as channel,
         ):
-            await refused(MemberServiceStub(channel).Speak(iter([members_pb2.MemberMessage()])).read())
+            await refused(MemberServiceStub(channel).Speak().read())
             await refused(MemberServiceStub(channel).Join(members_pb2.JoinRequest()))
             await refused(MemberServiceStub(channel).CopyFrame(members_pb2.CopyFrameRequest()))
 

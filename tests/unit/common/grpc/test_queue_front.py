@@ -25,7 +25,7 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.memory_budget import MemoryBudget
 
 NAME = "ortoo.v1.Test"
-HOT = [f"/{NAME}/{method}" for method in ("Echo", "Ask", "Wait", "Fail", "Large")]
+HOT = [f"/{NAME}/{method}" for method in ("Echo", "Ask", "Wait", "Fail", "Large", "Many")]
 LARGE = bytes(8 << 20)
 """More than the window that gRPC gives a peer which does not read."""
 ENDED_S = 60
@@ -47,7 +47,7 @@ class Passing(grpc.aio.ServerInterceptor):
 
 
 class Served:
-    """A server of five hot methods and a cold one, and what their handlers saw."""
+    """A server of six hot methods and a cold one, and what their handlers saw."""
 
     def __init__(self, **options: Any) -> None:
         self.passing = Passing()
@@ -60,6 +60,7 @@ class Served:
         self.handlers = {
             name: grpc.unary_unary_rpc_method_handler(call, bytes, bytes) for name, call in methods.items()
         }
+        self.handlers["Many"] = grpc.unary_stream_rpc_method_handler(self.many, bytes, bytes)
         self.server = GrpcServer(
             "127.0.0.1:0", [(NAME, self.add)], hot=HOT, outermost=[self.passing], memory=self.budget, **options
         )
@@ -94,6 +95,17 @@ class Served:
             raise
         return b"went on"
 
+    async def many(self, request: bytes, context: Any) -> AsyncIterator[bytes]:
+        """So many answers, of any size; then it waits, or fails, or ends."""
+        for at in range(200):
+            yield b"%d" % at
+        yield LARGE
+        yield b""
+        if request == b"wait":
+            await self.wait(request, context)
+        elif request == b"fail":
+            raise NotFound("no more", field="name")
+
     async def fail(self, request: bytes, context: Any) -> bytes:
         if request == b"defect":
             raise ZeroDivisionError
@@ -116,7 +128,8 @@ async def served(**options: Any) -> AsyncIterator[tuple[Served, Callable[[str], 
 
 @contextlib.asynccontextmanager
 async def connected(address: str) -> AsyncIterator[Any]:
-    options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_send_message_length", -1)]
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    options += [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
     async with grpc.aio.insecure_channel(address, options=options) as channel:
         yield channel
 
@@ -172,6 +185,51 @@ async def test_a_client_hears_the_same_with_the_front_and_without(monkeypatch: p
     monkeypatch.setattr(Core, "below", lambda _: None)
     assert await answers() == with_front
     assert b"'some', False, '127.0.0.1'" in bytes(str(with_front[3]), "ascii")
+
+
+async def many_answers(request: bytes) -> tuple[list[int | bytes], str]:
+    """What a client hears of a call with many answers, and how it ended."""
+    one = Served()
+    async with one.server, connected(one.server.address) as channel:
+        heard: list[int | bytes] = []
+        try:
+            call = channel.unary_stream(f"/{NAME}/Many")(request, timeout=ENDED_S)
+            while (answer := await call.read()) is not grpc.aio.EOF:
+                heard.append(answer if len(answer) < 100 else len(answer))
+        except grpc.aio.AioRpcError as error:
+            return heard, f"{error.code()} {error.details()}"
+        await until(lambda: one.budget.used_bytes == 0)
+        return heard, "OK"
+
+
+@pytest.mark.parametrize("request_bytes", [b"", b"fail"])
+async def test_many_answers_come_in_order_and_then_the_status(
+    request_bytes: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small answers that go together, a large one that is waited for, an empty one: as through grpc.aio."""
+    heard, ended = await many_answers(request_bytes)
+    assert heard == [*(b"%d" % at for at in range(200)), len(LARGE), b""]
+    assert ended == ("OK" if not request_bytes else "StatusCode.NOT_FOUND name: no more")
+    monkeypatch.setattr(Core, "below", lambda _: None)
+    assert await many_answers(request_bytes) == (heard, ended)
+
+
+async def test_who_leaves_amid_many_answers_ends_the_handler() -> None:
+    """A handler that waits, and one whose large answer nobody reads, both hear of a cancellation once."""
+    async with served() as (one, _), connected(one.server.address) as channel:
+        call = channel.unary_stream(f"/{NAME}/Many")(b"wait")
+        assert await call.read() == b"0"
+        # What the large answer costs is counted until it is taken, which this caller's window does not allow.
+        await until(lambda: one.budget.used_bytes >= CALL_BYTES + TRANSPORT_COPIES * len(LARGE))
+        call.cancel()
+        await until(lambda: one.budget.used_bytes == 0)
+        assert one.cancelled == 0
+        again = channel.unary_stream(f"/{NAME}/Many")(b"wait")
+        assert len([await again.read() for _ in range(202)]) == 202
+        await one.waiting.get()
+        again.cancel()
+        await until(lambda: one.cancelled == 1)
+        await until(lambda: one.budget.used_bytes == 0)
 
 
 async def test_a_caller_that_waits_no_longer_ends_the_handler() -> None:

@@ -16,6 +16,7 @@ import grpc
 from ortoo.common.grpc.connections import Peer, end_connections, peer_of
 from ortoo.common.grpc.errors import Context, with_call
 from ortoo.common.grpc.front.calls import FrontContext
+from ortoo.common.grpc.front.serving import SMALL_BYTES
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.memory_budget import MemoryBudget, MemoryShare
 
@@ -23,8 +24,6 @@ CALL_BYTES = 16 << 10
 """What an open call costs by itself, about: its tasks, its stream, its metadata."""
 TRANSPORT_COPIES = 2
 """How often an answer exists while it is written: as bytes, and as gRPC's copy of them."""
-SMALL_BYTES = 2 << 10
-"""Answers below it are within what a call costs by itself."""
 UNCOUNTED = "/grpc."
 """Health and reflection: whoever is asked whether it is well must be able to answer."""
 _share: ContextVar[MemoryShare | None] = ContextVar("call_memory", default=None)

@@ -105,20 +105,19 @@ class ClusterGuard(grpc.aio.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:
-        """Give the handler of the called method, or one that refuses."""
+        """Give a handler that looks what a call proves."""
         handler = await continuation(handler_call_details)
-        if handler is None or not handler_call_details.method.startswith("/ortoo.v1."):
+        method = handler_call_details.method
+        if handler is None or not method.startswith("/ortoo.v1."):
             return handler
-        headers = dict(handler_call_details.invocation_metadata or ())
-        given = headers.get(ADMIN_TOKEN, "")
-        if self._admin_token and hmac.compare_digest(self._admin_token.encode(), str(given).encode()):
-            return handler
-        try:
-            self._token.check(handler_call_details.method, str(headers.get(CLUSTER_PROOF, "")))
-        except Forbidden as error:
-            refusing = _refusing(error)
-            return with_call(handler, lambda _: refusing)
-        return handler
+
+        def check(context: Context) -> None:
+            headers = dict(context.invocation_metadata() or ())
+            given = str(headers.get(ADMIN_TOKEN, ""))
+            if not (self._admin_token and hmac.compare_digest(self._admin_token.encode(), given.encode())):
+                self._token.check(method, str(headers.get(CLUSTER_PROOF, "")))
+
+        return with_call(handler, lambda call: _checked(call, check))
 
 
 class ClusterTlsOnly(grpc.aio.ServerInterceptor):
@@ -134,19 +133,21 @@ class ClusterTlsOnly(grpc.aio.ServerInterceptor):
         if handler is None or not handler_call_details.method.startswith("/ortoo.v1."):
             return handler
 
-        return with_call(handler, _by_tls)
+        return with_call(handler, lambda call: _checked(call, _check_tls))
 
 
-def _by_tls(call: Any) -> Any:
-    """The same function of a method, for calls that came by TLS."""
+def _check_tls(context: Context) -> None:
+    """Errors: Forbidden for a call in the clear."""
+    if b"ssl" not in context.auth_context().get("transport_security_type", ()):
+        raise Forbidden(
+            "this port tells its health alone: the processes of the cluster call the one of "
+            "tls_cluster_listen_address, and show a certificate (tls_cluster_certificate_file)",
+            field="tls_cluster_listen_address",
+        )
 
-    def check(context: Context) -> None:
-        if b"ssl" not in context.auth_context().get("transport_security_type", ()):
-            raise Forbidden(
-                "this port tells its health alone: the processes of the cluster call the one of "
-                "tls_cluster_listen_address, and show a certificate (tls_cluster_certificate_file)",
-                field="tls_cluster_listen_address",
-            )
+
+def _checked(call: Any, check: Callable[[Context], None]) -> Any:
+    """The same function of a method, for calls that `check` does not refuse."""
 
     async def one(request: Any, context: Context) -> Any:
         check(context)
@@ -177,10 +178,3 @@ def cluster_guards(
     """What guards a port of the cluster; nothing without a token, unless calls must come by its TLS alone."""
     guards: list[grpc.aio.ServerInterceptor] = [ClusterTlsOnly()] if tls_only else []
     return guards if token is None else [*guards, ClusterGuard(token, admin_token)]
-
-
-def _refusing(error: Forbidden) -> Any:
-    async def refuse(request: Any, context: Context) -> Any:
-        raise error
-
-    return refuse

@@ -1,10 +1,12 @@
 """Where batches come in: each goes where its sort belongs."""
 
+import asyncio
+
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.deferred.delays import Delays
 from ortoo.enode.deferred.transactions import Transactions
 from ortoo.enode.log.answers import Appended
-from ortoo.enode.store.deferral import ChangesAt
+from ortoo.enode.store.deferral import ChangesAt, Write
 from ortoo.enode.store.store import FlushMode, Store
 
 
@@ -15,6 +17,12 @@ class Intake:
         self.delays = delays
         self.transactions = transactions
         self._store = store
+
+    def begin(
+        self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode
+    ) -> asyncio.Future[Appended] | None:
+        """Accept a batch without waiting for anything; None for one that needs `append`. Errors: as `Store.begin`."""
+        return None if batch.delayed else self._store.begin(Write(topic_id, queue_id, batch), flush_mode)
 
     async def append(
         self,

@@ -6,6 +6,7 @@ from typing import Any
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.telemetry.tracing import Tracing, sampled_contexts
 from ortoo.enode.deferred.intake import Intake
+from ortoo.enode.store.store import FlushMode
 
 
 def traced_intake(intake: Intake, tracing: Tracing, enode: str) -> Intake:
@@ -25,6 +26,10 @@ class TracedIntake:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.intake, name)
+
+    def begin(self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode) -> Any:
+        """As `Intake.begin`; None, too, for what is traced: `append` sees when it ends."""
+        return None if sampled_contexts(batch.records) else self.intake.begin(topic_id, queue_id, batch, flush_mode)
 
     async def append(self, topic_id: int, queue_id: int, batch: SealedBatch, **options: Any) -> Any:
         """Store one batch. Errors: as `Intake.append`."""

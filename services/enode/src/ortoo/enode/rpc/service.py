@@ -34,6 +34,11 @@ from ortoo.v1.enode_members_pb2_grpc import add_EnodeMembersServiceServicer_to_s
 from ortoo.v1.enode_pb2_grpc import add_EnodeServiceServicer_to_server
 
 NAME = "ortoo.v1.EnodeService"
+HOT = tuple(
+    f"/{NAME}/{method}"
+    for method in ("PopQueues", "SettlePopped", "CommitOffsets", "AppendIdentified", "StoreHalf", "SettleHalf")
+)
+"""What snodes ask for once a client's call, or nearly: served by the queue front."""
 
 
 class EnodeService(OffsetHandlers, StorageHandlers, LockHandlers, ModeHandlers, PopHandlers, DeferredHandlers):
@@ -147,6 +152,7 @@ def public_server(
         drain_delay_s=settings.drain_delay_s,
         memory=memory,
         is_ready=False,
+        hot=HOT,
     )
 
 

@@ -37,7 +37,8 @@ class Write:
         told = self.deferral.changes if self.deferral is not None else self.consumes_at
         return told(first_offset, stored_at_ms) if told is not None else self.consumes
 
-    def changes_bytes(self) -> int:
-        """What they take before the batch, wherever it lies."""
+    def length(self) -> int:
+        """How many bytes the batch takes, and those changes before it, wherever it lies."""
         changes = self.changes_at(0, 0)
-        return len(encode_changes([change.encoded() for change in changes])) if changes else 0
+        before = len(encode_changes([change.encoded() for change in changes])) if changes else 0
+        return before + len(self.batch.records)

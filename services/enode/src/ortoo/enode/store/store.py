@@ -110,29 +110,39 @@ class Store:
         first); Overloaded (disk full, too much waiting: nothing stored); Unavailable (the disk failed or the store is
         closing: the outcome is unknown).
         """
-        queue, appender = self._target(topic_id, queue_id, deferral), self._appender
-        key = (topic_id, queue_id, batch.producer_id)
+        write = Write(topic_id, queue_id, batch, consumes, deferral, consumes_at)
+        begun = self.begin(write, flush_mode)
+        if begun is None:
+            await self._appender.make_room(write.length(), is_state=False)
+            begun = self.begin(write, flush_mode, has_room=True)
+            assert begun is not None
+        return await begun
+
+    def begin(self, write: Write, flush_mode: FlushMode, *, has_room: bool = False) -> asyncio.Future[Appended] | None:
+        """Accept a batch as `append` does, now; None when room has to be made first. Errors: as `append`."""
+        batch, appender = write.batch, self._appender
+        queue = self._target(write.topic_id, write.queue_id, write.deferral)
         if flush_mode is FlushMode.DEFAULT:
             flush_mode = self._settings.flush_mode
-        write = Write(topic_id, queue_id, batch, consumes, deferral, consumes_at)
-        length = write.changes_bytes() + len(batch.records)
+        key = (write.topic_id, write.queue_id, batch.producer_id)
         if batch.producer_id and (again := self._again(key, batch)) is not None:
-            return await self._answer_again(again, flush_mode)
-        appender.check_load(length)
-        if not appender.fits(length):
-            await appender.make_room(length, is_state=False)
-            appender.check_load(length)
-            queue = self._target(topic_id, queue_id, deferral)
-            if batch.producer_id and (again := self._again(key, batch)) is not None:
-                return await self._answer_again(again, flush_mode)
-        return await self._as_asked(self._placed(queue, write, flush_mode), flush_mode)
+            return self._answer_again(again, flush_mode)
+        appender.check_load(length := write.length())
+        if not has_room and not appender.fits(length):
+            return None
+        return self._as_asked(self._placed(queue, write, flush_mode), flush_mode)
 
-    async def _as_asked(self, answer: Appended, flush_mode: FlushMode) -> Appended:
+    def _as_asked(self, answer: Appended, flush_mode: FlushMode) -> asyncio.Future[Appended]:
         """`answer`, as soon as the mode allows it: `ASYNC`, at once, or when this disk has it if others have to."""
         if flush_mode is FlushMode.ASYNC and self._appender.commit_limit is None:
             self._appender.flush_due.set()
-            return answer
-        return await self._flushed(answer, early=flush_mode is FlushMode.ASYNC)
+            return self._at_once(answer)
+        return self._flushed(answer, early=flush_mode is FlushMode.ASYNC)
+
+    def _at_once(self, answer: Appended) -> asyncio.Future[Appended]:
+        given: asyncio.Future[Appended] = self._loop.create_future()
+        given.set_result(answer)
+        return given
 
     def _placed(self, queue: QueueLog, write: Write, flush_mode: FlushMode) -> Appended:
         """Accept a batch, for which there is room: nothing may be waited for between that and this."""
@@ -176,7 +186,7 @@ class Store:
         Errors: as `append`; Invalid when they are more than may wait for the disk.
         """
         appender, most = self._appender, self._settings.pending_bytes_max
-        if (length := sum(frame_bytes(len(one.batch.records) + one.changes_bytes()) for one in writes)) > most:
+        if (length := sum(frame_bytes(one.length()) for one in writes)) > most:
             raise Invalid(f"{length} bytes together; at most {most} fit: ask for fewer messages")
         appender.check_load(length)
         if not appender.fits(length):
@@ -364,13 +374,13 @@ class Store:
         )
         return decision if isinstance(decision, Duplicate) else None
 
-    async def _answer_again(self, again: Duplicate, flush_mode: FlushMode) -> Appended:
+    def _answer_again(self, again: Duplicate, flush_mode: FlushMode) -> asyncio.Future[Appended]:
         batch = again.batch
         if again.durable:
-            return Appended(batch.first_offset, batch.stored_at_ms, FlushMode.SYNC)
+            return self._at_once(Appended(batch.first_offset, batch.stored_at_ms, FlushMode.SYNC))
         answer = Appended(batch.first_offset, batch.stored_at_ms, flush_mode)
         self._appender.check_alive()
-        return await self._as_asked(answer, flush_mode)
+        return self._as_asked(answer, flush_mode)
 
     def _flushed(self, answer: Appended, *, early: bool = False) -> asyncio.Future[Appended]:
         """Done, with `answer`, when everything accepted so far is committed; `early`, when it is on this disk."""

@@ -36,8 +36,9 @@ from ortoo.v1.settings_pb2_grpc import add_SettingsServiceServicer_to_server
 HOT = tuple(
     f"/{service}/{method}"
     for service, methods in (
-        (rocketmq.NAME, ("SendMessage", "AckMessage", "ChangeInvisibleDuration")),
+        (rocketmq.NAME, ("SendMessage", "ReceiveMessage", "AckMessage", "ChangeInvisibleDuration")),
         (producer.NAME, ("Publish",)),
+        (consumer.NAME, ("Pop", "Ack", "Nack", "ChangeInvisible")),
     )
     for method in methods
 )

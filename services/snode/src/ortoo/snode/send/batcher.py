@@ -93,7 +93,6 @@ class PublishBatcher(Batcher):
     async def drain(self) -> None:
         """Send until nothing waits."""
         while self._waiting:
-            await self._clock.sleep(0)  # those who are being served in this very turn of the loop can join
             part = self._cut()
             try:
                 batch = encode([message for item in part for message in item.messages], now_ms=self._clock.now_ms())
@@ -123,6 +122,8 @@ class PublishBatcher(Batcher):
                     if not item.offset.done():
                         item.offset.set_result(offset)
                     offset += len(item.messages)
+                if self._waiting:
+                    await self._clock.sleep(0)  # those who are being served in this very turn of the loop can join
 
     def _take_apart(self, part: Sequence[_Waiting]) -> None:
         """Of requests that were refused together each is sent by itself: one that is wrong fails nobody else's."""

@@ -242,7 +242,8 @@ class Publisher:
         self._links.to(queue.enode)  # an enode that is known to be away is told at once
         batcher = self._batcher(topic, queue, sort)
         future = batcher.put(messages, may_move=may_move)
-        batcher.wake(self._background, f"publish {queue}")
+        if not batcher.draining:
+            batcher.wake(self._background, f"publish {queue}")
         return future
 
     def _batcher(self, topic: Topic, queue: Queue, sort: Sort = USUAL) -> PublishBatcher:

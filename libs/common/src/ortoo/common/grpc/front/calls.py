@@ -1,7 +1,7 @@
-"""A call of the queue front as its handler and the interceptors see it: a context of grpc.aio, for one answer."""
+"""A call of the queue front as its handler and the interceptors see it: a context of grpc.aio."""
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NoReturn
 
 import grpc
@@ -14,12 +14,13 @@ OK = 0
 
 
 class FrontContext(grpc.aio.ServicerContext[Any, Any]):
-    """What a handler may ask and say of its call. There is one answer, which the handler returns."""
+    """What a handler may ask and say of its call. Its answers are what it returns or yields."""
 
     def __init__(self, call: CoreCall, clock: Clock) -> None:
         self._call = call
         self._clock = clock
         self._peer: str | None = None
+        self._headers: dict[str, str] | None = None
         self._code: Any = None
         self.number = OK
         """The status that was set."""
@@ -30,10 +31,16 @@ class FrontContext(grpc.aio.ServicerContext[Any, Any]):
         """What the caller sent."""
         return self._call.metadata
 
-    @cached_property
+    @property
     def headers(self) -> dict[str, str]:
         """The texts of what the caller sent."""
-        return {key: value for key, value in self._call.metadata if isinstance(value, str)}
+        if self._headers is None:
+            self._headers = {key: value for key, value in self._call.metadata if isinstance(value, str)}
+        return self._headers
+
+    async def all_taken(self) -> None:
+        """Wait until gRPC has taken all that was yielded before; through grpc.aio each `yield` does."""
+        await self._call.all_taken()
 
     def peer(self) -> str:
         """Where the call comes from."""
@@ -112,8 +119,8 @@ class FrontContext(grpc.aio.ServicerContext[Any, Any]):
         raise Unsupported("a unary call has one request, which its handler was given")
 
     async def write(self, message: Any) -> None:
-        """Errors: Unsupported; the one answer is what the handler returns."""
-        raise Unsupported("a unary call has one answer, which its handler returns")
+        """Errors: Unsupported; answers are what the handler returns or yields."""
+        raise Unsupported("answers of the queue front are what the handler returns or yields")
 
     async def send_initial_metadata(self, initial_metadata: Any) -> None:
         """Errors: Unsupported; the answer begins when the handler has ended."""

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import gc
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -29,9 +30,25 @@ Metadata = tuple[tuple[str, str | bytes], ...]
 
 
 class CoreCall:
-    """A call of one request and one answer. Whoever takes it answers it, once, whatever became of it meanwhile."""
+    """A call of one request. Whoever takes it answers it, once, whatever became of it meanwhile."""
 
-    __slots__ = ("_call", "_core", "_taken", "cancelled", "deadline_s", "is_gone", "message", "metadata", "over")
+    __slots__ = (
+        "_call",
+        "_core",
+        "_has_begun",
+        "_is_sending",
+        "_status",
+        "_taken",
+        "_unsent",
+        "_waiting",
+        "cancelled",
+        "deadline_s",
+        "is_gone",
+        "message",
+        "metadata",
+        "over",
+        "unsent_bytes",
+    )
 
     def __init__(self, core: "Core", event: Any, taken: Callable[["CoreCall"], None]) -> None:
         self._core = core
@@ -49,6 +66,12 @@ class CoreCall:
         """What to call when that comes to be."""
         self.over: Callable[[], object] | None = None
         """What to call when gRPC has let go of the answer."""
+        self._unsent: deque[bytes] = deque()
+        self.unsent_bytes = 0
+        """What `send` was given and gRPC has not taken yet."""
+        self._has_begun = self._is_sending = False
+        self._status: Any = None
+        self._waiting: asyncio.Future[None] | None = None
         core.open += 3  # the end of the call, its request, and the answer that it is owed
         # One object an operation and call: gRPC writes into them.
         self._call.start_server_batch((cygrpc.ReceiveCloseOnServerOperation(0),), self._close)
@@ -63,15 +86,54 @@ class CoreCall:
         """What TLS knows of the caller; of a call in the clear what gRPC says of such."""
         return {key.decode(): list(values) for key, values in cygrpc.auth_context(self._call).items()}
 
+    def send(self, data: bytes) -> None:
+        """Send one of several answers. They go one after another, each when gRPC has taken the one before."""
+        self._unsent.append(data)
+        self.unsent_bytes += len(data)
+        if not self._is_sending:
+            self._send_next()
+
+    async def all_taken(self) -> None:
+        """Wait until gRPC has taken what was sent; only the handler does."""
+        while self._is_sending:
+            self._waiting = asyncio.get_running_loop().create_future()
+            await self._waiting
+
     def answer(self, data: bytes | None, code: int, details: str, trailing: Metadata) -> None:
-        """Send the answer, if there is one, and the status."""
-        first, status = (
-            cygrpc.SendInitialMetadataOperation(None, 0),
-            cygrpc.SendStatusFromServerOperation(trailing or None, code, details.encode(errors="replace"), 0),
-        )
-        operations = (first, status) if data is None else (first, cygrpc.SendMessageOperation(data, 0), status)
+        """Send the answer, if there is one (more), and the status."""
+        self._status = cygrpc.SendStatusFromServerOperation(trailing or None, code, details.encode(errors="replace"), 0)
         self.cancelled = None
-        self._call.start_server_batch(operations, self._sent)
+        if data is not None:
+            self._unsent.append(data)
+        if not self._is_sending:
+            self._send_next()
+
+    def _send_next(self) -> None:
+        """Begin to send an answer, or the last one together with the status."""
+        operations = [] if self._has_begun else [cygrpc.SendInitialMetadataOperation(None, 0)]
+        if self._unsent:
+            operations.append(cygrpc.SendMessageOperation(self._unsent[0], 0))
+        is_last = self._status is not None and len(self._unsent) <= 1
+        if is_last:
+            operations.append(self._status)
+        else:
+            self._core.open += 1
+        self._has_begun = self._is_sending = True
+        self._call.start_server_batch(tuple(operations), self._sent if is_last else self._sent_one)
+
+    def _sent_one(self, event: Any) -> None:
+        self.unsent_bytes -= len(self._unsent.popleft())
+        if not event.success:
+            self._unsent.clear()
+            self.unsent_bytes = 0
+            self._go()
+        if self._unsent or self._status is not None:
+            self._send_next()
+        else:
+            self._is_sending = False
+            if self._waiting is not None and not self._waiting.done():
+                self._waiting.set_result(None)
+        self._core.ended_one()
 
     def _come(self, event: Any) -> None:
         self.message = event.batch_operations[0].message()
@@ -80,10 +142,15 @@ class CoreCall:
 
     def _close(self, event: Any) -> None:
         if event.batch_operations[0].cancelled():
+            self._go()
+        self._core.ended_one()
+
+    def _go(self) -> None:
+        """Nobody waits for an answer any more."""
+        if not self.is_gone:
             self.is_gone = True
             if self.cancelled is not None:
                 self.cancelled()
-        self._core.ended_one()
 
     def _sent(self, _: Any) -> None:
         over, self.over = self.over, None

@@ -1,6 +1,7 @@
 """Hot methods: registered on the core instead of grpc.aio, served by the same handlers behind the same interceptors."""
 
 import asyncio
+import contextlib
 import contextvars
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
@@ -12,6 +13,10 @@ from ortoo.common.grpc.front.core import Core, CoreCall
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.containment import told_as
 
+UNSENT_BYTES_MAX = 32 << 10
+"""So much of a call's small answers may wait for gRPC before its handler does."""
+SMALL_BYTES = 2 << 10
+"""Larger answers are waited for each: they count as the call's memory until gRPC has taken them."""
 UNKNOWN: int = grpc.StatusCode.UNKNOWN.value[0]
 
 
@@ -38,7 +43,7 @@ class QueueFront:
         interceptors: Sequence[grpc.aio.ServerInterceptor],
         clock: Clock,
     ) -> None:
-        """`hot` are full names of unary methods; of the interceptors the first one is the outermost."""
+        """`hot` are full names of methods of one request; of the interceptors the first one is the outermost."""
         self.add_generic_rpc_handlers = server.add_generic_rpc_handlers
         self._server = server
         self._core = core
@@ -90,7 +95,8 @@ class _Method:
 
     def __init__(self, name: str, handler: Any, clock: Clock) -> None:
         self._name = name
-        self._call: Callable[[Any, Any], Awaitable[Any]] = handler.unary_unary
+        self._call: Callable[[Any, Any], Any] = handler.unary_unary or handler.unary_stream
+        self._has_many = handler.response_streaming
         self._read = handler.request_deserializer or bytes
         self._write = handler.response_serializer or bytes
         self._clock = clock
@@ -120,7 +126,10 @@ class _Method:
                 raise asyncio.CancelledError
             # Not before this first step: a task that is cancelled before it never begins, and would not answer.
             call.cancelled = asyncio.current_task().cancel  # type: ignore[union-attr]  # it is this one
-            data = self._write(await self._call(self._read(message), context))
+            if self._has_many:
+                await self._answer_many(call, message, context)
+            else:
+                data = self._write(await self._call(self._read(message), context))
         except asyncio.CancelledError:
             context.set_code(grpc.StatusCode.CANCELLED)
         except grpc.aio.AbortError:
@@ -135,3 +144,12 @@ class _Method:
             context.finish(None)
             raise
         context.finish(data)
+
+    async def _answer_many(self, call: CoreCall, message: bytes, context: FrontContext) -> None:
+        """Send each answer; small ones go on their way together, so that none of them costs a turn of the loop."""
+        async with contextlib.aclosing(self._call(self._read(message), context)) as answers:
+            async for answer in answers:
+                data = self._write(answer)
+                call.send(data)
+                if len(data) > SMALL_BYTES or call.unsent_bytes > UNSENT_BYTES_MAX:
+                    await call.all_taken()

@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 
 from ortoo.common.errors import OrtooError, Overloaded
 from ortoo.common.errors.status import failure_of
 from ortoo.common.grpc.bulk_field import Bulky
-from ortoo.common.process.containment import Scope
+from ortoo.common.process.containment import Scope, told_as
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.enode.deferred.intake import Intake
@@ -14,7 +15,7 @@ from ortoo.enode.rpc.messages import batch_of
 from ortoo.enode.rpc.streams.all import outcome
 from ortoo.enode.rpc.streams.outbox import Outbox
 from ortoo.enode.rpc.streams.queue_order import QueueOrder, Turn
-from ortoo.enode.store.store import FlushMode
+from ortoo.enode.store.store import Appended, FlushMode
 from ortoo.v1 import enode_pb2
 
 BYTES_IN_FLIGHT_MAX = 32 << 20
@@ -22,6 +23,7 @@ BYTES_IN_FLIGHT_MAX = 32 << 20
 REQUEST_COST_BYTES = 4096
 """What a request counts besides its batch, so that small ones are bounded as well: 8,192 of them."""
 
+AppendTurn = Turn[enode_pb2.AppendResponse]
 _MODE_OF = {
     enode_pb2.FLUSH_MODE_UNSPECIFIED: FlushMode.DEFAULT,
     enode_pb2.FLUSH_MODE_SYNC: FlushMode.SYNC,
@@ -42,6 +44,8 @@ class AppendStream:
         self._order = QueueOrder[enode_pb2.AppendResponse](self.outbox.put)
         self._arriving: dict[tuple[int, int], asyncio.Future[None]] = {}
         """By queue: the last append that waits for its topic to be known here, done when it has gone on."""
+        self._unbegun = 0
+        """So many appends have a task that has not begun yet: what comes after must not pass them."""
 
     async def serve(self, requests: AsyncIterator[Bulky], scope: Scope) -> None:
         """Read requests and begin one append for each; return when the peer sends no more."""
@@ -53,32 +57,44 @@ class AppendStream:
             try:
                 await self.outbox.reserve(cost_bytes)
             except Overloaded as full:
-                self._order.answer(self._order.take_turn(queue, 0), _refusal(request, full))
+                self._order.answer(self._order.take_turn(queue, 0), _answer(request, full))
                 continue
             turn = self._order.take_turn(queue, cost_bytes)
-            scope.start("append", self._append(request, batch, turn))
+            if not self._unbegun and (begun := self._begun(request, batch)) is not None:
+                begun.add_done_callback(partial(self._ended, request, turn))
+            else:
+                self._unbegun += 1
+                scope.start("append", self._append(request, batch, turn))
 
-    async def _append(
-        self, request: enode_pb2.AppendRequest, batch: SealedBatch, turn: Turn[enode_pb2.AppendResponse]
-    ) -> None:
-        answer = await outcome("append", self._stored(request, batch))
-        if isinstance(answer, OrtooError):
-            answer = _refusal(request, answer)
-        self._order.answer(turn, answer)
+    def _begun(self, request: enode_pb2.AppendRequest, batch: SealedBatch) -> asyncio.Future[Appended] | None:
+        """An append that has its place now and waits for the disk alone, as most do, needs no task."""
+        queue = (request.topic_id, request.queue_id)
+        if queue in self._arriving or self._topics.lacks(*queue):
+            return None
+        try:
+            batch.check()
+            return self._intake.begin(*queue, batch, _mode(request))
+        except Exception as error:
+            failed: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+            failed.set_exception(error)
+            return failed
 
-    async def _stored(self, request: enode_pb2.AppendRequest, batch: SealedBatch) -> enode_pb2.AppendResponse:
+    def _ended(self, request: enode_pb2.AppendRequest, turn: AppendTurn, done: asyncio.Future[Appended]) -> None:
+        if not done.cancelled():
+            error = done.exception()
+            failed = told_as(error, "the append") if isinstance(error, Exception) else None
+            self._order.answer(turn, _answer(request, failed or done.result()))
+
+    async def _append(self, request: enode_pb2.AppendRequest, batch: SealedBatch, turn: AppendTurn) -> None:
+        self._unbegun -= 1  # what comes now finds it in its line, if it has to wait
+        self._order.answer(turn, _answer(request, await outcome("append", self._stored(request, batch))))
+
+    async def _stored(self, request: enode_pb2.AppendRequest, batch: SealedBatch) -> Appended:
         topic_id, queue_id = request.topic_id, request.queue_id
         batch.check()
         if (topic_id, queue_id) in self._arriving or self._topics.lacks(topic_id, queue_id):
             await self._arrival(topic_id, queue_id)
-        mode = _MODE_OF.get(request.flush_mode, FlushMode.SYNC)
-        appended = await self._intake.append(topic_id, queue_id, batch, flush_mode=mode)
-        return enode_pb2.AppendResponse(
-            request_id=request.request_id,
-            first_offset=appended.first_offset,
-            stored_at_ms=appended.stored_at_ms,
-            flush_mode=_MODE_TO[appended.flush_mode],
-        )
+        return await self._intake.append(topic_id, queue_id, batch, flush_mode=_mode(request))
 
     async def _arrival(self, topic_id: int, queue_id: int) -> None:
         """Wait for a topic that is just being created; what came later for the queue goes on later."""
@@ -95,5 +111,16 @@ class AppendStream:
                 del self._arriving[topic_id, queue_id]
 
 
-def _refusal(request: enode_pb2.AppendRequest, error: OrtooError) -> enode_pb2.AppendResponse:
-    return enode_pb2.AppendResponse(request_id=request.request_id, failure=failure_of(error))
+def _mode(request: enode_pb2.AppendRequest) -> FlushMode:
+    return _MODE_OF.get(request.flush_mode, FlushMode.SYNC)
+
+
+def _answer(request: enode_pb2.AppendRequest, ended: Appended | OrtooError) -> enode_pb2.AppendResponse:
+    if isinstance(ended, OrtooError):
+        return enode_pb2.AppendResponse(request_id=request.request_id, failure=failure_of(ended))
+    return enode_pb2.AppendResponse(
+        request_id=request.request_id,
+        first_offset=ended.first_offset,
+        stored_at_ms=ended.stored_at_ms,
+        flush_mode=_MODE_TO[ended.flush_mode],
+    )

@@ -1,6 +1,6 @@
 """Who calls: what a client says of itself with every call, and how long it waits for the answer."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
 import grpc
@@ -20,6 +20,10 @@ SHORT_MS = 1_000
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
+async def _at_once() -> None:
+    """Whoever gave an answer has waited for that already."""
+
+
 class Caller(NamedTuple):
     """The metadata of one call. Texts may be empty; none of them is trusted to be well formed."""
 
@@ -32,6 +36,8 @@ class Caller(NamedTuple):
     """How long the client waits for the answer; None = for ever."""
     peer: str = ""
     """Where the call comes from, as host:port."""
+    all_taken: Callable[[], Awaitable[None]] = _at_once
+    """Waits until gRPC has taken the answers that were given before."""
 
     def wait_ms(self, wanted_ms: int, request_timeout_ms: int = REQUEST_TIMEOUT_MS) -> int:
         """How long a poll may wait; a client that says nothing (0) waits as long as its deadline allows.
@@ -68,6 +74,7 @@ def caller_of(context: Context, said: Mapping[str, str]) -> Caller:
         said.get("x-mq-namespace", ""),
         context.time_remaining(),
         peer_of(context),
+        *((context.all_taken,) if type(context) is FrontContext else ()),
     )
 
 

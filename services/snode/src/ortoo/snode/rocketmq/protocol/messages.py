@@ -1,6 +1,7 @@
 """Messages between the protocol's words and ours; everything a producer set survives the way there and back."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ LITE_GROUP_LENGTH = 63
 NORMAL, FIFO, DELAY, TRANSACTION, PRIORITY, LITE = map(
     MessageType.Value, ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "LITE")
 )
+MD5, GZIP, IDENTITY = DigestType.MD5, Encoding.GZIP, Encoding.IDENTITY
 _TYPE_OF_FIELD = {"delivery_timestamp": DELAY, "message_group": FIFO, "priority": PRIORITY, "lite_topic": LITE}
 _BODY_ENCODINGS = {Encoding.ENCODING_UNSPECIFIED: BODY_AS_IS, Encoding.IDENTITY: BODY_AS_IS, Encoding.GZIP: BODY_GZIP}
 
@@ -55,8 +57,10 @@ class Delivery:
 
 def sent_of(sent: definition_pb2.Message, at: int, now_ms: int, peer: str) -> Sent:
     """Read and check the `at`-th message of a request. Errors: Refused; Invalid, naming the field."""
-    system = sent.system_properties
-    _check_sizes(sent, at)
+    system, properties = sent.system_properties, dict(sent.user_properties)
+    if len(properties) > 1:
+        properties = dict(sorted(properties.items()))  # the order of a protobuf map is that of chance
+    _check_sizes(sent, properties, at)
     kind = _type_of(sent, at)
     deliver_at_ms = in_ms(system.delivery_timestamp) if system.HasField("delivery_timestamp") else None
     if deliver_at_ms is not None and deliver_at_ms > now_ms + DELAY_MS_MAX:
@@ -71,7 +75,7 @@ def sent_of(sent: definition_pb2.Message, at: int, now_ms: int, peer: str) -> Se
         system.tag if system.HasField("tag") else None,
         tuple(system.keys),
         message_group=_message_group(system, kind),
-        properties=dict(sorted(sent.user_properties.items())),  # the order of a protobuf map is that of chance
+        properties=properties,
         message_id=system.message_id,
         born_at_ms=in_ms(system.born_timestamp) if system.HasField("born_timestamp") else now_ms,
         deliver_at_ms=deliver_at_ms if kind == DELAY else None,
@@ -91,16 +95,17 @@ def sent_of(sent: definition_pb2.Message, at: int, now_ms: int, peer: str) -> Se
 
 def delivered(message: Message, to: Delivery, namespace: str = "") -> definition_pb2.Message:
     """Write a message for a consumer, with every field that some client cannot do without."""
+    stored_at = timestamp(to.stored_at_ms)
     system = definition_pb2.SystemProperties(
         tag=message.tag,
         keys=message.keys,
         message_id=message.message_id or to.message_id,
-        body_digest=Digest(type=DigestType.MD5, checksum=md5_text(message.body)),
-        body_encoding=Encoding.GZIP if message.body_encoding == BODY_GZIP else Encoding.IDENTITY,
+        body_digest=Digest(type=MD5, checksum=md5_text(message.body)),
+        body_encoding=GZIP if message.body_encoding == BODY_GZIP else IDENTITY,
         message_type=_delivered_type(message, to),
-        born_timestamp=timestamp(message.born_at_ms or to.stored_at_ms),
+        born_timestamp=timestamp(message.born_at_ms) if message.born_at_ms else stored_at,
         born_host=message.born_host or "",
-        store_timestamp=timestamp(to.stored_at_ms),
+        store_timestamp=stored_at,
         delivery_timestamp=timestamp(message.deliver_at_ms) if message.deliver_at_ms is not None else None,
         store_host=to.enode,
         queue_id=to.queue_id,
@@ -173,11 +178,11 @@ def _message_group(system: definition_pb2.SystemProperties, kind: MessageType.Va
     return system.message_group if system.HasField("message_group") else None
 
 
-def _check_sizes(sent: definition_pb2.Message, at: int) -> None:
+def _check_sizes(sent: definition_pb2.Message, properties: Mapping[str, str], at: int) -> None:
     """Errors: Refused, for what is missing or too large; Invalid, for a property with a name of RocketMQ's."""
-    if not sent.body:
+    system, body_bytes = sent.system_properties, len(sent.body)
+    if not body_bytes:
         raise Refused(Code.MESSAGE_BODY_EMPTY, f"messages[{at}] has no body; a message needs at least 1 byte")
-    system, properties, body_bytes = sent.system_properties, sent.user_properties, len(sent.body)
     if body_bytes > BODY_BYTES_MAX:
         words = f"messages[{at}]: the body has {body_bytes} bytes; at most {BODY_BYTES_MAX} fit"
         raise Refused(Code.MESSAGE_BODY_TOO_LARGE, words)
@@ -188,6 +193,6 @@ def _check_sizes(sent: definition_pb2.Message, at: int) -> None:
     if size > TEXT_BYTES_MAX:
         words = f"messages[{at}]: tag, keys and properties have {size} bytes; at most {TEXT_BYTES_MAX} fit"
         raise Refused(Code.MESSAGE_PROPERTIES_TOO_LARGE, words)
-    for name in properties:
-        if name in RESERVED_PROPERTIES:
-            raise Invalid(f"{name!r} is RocketMQ's own; choose another name", field=f"messages[{at}].properties")
+    if not RESERVED_PROPERTIES.isdisjoint(properties):
+        name = next(name for name in properties if name in RESERVED_PROPERTIES)
+        raise Invalid(f"{name!r} is RocketMQ's own; choose another name", field=f"messages[{at}].properties")

@@ -1,6 +1,7 @@
 """Which topics, groups and lite topics the protocol lets clients name, and in which topic a lite topic lies."""
 
 import re
+from functools import lru_cache
 
 from apache.rocketmq.v2.definition_pb2 import Code, Resource
 from ortoo.common.cluster.names import TOPIC_NAME_LENGTH_MAX, check_group_name, check_topic_name
@@ -29,21 +30,31 @@ SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 LITE_PREFIX = "%LMQ%|"
 """How the names of the topics begin in which lite topics' messages lie."""
 LITE_LENGTH_MAX = 64
+NAMES_KNOWN = 4_096
+"""So many good names are remembered: each call names one or two."""
 _LITE_NAME = re.compile(r"[a-zA-Z0-9_-]+\Z")
 
 
 def topic_name(topic: Resource) -> str:
     """The name of a topic that a client may use. Errors: Invalid or Refused, with ILLEGAL_TOPIC."""
-    name = topic.name
+    return _topic_name(topic.name)
+
+
+def group_name(group: Resource) -> str:
+    """The name of a group that a client may use. Errors: Invalid or Refused, with ILLEGAL_CONSUMER_GROUP."""
+    return _group_name(group.name)
+
+
+@lru_cache(maxsize=NAMES_KNOWN)
+def _topic_name(name: str) -> str:
     check_topic_name(name)
     if name in SYSTEM_TOPICS or name.startswith(SYSTEM_TOPIC_PREFIX):
         raise Refused(Code.ILLEGAL_TOPIC, f"topic {name!r} is a system topic; choose another name")
     return name
 
 
-def group_name(group: Resource) -> str:
-    """The name of a group that a client may use. Errors: Invalid or Refused, with ILLEGAL_CONSUMER_GROUP."""
-    name = group.name
+@lru_cache(maxsize=NAMES_KNOWN)
+def _group_name(name: str) -> str:
     check_group_name(name)
     if name.startswith(SYSTEM_GROUP_PREFIX):
         raise Refused(Code.ILLEGAL_CONSUMER_GROUP, f"group {name!r} is a system group; choose another name")

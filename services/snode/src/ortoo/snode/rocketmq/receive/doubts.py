@@ -48,7 +48,9 @@ class Doubts:
 
     def given(self, receiver: Receiver, attempt_id: str, answer: PopAnswer) -> Given:
         """The client gets an answer."""
-        batches = [replace(one, popped=replace(one.popped, batch=NOTHING)) for one in answer.batches]
+        batches = []
+        if attempt_id:
+            batches = [replace(one, popped=replace(one.popped, batch=NOTHING)) for one in answer.batches]
         given = Given(attempt_id, PopAnswer(batches))
         if attempt_id and batches:
             self._given[receiver] = given

@@ -111,8 +111,10 @@ class Receiving:
             for one, error in unreadable:
                 await self.popping.failed(PopAnswer([one]), caller.client_id, error)
                 answer.batches.remove(one)
-            for frame in frames:
+            for frame in frames[:-1]:
                 yield frame
+            await caller.all_taken()
+            yield frames[-1]
             delivered_all = True
         finally:
             # A client throws a stream away that broke; it may have asked again before that was noticed here.
@@ -206,7 +208,7 @@ class Receiving:
         is_transaction = topic is not None and topic.message_type is MessageType.TRANSACTION
         queue, popped = one.queue, one.popped
         for offset, attempt, message in zip(popped.offsets, popped.attempts, open_batch(popped.batch), strict=True):
-            handle = replace(one.handle, first_offset=offset, count=1)
+            handle = one.handle if one.handle.count == 1 else replace(one.handle, first_offset=offset, count=1)
             place = Delivery(
                 call.topic,
                 queue.enode,

@@ -85,7 +85,7 @@ def _one_topic(messages: Sequence[definition_pb2.Message]) -> str:
     if not 1 <= len(messages) <= MESSAGES_MAX:
         raise Refused(Code.MESSAGE_CORRUPTED, f"{len(messages)} messages; send 1 to {MESSAGES_MAX} at once")
     name = topic_name(messages[0].topic)
-    for at, message in enumerate(messages):
+    for at, message in enumerate(messages[1:], 1):
         if message.topic.name != name:
             raise Refused(
                 Code.MESSAGE_CORRUPTED,
