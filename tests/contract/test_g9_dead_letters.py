@@ -1,10 +1,18 @@
 """G9: after N attempts a message is in the dead-letter topic exactly once, with the reason."""
 
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from ortoo.common.errors import NotFound, Unavailable
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
+from ortoo.enode.pops.parking import RETRY_DELAY_MS, DeadLetter
+from ortoo.testing.time.virtual_clock import EPOCH_MS
 from tests.contract.one_store import TOPIC
-from tests.contract.pop_store import DEAD_LETTERS, PopStore, play, texts
+from tests.contract.pop_store import DEAD_LETTERS, GROUP, PopStore, play, texts
 
 
 def test_the_last_failed_attempt_parks_the_message_with_everything_one_asks() -> None:
@@ -12,9 +20,11 @@ def test_the_last_failed_attempt_parks_the_message_with_everything_one_asks() ->
 
     async def scenario(it: PopStore) -> None:
         await it.send("before", queue_id=1)
+        await it.one.clock.sleep(1)
         sent = Message(b"a", "tag", ("key",), priority=3, deliver_at_ms=2, expire_at_ms=1 << 50, properties={"k": "v"})
         await it.store.append(TOPIC, 1, encode([sent], now_ms=1))
         await it.ack(await it.pop(1))
+        await it.one.clock.sleep(1)
         for number in range(3):
             popped = await it.pop()
             assert texts(popped) == ["a"]
@@ -35,6 +45,44 @@ def test_the_last_failed_attempt_parks_the_message_with_everything_one_asks() ->
             "1",
         )
         assert (told["DLQ_PRIORITY"], told["DLQ_DELIVER_AT_MS"], told["DLQ_EXPIRE_AT_MS"]) == ("3", "2", str(1 << 50))
+        assert told["DLQ_ORIGIN_MESSAGE_ID"] == letter.message_id
+        assert EPOCH_MS <= int(told["DLQ_ORIGIN_STORED_AT_MS"]) < int(told["DLQ_PARKED_AT_MS"])
+        assert int(told["DLQ_PARKED_AT_MS"]) <= it.one.clock.now_ms() < EPOCH_MS + 600_000
+        assert (letter.priority, letter.deliver_at_ms, letter.expire_at_ms) == (None, None, None)
+
+    play(scenario)
+
+
+def test_a_plain_message_is_parked_with_no_more_than_it_has() -> None:
+    """What a message has not, neither time nor priority, its dead letter says nothing about."""
+
+    async def scenario(it: PopStore) -> None:
+        await it.send("a")
+        it.rules = replace(it.rules, attempts_max=1)
+        await it.give_back(await it.pop())
+        [letter] = await it.dead_letters()
+        absent = {"DLQ_PRIORITY", "DLQ_DELIVER_AT_MS", "DLQ_EXPIRE_AT_MS"}
+        assert absent.isdisjoint(letter.properties)
+        assert "" not in letter.properties.values()
+
+    play(scenario)
+
+
+def test_parking_twice_at_once_makes_one_dead_letter_and_both_hear_of_its_end() -> None:
+    """G9: who asks for what is being parked already waits for the end of that, be it good or bad."""
+
+    async def scenario(it: PopStore) -> None:
+        await it.send("a", "b")
+        await it.pop(2)
+        line, letters = it.leasing._lines.of(TOPIC, GROUP).line(0), [DeadLetter(0, 3), DeadLetter(1, 3)]
+        parking = it.leasing._parking
+        for rules, wrong in ((replace(it.rules, dead_letter_topic_id=99), NotFound), (it.rules, None)):
+            ended = await asyncio.gather(*(parking.park(line, letters, rules) for _ in (1, 2)), return_exceptions=True)
+            assert [type(one) for one in ended] == [wrong or type(None)] * 2
+        assert [one.body for one in await it.dead_letters()] == [b"a", b"b"]
+        with pytest.raises(Unavailable, match=r"^the dead-letter topic is being created") as refused:
+            await parking.park(line, letters, replace(it.rules, dead_letter_topic_id=0))
+        assert refused.value.retry_after_ms == RETRY_DELAY_MS
 
     play(scenario)
 

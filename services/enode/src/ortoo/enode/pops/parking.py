@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ortoo.common.errors import OrtooError, Unavailable
@@ -128,27 +128,19 @@ class Parking:
         if not rules.dead_letter_topic_id:
             raise Unavailable("the dead-letter topic is being created", retry_after_ms=RETRY_DELAY_MS)
         places = {(line.place, one.offset): one for one in letters}
-        others = {self._under_way[place]: None for place in places if place in self._under_way}
+        others = dict.fromkeys(self._under_way[place] for place in places if place in self._under_way)
         fresh = {place: one for place, one in places.items() if place not in self._under_way}
         if fresh:
-            await self._background.kept("park", self._park(line, fresh, rules))
+            # Noted before anything else runs: who asks in the same turn of the loop must find it.
+            parked = self._background.asked("park", self._park(line, list(fresh.values()), rules))
+            self._under_way.update(dict.fromkeys(fresh, parked))
+            parked.add_done_callback(lambda _: [self._under_way.pop(place) for place in fresh])
+            others[parked] = None
         for other in others:
             await asyncio.shield(other)
 
-    async def _park(self, line: GroupLine, fresh: Mapping[Place, DeadLetter], rules: PopRules) -> None:
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._under_way.update(dict.fromkeys(fresh, done))
-        try:
-            await self._copied(line, list(fresh.values()), rules)
-        except BaseException as error:
-            done.set_exception(error if isinstance(error, Exception) else Unavailable("the enode is stopping"))
-            done.exception()  # often nobody else waits
-            raise
-        else:
-            done.set_result(None)
-        finally:
-            for place in fresh:
-                del self._under_way[place]
+    async def _park(self, line: GroupLine, letters: list[DeadLetter], rules: PopRules) -> None:
+        await self._copied(line, letters, rules)
         line.group.wake()
 
     async def _copied(self, line: GroupLine, letters: list[DeadLetter], rules: PopRules) -> None:
