@@ -218,3 +218,30 @@ def test_there_is_no_real_world(loop: VirtualLoop) -> None:
         assert len(refused) == 1
 
     run(loop, scenario())
+
+
+def test_a_slow_process_takes_time_for_each_turn_and_others_go_on_meanwhile(loop: VirtualLoop) -> None:
+    """Its steps keep their order; killed in the middle of a turn it takes no further one."""
+    slow, quick = SimulatedProcess(loop, "slow"), SimulatedProcess(loop, "quick")
+    slow.turn_s = 0.1
+    seen: dict[str, list[float]] = {"slow": [], "quick": [], "late": []}
+
+    async def steps(name: str) -> None:
+        for _ in range(4):
+            seen[name].append(loop.time())
+            turn = loop.create_future()
+            loop.call_soon(turn.set_result, None)
+            await turn
+
+    async def both() -> None:
+        await asyncio.wait([slow.spawn("steps", steps("slow")), quick.spawn("steps", steps("quick"))])
+        assert slow.is_busy
+        slow.spawn("steps", steps("late"))
+        slow.kill()
+        await asyncio.wait([loop.create_task(asyncio.Event().wait())], timeout=1.0)
+
+    run(loop, both(), [slow, quick])
+    assert seen["quick"] == [0.0] * 4
+    assert seen["slow"] == sorted(set(seen["slow"]))
+    assert 0.0 < seen["slow"][-1] < 8 * 2 * slow.turn_s
+    assert seen["late"] == []

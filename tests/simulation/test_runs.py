@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ortoo.testing.forks.spawning import outcome
 from ortoo.testing.simulation.run.outcome import Choices
 from ortoo.testing.simulation.run.simulation import run
 
@@ -16,7 +17,7 @@ TROUBLE = ["--seconds", "8"]
 
 def outcomes(*, hash_seed: int, gc_threshold: int, arguments: list[str]) -> list[str]:
     """What a process of its own says of its runs, without how long they took."""
-    program = f"import gc, sys; gc.set_threshold({gc_threshold}); from ortoo.testing.simulation.run.command import main"
+    program = f"import gc, sys; from ortoo.testing.simulation.run.command import main; gc.set_threshold({gc_threshold})"
     done = subprocess.run(
         [sys.executable, "-c", f"{program}; sys.exit(main({arguments!r}))"],
         env={**os.environ, "PYTHONHASHSEED": str(hash_seed)},
@@ -41,9 +42,9 @@ def test_a_seed_is_one_run_in_every_process() -> None:
 def test_a_trace_names_every_delivery(tmp_path: Path) -> None:
     """Each with its time, from whom to whom, which method, how long it is and its CRC."""
     with (tmp_path / "trace").open("w") as trace:
-        outcome = run(Choices(3, 2.0, faults=False, scenarios=("pushing",)), trace_file=trace)
+        seen = run(Choices(3, 2.0, faults=False, scenarios=("pushing",)), trace_file=trace)
     lines = (tmp_path / "trace").read_text().splitlines()
-    assert len(lines) == outcome.lines
+    assert len(lines) == seen.lines
     published = [line.split() for line in lines if "/ortoo.v1.ProducerService/Produce " in line]
     time_s, way, _, length, crc = next(words for words in published if len(words) == 5)
     assert 0.0 < float(time_s) < 2.5
@@ -75,12 +76,10 @@ def test_a_run_can_be_seen_again() -> None:
         ("conversations:a_task_is_left_behind", "[no task is left", ["--scenario", "pushing", "--no-faults"]),
     ],
 )
-def test_a_planted_bug_is_found(plant: str, promise: str, arguments: list[str]) -> None:
+async def test_a_planted_bug_is_found(plant: str, promise: str, arguments: list[str]) -> None:
     """One for each kind of promise, within a few seeds; the others are searched for by `make planted`."""
-    command = [sys.executable, "-m", "ortoo.testing.simulation", "--seeds", "8", "--first", *arguments]
-    done = subprocess.run(
-        [*command, "--plant", f"tests.simulation.planted.{plant}"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert promise in done.stdout
-    assert "repeat: python -m ortoo.testing.simulation --seed" in done.stdout
+    command = (sys.executable, "-m", "ortoo.testing.simulation", "--seeds", "8", "--first", *arguments)
+    code, out, error = await outcome(*command, "--plant", f"tests.simulation.planted.{plant}")
+    assert code == 1, out + error
+    assert promise in out
+    assert "repeat: python -m ortoo.testing.simulation --seed" in out

@@ -5,14 +5,13 @@ returns or makes a blocking call of the client; then the loop goes on until the 
 """
 
 import asyncio
-import concurrent.futures
 import os
 import threading
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ortoo.client.blocking.loop_thread import LoopThread
+from ortoo.client.blocking.loop_thread import Call, LoopThread
 from ortoo.client.core.closed import Closed
 from ortoo.common.errors import Conflict
 
@@ -108,7 +107,7 @@ class TakenTurns(LoopThread):
     def _end(self) -> None:
         self._is_closed = True  # nothing else ends: the loop is the test's
 
-    def _begin(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+    def _begin(self, work: Coroutine[Any, Any, T]) -> Call[T]:
         if self._is_closed:
             work.close()
             raise Closed
@@ -127,18 +126,17 @@ class TakenTurns(LoopThread):
                 raise Conflict(refused)
         return _Answer(self, self._turning.create_task(work, context=self._context.copy()))
 
-    def _outcome(self, future: concurrent.futures.Future[T], limit_s: float | None) -> T:
-        assert isinstance(future, _Answer)
+    def _outcome(self, call: Call[T], limit_s: float | None) -> T:
+        assert isinstance(call, _Answer)
         try:
-            self.finish(future.task, limit_s)
+            self.finish(call.task, limit_s)
         except BaseException:
-            if not future.done():
-                future.cancel()
+            call.cancel()
             raise
-        if not future.task.done():
-            future.cancel()
+        if not call.done:
+            call.cancel()
             raise TimeoutError(f"no outcome within {limit_s:g} s; it is unknown")
-        return future.task.result()  # type: ignore[no-any-return]
+        return call.task.result()  # type: ignore[no-any-return]
 
     def finish(self, task: "asyncio.Task[Any]", limit_s: float | None = None) -> None:
         """Let the loop run until `task` is done, for so long at most."""
@@ -156,26 +154,18 @@ class TakenTurns(LoopThread):
             self._turning.run_until_complete(waiting)
 
 
-class _Answer(concurrent.futures.Future[T]):
+class _Answer(Call[T]):
     """What a call will bring. Cancelling it waits until the call has ended."""
 
     def __init__(self, turns: TakenTurns, task: "asyncio.Task[Any]") -> None:
-        super().__init__()
         self.task = task
         self._turns = turns
-        task.add_done_callback(self._settle)
 
-    def cancel(self) -> bool:
-        if not self.task.done():
+    @property
+    def done(self) -> bool:
+        return self.task.done()
+
+    def cancel(self) -> None:
+        if not self.done:
             self.task.cancel()
             self._turns.finish(self.task)
-        return self.task.cancelled()
-
-    def _settle(self, task: "asyncio.Task[Any]") -> None:
-        if task.cancelled():
-            super().cancel()
-            self.set_running_or_notify_cancel()
-        elif (error := task.exception()) is not None:
-            self.set_exception(error)
-        else:
-            self.set_result(task.result())

@@ -29,6 +29,8 @@ class Machine:
         """What runs now; None while nothing does."""
         self.ready = asyncio.Event()
         """Set while the program says that it can be used."""
+        self.turn_s = 0.0
+        """How long each turn of its processes takes, on average: 0 = no time at all."""
         self.lives = 0
         self._chances = 0
         self.wanted = False
@@ -58,6 +60,7 @@ class Machine:
         self._stop, self.ready, self._gone = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.world.network.lit(self.name)
         process = self.process = self.world.process(f"{self.name}#{self.lives}")
+        process.turn_s = self.turn_s
         self.note("start")
         main = process.spawn("main", self.work())
         main.add_done_callback(self._ended, context=self.world.loop.outside.context)
@@ -90,6 +93,12 @@ class Machine:
         if self.process is not None:
             self.note("resume")
             self.process.resume()
+
+    def slow(self, turn_s: float) -> None:
+        """From now on let each turn of its processes take so long, on average; 0 = no time at all."""
+        self.turn_s = turn_s
+        if self.process is not None:
+            self.process.turn_s = turn_s
 
     def note(self, what: str) -> None:
         """Write down in the trace that something happened to it."""

@@ -54,6 +54,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._now_s = 0.0
         self._order = chances.of("order")
         self._executors = chances.of("executors")
+        self._processors = chances.of("processors")
         self._runnable: list[SimulatedProcess] = []
         self._timers: list[tuple[float, int, _Timer, SimulatedProcess]] = []
         self._cancelled_timers = 0
@@ -80,7 +81,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def wake(self, process: SimulatedProcess) -> None:
         """Give a process turns again."""
-        if process.ready and not process.paused and not process.is_runnable:
+        if process.ready and not process.paused and not process.is_busy and not process.is_runnable:
             process.is_runnable = True
             self._runnable.append(process)
 
@@ -110,8 +111,22 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 handle._run()
             if process.ready is not ready or process.paused:
                 return  # it was killed or paused by what it did
-        if not ready:
+        if process.turn_s:
+            self._occupy(process)
+        elif not ready:
             self.rest(process)
+
+    def _occupy(self, process: SimulatedProcess) -> None:
+        """Let the turn that a process had take time: meanwhile others go on, and what comes to it waits."""
+
+        def free() -> None:
+            process.is_busy = False
+            self.wake(process)
+
+        process.is_busy = True
+        self.rest(process)
+        taken_s = self._processors.uniform(0, 2 * process.turn_s)
+        self.call_later(taken_s, free, context=self.outside.context)
 
     def _pass_time(self) -> None:
         timers = self._timers
@@ -139,7 +154,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             process.remains.append(handle)
             return
         process.ready.append(handle)
-        if not process.is_runnable and not process.paused:
+        if not process.is_runnable and not process.paused and not process.is_busy:
             process.is_runnable = True
             self._runnable.append(process)
 

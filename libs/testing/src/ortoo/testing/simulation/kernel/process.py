@@ -45,6 +45,10 @@ class SimulatedProcess(Node):
         self.loop = loop
         self.paused = False
         """Stopped as by SIGSTOP: what becomes ready waits."""
+        self.turn_s = 0.0
+        """How long one turn keeps its processor busy, on average: 0 = no time at all."""
+        self.is_busy = False
+        """In the middle of such a turn: what becomes ready waits."""
         self.is_runnable = False
         """Whether it is among those that the loop gives turns to."""
         self.ready: deque[asyncio.Handle] = deque()

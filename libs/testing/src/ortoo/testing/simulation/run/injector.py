@@ -21,7 +21,8 @@ PATIENCE_S = 1.5
 """A fault that waits for packets happens anyway after so long."""
 DISK_PATIENCE_S = 6.0
 """A fault that waits for a disk happens anyway after so long."""
-DETAINING = frozenset({"pause", "isolate", "partition", "one way", "slow network"})
+SLOWEST_TURN_S = 0.04
+DETAINING = frozenset({"pause", "slow processor", "isolate", "partition", "one way", "slow network"})
 """These hold answers up."""
 Undo = Callable[[], object]
 
@@ -137,6 +138,12 @@ class Injector:
         machine = self.machines[fault.target]
         machine.pause()
         return machine.resume
+
+    def _slow_processor(self, fault: Fault) -> Undo:
+        """Each step takes time, so that others come in between: one that opens, stops or changes its part, too."""
+        machine = self.machines[fault.target]
+        machine.slow(fault.amount**2 * SLOWEST_TURN_S)
+        return lambda: machine.slow(0.0)
 
     def _start_when_stopped(self, machine: Machine) -> None:
         async def restart() -> None:
