@@ -33,3 +33,8 @@ def varied(count: int) -> list[Message]:
         )
         for number in range(count)
     ]
+
+
+def stored(broker: Broker, topic: str) -> int:
+    """How many messages a topic holds."""
+    return sum(end - begin for begin, end in broker.queues(topic).values())

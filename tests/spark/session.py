@@ -13,6 +13,9 @@ from ortoo.client import Queue, blocking
 from ortoo.client.blocking.loop_thread import LoopThread
 from ortoo.testing.servers.processes import ProcessCluster, process_cluster
 
+SHORT_LIVED = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""What has a JVM that lives for seconds spend none of them on becoming fast."""
+
 
 def java_found() -> bool:
     """Whether a Java is there for Spark to run on."""
@@ -31,7 +34,7 @@ def spark_session(folder: Path, *, master: str = "local[2]", memory: str = "768m
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.driver.extraJavaOptions": SHORT_LIVED,
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),

@@ -228,10 +228,12 @@ def test_pushed_filters_give_what_spark_gives_without_them(
     ]
 
     def found(frame: Any) -> list[tuple[str, int, int]]:
-        return sorted((row.enode, row.queue_id, row.offset) for row in frame.collect())
+        return sorted(tuple(row) for row in frame.select("enode", "queue_id", "offset").collect())
 
-    expected = [found(read().where(condition)) for condition in conditions]
-    both = found(read().where("tag = 'tag-1'"))
+    plain = read().cache()
+    expected = [found(plain.where(condition)) for condition in conditions]
+    both = found(plain.where("tag = 'tag-1'"))
+    plain.unpersist()
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
         pushed = read(filterPushdown="true")

@@ -13,7 +13,7 @@ pytest.importorskip("grpc_status", reason="grpcio-status is not installed; run `
 
 from ortoo.client import Message
 from tests.repo.tree import ROOT
-from tests.spark.sending import send
+from tests.spark.sending import send, stored
 from tests.spark.session import Broker, java_found
 
 RUN_S = 800
@@ -41,5 +41,4 @@ def test_a_client_of_spark_connect_reads_filters_and_writes(broker: Broker, topi
     seen = json.loads(done.stdout.splitlines()[-1])
     assert seen.pop("session").startswith("pyspark.sql.connect.")
     assert seen == {"rows": MESSAGES, "sum": sum(range(MESSAGES)), "tagged": MESSAGES // 100}
-    stored = sum(end - begin for begin, end in broker.queues(f"{topic}-copy").values())
-    assert stored == 2 * MESSAGES
+    assert stored(broker, f"{topic}-copy") == 2 * MESSAGES

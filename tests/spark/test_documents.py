@@ -25,7 +25,7 @@ from ortoo.spark.pipeline.running.settings import PipelineSettings
 from ortoo.spark.writing.write_options import COLUMNS as SINK_COLUMNS
 from ortoo.spark.writing.write_options import KNOWN as WRITE_OPTIONS
 from tests.repo.tree import ROOT
-from tests.spark.session import Broker
+from tests.spark.session import SHORT_LIVED, Broker
 
 DOCS = ROOT / "docs/spark"
 TUTORIAL = (DOCS / "tutorial.md").read_text()
@@ -120,9 +120,12 @@ def test_the_tutorial_runs_as_it_stands(
     environ = os.environ | {
         "ORTOO_ADDRESS": broker.address,
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_CONF_DIR": str(folder),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "ORTOO_PIPELINE_SPARK_MASTER": "local[2]",
     }
+    defaults = f"spark.driver.extraJavaOptions {SHORT_LIVED}\nspark.sql.shuffle.partitions 2\n"
+    (folder / "spark-defaults.conf").write_text(defaults)
     (folder / "orders.py").write_text("\n".join(blocks("python")))
     text = blocks("toml")[0].replace("localhost:8081", broker.address)
     # The shared Spark was started in another folder.
@@ -177,10 +180,12 @@ def test_the_report_over_two_live_topics_is_what_a_batch_finds(spark: Any, broke
     assert [*map(ast.dump, of_demo)] == [*map(ast.dump, of_page)]
     names: dict[str, Any] = {"__name__": "__main__", "spark": spark, "checkpoint": str(folder / "checkpoint")}
     report = report.replace('format("ortoo")', f'format("ortoo").option("address", "{broker.address}")')
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
     exec(report + live + state, names)
     names["query"].awaitTermination()
     names["late"].awaitTermination()
-    spark.conf.unset("spark.sql.streaming.stateStore.providerClass")
+    for changed in ("spark.sql.streaming.stateStore.providerClass", "spark.sql.shuffle.partitions"):
+        spark.conf.unset(changed)
     counted = {row.origin: tuple(row)[1:] for row in spark.table("late").orderBy("flights").collect()}
     delays = {origin: [row["dep_delay"] for row in bodies["flights"] if row["origin"] == origin] for origin in counted}
     assert counted == {origin: (len(each), sum(float(str(d)) > 15 for d in each)) for origin, each in delays.items()}

@@ -13,7 +13,7 @@ pytest.importorskip("pyspark", reason="pyspark is not installed; run `make spark
 
 from ortoo.client import Message
 from tests.repo.tree import ROOT
-from tests.spark.sending import send
+from tests.spark.sending import send, stored
 from tests.spark.session import Broker, java_found
 
 MESSAGES = 40_000
@@ -72,4 +72,4 @@ def test_a_read_goes_on_when_spark_replaces_killed_workers(run: Run) -> None:
 def test_a_task_that_spark_repeats_stores_its_rows_once(broker: Broker, run: Run) -> None:
     """Check 7: with `local[2,3]` tasks into an exactly-once sink die in the middle, and Spark itself repeats them."""
     assert len([name for name in run.seen["failures"] if name.startswith("copy")]) >= 2
-    assert sum(end - begin for begin, end in broker.queues(run.target).values()) == MESSAGES
+    assert stored(broker, run.target) == MESSAGES

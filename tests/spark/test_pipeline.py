@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed; run `make spark-setup`")
+pytest.importorskip("duckdb", reason="DuckDB is not installed; run `make spark-setup`")
+pytest.importorskip("polars", reason="polars is not installed; run `make spark-setup`")
 
 from ortoo.client import ConsumerSettings, Queue
 from ortoo.spark.core.offsets import Offsets
@@ -28,6 +30,7 @@ from ortoo.spark.pipeline.running.settings import (
     PipelineSettings,
     ReplaySettings,
 )
+from tests.spark.other_readers import expected_counts, of_duckdb, of_polars
 from tests.spark.sending import numbered, send, varied
 from tests.spark.session import Broker
 
@@ -69,7 +72,7 @@ def test_an_archive_holds_every_message_once_however_often_it_is_run(
     said: list[str] = []
     lake = Lake(settings.lake.path, lake_format)
     sent = 0
-    for count in (900, 500):
+    for count in (500, 300):
         send(broker, topic, numbered(count, sent))
         sent += count
         outcome = archive(spark, settings, said.append, once=True)
@@ -81,8 +84,8 @@ def test_an_archive_holds_every_message_once_however_often_it_is_run(
     assert (outcome.right, outcome.rows) == (True, sent)
     assert bodies(lake.read(spark)) == sorted(b"%d" % n for n in range(sent))
     assert any("batch 1: 400 rows" in line for line in said), said
-    assert said[3].endswith("lag 0"), said
-    assert any("reconciled: 1,400 rows from 8 queues" in line for line in said)
+    assert said[2].endswith("lag 0"), said
+    assert any("reconciled: 800 rows from 8 queues" in line for line in said)
     report = json.loads((Path(f"{settings.lake.path}_reports") / "reconciliation.json").read_text())
     assert report["right"] is True
     assert broker.client.admin.lag(settings.archive.consumer_group, topic).lag_messages == 0
@@ -92,13 +95,24 @@ def test_an_archive_holds_every_message_once_however_often_it_is_run(
 def test_an_archive_that_is_compacted_and_replayed_is_the_same_again(
     spark: Any, broker: Broker, topic: str, settings: PipelineSettings, lake_format: str
 ) -> None:
-    """Check 16: archive, compact, replay to a new topic, archive that: equal bodies; the same job adds nothing."""
-    send(broker, topic, varied(1_200))
+    """Check 16: archive, compact, replay to a new topic, archive that: equal bodies; the same job adds nothing.
+
+    DuckDB and polars count in a Delta lake what was sent.
+    """
+    sent = varied(700)
+    send(broker, topic, sent)
     said: list[str] = []
     archive(spark, settings, said.append, once=True)
     lake = Lake(settings.lake.path, lake_format)
     before = bodies(lake.read(spark))
+    assert len(before) == len(sent)
+
+    def counted_elsewhere() -> bool:
+        return lake_format != "delta" or of_duckdb(lake) == of_polars(lake) == expected_counts(sent)
+
+    assert counted_elsewhere()
     compact(settings, said.append)
+    assert counted_elsewhere()
     assert set(Counter(Path(path).parent for path in lake.file_paths()).values()) == {1}
     assert bodies(lake.read(spark)) == before
     outcome = check(spark, settings, said.append)

@@ -19,6 +19,7 @@ from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
 from ortoo.spark.writing.stream_write import StreamWriter
 from tests.repo.tree import ROOT
+from tests.spark.sending import stored
 from tests.spark.session import Broker
 
 SCHEMA = StructType([StructField("body", StringType()), StructField("born_at", TimestampType())])
@@ -89,11 +90,6 @@ class Batch:
     def abort(self) -> None:
         """What the driver does when one failed for good; Spark knows no messages then."""
         self._new_writer().abort([None] * TASKS, self._number)
-
-
-def stored(broker: Broker, topic: str) -> int:
-    """How many messages a topic holds."""
-    return sum(end - begin for begin, end in broker.queues(topic).values())
 
 
 def test_a_batch_is_stored_once_wherever_its_tasks_or_its_commit_fail(broker: Broker, topic: str) -> None:

@@ -1,5 +1,7 @@
 """The data source `ortoo`: what Spark asks first. Everything is checked here, before any task runs."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from pyspark.sql.datasource import DataSource
@@ -39,10 +41,8 @@ class OrtooDataSource(DataSource):
 
     def streamReader(self, schema: Any) -> Any:  # noqa: N802 - Spark's name
         """The source of a streaming query."""
-        try:
+        with _since("4.2", "streams are read"):  # admission control, AvailableNow
             from ortoo.spark.reading.stream_read import StreamReader
-        except ImportError as error:  # no admission control, no AvailableNow
-            raise Unsupported(f"streams are read with Spark 4.2 or newer; this one lacks it: {error}") from error
 
         return StreamReader(self._read_options(streaming=True), schema)
 
@@ -54,7 +54,8 @@ class OrtooDataSource(DataSource):
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802 - Spark's name
         """The sink of a streaming query."""
-        from ortoo.spark.writing.stream_write import StreamWriter
+        with _since("4.1", "streams are written"):  # sinks that take Arrow
+            from ortoo.spark.writing.stream_write import StreamWriter
 
         return StreamWriter(self._options(), schema, overwrite)
 
@@ -66,3 +67,12 @@ class OrtooDataSource(DataSource):
 
     def _options(self) -> dict[str, str]:
         return {name.lower(): value for name, value in self.options.items()}
+
+
+@contextmanager
+def _since(version: str, what: str) -> Iterator[None]:
+    """Let an import that an older Spark does not have say which one does."""
+    try:
+        yield
+    except ImportError as error:
+        raise Unsupported(f"{what} with Spark {version} or newer; this one lacks it: {error}") from error

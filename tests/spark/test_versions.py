@@ -1,0 +1,71 @@
+"""What each version of Spark can, and that an older one says what it lacks."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed; run `make spark-setup`")
+
+import pyspark
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from ortoo.client import OrtooError
+from ortoo.common.errors import Unsupported
+from ortoo.spark.format import bodies
+from ortoo.spark.format.source import OrtooDataSource
+from tests.repo.tree import ROOT
+from tests.spark.matrix import TESTS, VERSIONS, can
+from tests.spark.sending import stored
+from tests.spark.session import Broker
+
+ROWS = StructType([StructField("body", BinaryType())])
+NOWHERE = OrtooDataSource({"address": "127.0.0.1:1", "subscribe": "t"})
+SINK = OrtooDataSource({"address": "127.0.0.1:1", "topic": "t"})
+
+
+@pytest.mark.parametrize(
+    ("what", "attempt"),
+    [
+        ("streams are read", lambda: NOWHERE.streamReader(ROWS)),
+        ("streams are written", lambda: SINK.streamWriter(ROWS, False)),
+        ("MessagePack is decoded", lambda: bodies.msgpack("id int")),
+    ],
+)
+def test_a_spark_that_is_too_old_is_told_which_one_can(what: str, attempt: Callable[[], Any]) -> None:
+    """The error names the version; a Spark that is new enough makes no such error."""
+    first, said = TESTS[what][0], ""
+    try:
+        attempt()
+    except Unsupported as error:
+        said = str(error)
+    except (OrtooError, pyspark.errors.PySparkException):
+        pass  # there is neither a broker nor a session here
+    if can(pyspark.__version__, first):
+        assert said == ""
+    else:
+        assert said.startswith(f"{what} with Spark {first} or newer")
+
+
+@pytest.mark.long
+def test_a_stream_of_another_source_is_written(spark: Any, broker: Broker, topic: str, folder: Path) -> None:
+    """Lines of files become messages, each once."""
+    (folder / "lines").mkdir()
+    (folder / "lines/one.txt").write_text("".join(f"{number}\n" for number in range(200)))
+    rows = spark.readStream.text(str(folder / "lines")).selectExpr("value as body", "timestamp_millis(0) as born_at")
+    query = rows.writeStream.format("ortoo").options(
+        address=broker.address, topic=topic, deliverySemantics="exactly-once", checkpointLocation=str(folder / "at")
+    )
+    query.trigger(availableNow=True).start().awaitTermination()
+    assert stored(broker, topic) == 200
+
+
+def test_the_page_says_what_the_matrix_tries() -> None:
+    """The table of versions on the page about shipping is the matrix's."""
+    page = (ROOT / "docs/spark/shipping.md").read_text()
+    head, *rows = re.findall(r"^\| (.*) \|$", page, re.M)
+    assert head.split(" | ")[1:] == [version.rpartition(".")[0] for version in VERSIONS]
+    told = {what: [cell == "yes" for cell in cells] for what, *cells in (row.split(" | ") for row in rows)}
+    assert told == {what: [can(version, first) for version in VERSIONS] for what, (first, *_) in TESTS.items()}
