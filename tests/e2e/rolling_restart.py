@@ -9,9 +9,10 @@ leases them. Prints one line for each restart and a summary; the exit code is 1 
 a send failed or took longer than two seconds, a restart cost a message one of its attempts, or a process did not start.
 
 With `--since` all of them begin as the version of that revision of the repository, and become today's one after the
-other, in the order of docs/operations/upgrades.md, with a client of today. Then the snodes and the enodes go back, as
-that page says they may, and come again; an enode that the older version refuses with 253 stays. An older snode may
-refuse the receipt handles of a newer one, which are sealed; such messages come again later, and are counted.
+other, in the order of docs/operations/upgrades.md, with a client of today. Then all of them go back, as far as that
+page says they may, and come again; an enode or name server whose store or database the older version refuses with 253
+stays. An older snode may refuse the receipt handles of a newer one, which are sealed; such messages come again later,
+and are counted.
 """
 
 import argparse
@@ -158,7 +159,8 @@ async def rolling_restart(
             await mq.admin.create_topic(TOPIC)
             steps: list[Step] = [(role, {}) for role in (*namesrvs, *enodes, *snodes)]
             if older:
-                steps += [(role, older) for role in (*snodes, *enodes)] + [(role, {}) for role in (*enodes, *snodes)]
+                steps += [(role, older) for role in (*snodes, *enodes, *namesrvs)]
+                steps += [(role, {}) for role in (*namesrvs, *enodes, *snodes)]
             await _under_load(mq, steps, outcome, rate, say)
     return outcome
 
@@ -185,7 +187,7 @@ async def _under_load(
                 except DidNotStart as error:
                     if not environ or error.exit_code != EXIT_REFUSED:
                         raise
-                    version, role.environ_more = ": the older version refuses its store, and today's has it again", {}
+                    version, role.environ_more = ": the older version refuses what it keeps; today's has it again", {}
                     await role.start()
                 await clock.sleep(1)
                 slowest_ms = outcome.slowest_during.get(role.folder.name, 0.0) * 1000
