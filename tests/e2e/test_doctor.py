@@ -213,7 +213,11 @@ async def test_an_index_that_is_nearly_full_is_named_before_sends_are_refused(tm
     store = dataclasses.replace(SMALL_STORE, index_bytes_max=5 * RUN_BYTES, disk_check_interval_ms=20)
     settings = {"enode": {"heartbeat_interval_s": 0.1}}
     async with open_cluster(tmp_path, store=store, settings=settings) as cluster, asyncio.timeout(60):
-        assert (await looked(cluster.address))[0] == []
+
+        async def found() -> list[str]:
+            return (await looked(cluster.address, patience=PATIENCE))[0]
+
+        assert await found() == []
         await cluster.create_topic("wide", queues=4)
         stub = ProducerServiceStub(cluster.channels.to(cluster.address))
         for number in range(4):
@@ -221,11 +225,11 @@ async def test_an_index_that_is_nearly_full_is_named_before_sends_are_refused(tm
             await stub.Publish(
                 producer_pb2.PublishRequest(topic="wide", queue=queue, messages=[record_pb2.Message(body=b"x")])
             )
-        while (await looked(cluster.address))[0] != ["index nearly full"]:
+        while await found() != ["index nearly full"]:
             await cluster.clock.sleep(0.05)
         async with connect(cluster.address) as mq:
             await mq.admin.delete_topic("wide", at_once=True)
-        while (await looked(cluster.address))[0]:
+        while await found():
             await cluster.clock.sleep(0.05)
 
 
@@ -269,12 +273,14 @@ async def dropping() -> AsyncIterator[str]:
             one.close()
 
 
-async def looked(address: str, *, topic: str = "", group: str = "") -> tuple[list[str], float]:
+async def looked(
+    address: str, *, topic: str = "", group: str = "", patience: float = 1.0
+) -> tuple[list[str], float]:
     """What is found by looking in this process, and how long looking took, seconds."""
     clock, out = SystemClock(), io.StringIO()
     begun_s = clock.monotonic_s()
     with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
-        await diagnose(address, topic, group, as_json=True)
+        await diagnose(address, topic, group, as_json=True, patience=patience)
     return [json.loads(line)["name"] for line in out.getvalue().splitlines()], clock.monotonic_s() - begun_s
 
 
