@@ -35,11 +35,11 @@ QUICK_TESTS := tests/simulation tests/property tests/unit tests/golden tests/rep
 # What each run of tests left out; `make test` ends with one list of it.
 SKIPS := build/skips
 
-.PHONY: help setup demo demo-ha dev check test bench bench-store bench-peers bench-guard crash simulate take-overs rejoin protos protos-check docs clean
+.PHONY: help setup demo demo-ha dev check test bench bench-store bench-peers bench-guard crash simulate take-overs hand-overs rejoin protos protos-check docs clean
 .PHONY: quick-seeds planted cancellations mutants
 .PHONY: demo-spark spark-setup spark-tests spark-long spark-kills spark-matrix bench-spark
 .PHONY: alerts drain explore full-enode hostile rolling upgrade wheels image-check manifests deploy-tools sbom arm-check
-.PHONY: lint types imports quick-tests all-tests
+.PHONY: lint types imports quick-tests all-tests compiled
 
 help:  ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -62,7 +62,7 @@ check: $(READY)  ## Lint, types, imports, protos and the quick tests; run before
 # others, and types, which want to see every package.
 test: $(READY)  ## Everything: what check does, the contract, integration, end-to-end and deployment tests, those of Spark; lists what it left out
 	@status=0; rm -rf $(SKIPS); \
-	  $(MAKE) -k -j5 --output-sync=target quick-seeds deploy-tools $(NODE_READY) $(TYPED_READY) $(SPARK_READY) \
+	  $(MAKE) -k -j5 --output-sync=target compiled quick-seeds deploy-tools $(NODE_READY) $(TYPED_READY) $(SPARK_READY) \
 	    lint imports protos-check || status=$$?; \
 	  libs/spark/find_java.sh 'the tests of tests/spark that start Spark (each says so as skipped)' || true; \
 	  $(MAKE) -k -j3 --output-sync=target spark-tests all-tests types || status=$$?; \
@@ -117,7 +117,7 @@ alerts: $(READY)  ## Make every alert fire by its fault, under a real Prometheus
 rolling: $(READY)  ## Restart every process of a cluster in turn at 2,000 messages a second, and say what it cost
 	@$(PY) -m tests.e2e.rolling_restart
 
-upgrade: $(READY)  ## Upgrade every process of a cluster from an earlier revision under load, take snodes and enodes back and forth again (SINCE=b272859)
+upgrade: $(READY)  ## Upgrade every process of a cluster from an earlier revision under load, take all back and forth again that can go back (SINCE=b272859)
 	@$(PY) -m tests.e2e.rolling_restart --rate $(or $(RATE),200) --since $(or $(SINCE),b272859)
 
 drain: $(READY)  ## Empty an enode at 2,000 messages a second and stop it, and say what it cost
@@ -149,6 +149,10 @@ simulate: $(READY)  ## A simulated cluster in trouble, 300 seeds (SEED=1000 SEED
 
 take-overs: $(READY)  ## Kill, freeze, empty and stop whoever leads three real members under load, 12 rounds (ROUNDS=100)
 	@$(PY) -m tests.e2e.take_overs --rounds $(or $(ROUNDS),12)
+
+hand-overs: $(READY)  ## Hand over from whoever leads three real members under load, 50 times, then stop it 50 times, and say what sends cost (ROUNDS=50)
+	@$(PY) -m tests.e2e.take_overs --only hand-over --rounds $(or $(ROUNDS),50)
+	@$(PY) -m tests.e2e.take_overs --only stop --rounds $(or $(ROUNDS),50)
 
 rejoin: $(READY)  ## Empty the disk of a member, add it anew, and measure how fast it votes again and what sends cost meanwhile (MEGABYTES=2000)
 	@$(PY) -m tests.e2e.rejoin --megabytes $(or $(MEGABYTES),2000)
@@ -220,6 +224,10 @@ types: $(READY)
 
 imports: $(READY)
 	@lint-imports || { echo 'an import crosses a border: see [tool.importlinter] in pyproject.toml'; exit 1; }
+
+# Each worker of a run of tests loads all of them. What is not compiled yet every one of them would compile for itself.
+compiled: $(READY)
+	@$(PYTEST) --collect-only $(SLOW_TESTS) $(QUICK_TESTS) >/dev/null
 
 quick-tests: $(READY)
 	@$(PYTEST) -n 2 --dist worksteal $(QUICK_TESTS)

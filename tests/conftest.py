@@ -7,6 +7,7 @@ import pytest
 import structlog
 from hypothesis import settings
 
+from ortoo.common.process.allocator import spare_what_stays
 from tests import skips
 
 EXAMPLES = int(os.environ.get("ORTOO_EXAMPLES", "60"))
@@ -20,6 +21,11 @@ settings.load_profile("ortoo")
 def pytest_configure(config: pytest.Config) -> None:
     """What a run leaves out is written down where `make test` asks for it."""
     skips.watch(config)
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests and modules stay: the collector passes over them, as it does in a role."""
+    spare_what_stays()
 
 
 @pytest.fixture(scope="session", autouse=True)

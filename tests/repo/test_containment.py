@@ -53,14 +53,20 @@ def uncontained(tree: Tree) -> Iterator[tuple[str, str]]:
     for name in tree.names:
         if not name.startswith(ROOTS) or not name.endswith(".py") or "/testing/" in name:
             continue
-        parsed = ast.parse(tree.text(name))
-        for function in ast.walk(parsed):
+        text = tree.text(name)
+        if not any(word in text for word in STARTING):
+            continue
+        for function in ast.walk(ast.parse(text)):
             if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-                own = set(_opened(function))
-                for call in _calls(function):
-                    starts = isinstance(call.func, ast.Attribute) and call.func.attr in STARTING
-                    if starts and ast.unparse(call.func.value) not in own:  # type: ignore[attr-defined]
-                        yield name, ast.unparse(call)
+                starting = [call for call in _calls(function) if _target(call)]
+                own = set(_opened(function)) if starting else set()
+                yield from ((name, ast.unparse(call)) for call in starting if _target(call) not in own)
+
+
+def _target(call: ast.Call) -> str:
+    """What a call starts a task on; nothing if it starts none."""
+    starts = isinstance(call.func, ast.Attribute) and call.func.attr in STARTING
+    return ast.unparse(call.func.value) if starts else ""  # type: ignore[attr-defined]
 
 
 def _opened(function: ast.AST) -> Iterator[str]:

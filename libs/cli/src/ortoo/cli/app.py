@@ -3,6 +3,7 @@
 What costs time to import is imported by the functions that need it.
 """
 
+import copy
 import os
 import sys
 from collections.abc import Callable
@@ -191,12 +192,22 @@ profile_app.command("save")(profiles.save)
 app.add_typer(profile_app, name="profile")
 
 
+def _less(word: str) -> typer.Typer:
+    """The command with what comes under this word alone: typer makes, at each start, all that is there."""
+    chosen = copy.copy(app)
+    chosen.registered_commands = [
+        one for one in app.registered_commands if word == (one.name or getattr(one.callback, "__name__", ""))
+    ]
+    chosen.registered_groups = [one for one in app.registered_groups if one.name == word]
+    return chosen if chosen.registered_commands or chosen.registered_groups else app
+
+
 def main() -> None:
     """Run the command. Exit codes: 0, 1 for a named error, 2 for a wrong use of the command."""
     from ortoo.common.errors import OrtooError
 
     try:
-        app()
+        _less(sys.argv[1] if sys.argv[1:] else "")()
     except OrtooError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)

@@ -9,12 +9,61 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import ContextVar
+from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from ortoo.client.core.closed import Closed
 from ortoo.common.errors import Conflict
 
 T = TypeVar("T")
+
+
+class Call(Generic[T]):
+    """Work on a loop, and a thread that waits for it. That takes no lock, which Ctrl-C might leave taken for ever."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> None:
+        """Begin `work` on `loop`, which another thread runs."""
+        self._loop = loop
+        self._task: asyncio.Task[T] | None = None
+        self._ended: SimpleQueue[object] = SimpleQueue()
+        loop.call_soon_threadsafe(self._start, work)
+
+    def _start(self, work: Coroutine[Any, Any, T]) -> None:
+        self._task = self._loop.create_task(work)
+        self._task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[T]) -> None:
+        if not task.cancelled():
+            task.exception()  # whoever waited may have gone
+        self._ended.put(None)
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended."""
+        return self._task is not None and self._task.done()
+
+    def wait(self, limit_s: float | None) -> bool:
+        """Wait until it has ended, for so long at most; whether it has."""
+        try:
+            self._ended.get(timeout=limit_s)
+        except Empty:
+            return self.done
+        return True
+
+    def outcome(self) -> T:
+        """What it gave when it ended. Errors: those of the work; CancelledError of concurrent.futures."""
+        assert self._task is not None, "it has ended"
+        try:
+            return self._task.result()
+        except asyncio.CancelledError:
+            raise concurrent.futures.CancelledError from None
+
+    def cancel(self) -> None:
+        """Call it off, and wait until it has ended, for five seconds at most; nothing happens when it has."""
+        if not self.done:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(lambda: self._task is not None and self._task.cancel())
+                self.wait(5.0)
 
 
 class LoopThread:
@@ -36,7 +85,7 @@ class LoopThread:
         """
         return self._outcome(self._begin(work), limit_s)
 
-    def _begin(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+    def _begin(self, work: Coroutine[Any, Any, T]) -> Call[T]:
         if self._is_closed:
             work.close()
             raise Closed
@@ -47,23 +96,21 @@ class LoopThread:
             work.close()
             raise Conflict("a blocking call on the client's own loop would wait for itself; use ortoo.client there")
         try:
-            return asyncio.run_coroutine_threadsafe(work, self._loop)
+            return Call(self._loop, work)
         except BaseException:  # an interruption, right here; what has begun ends with the loop
             if inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
                 work.close()
             raise
 
-    def _outcome(self, future: concurrent.futures.Future[T], limit_s: float | None) -> T:
+    def _outcome(self, call: Call[T], limit_s: float | None) -> T:
         try:
-            return future.result(limit_s)
-        except BaseException as error:
-            if future.done():
-                raise
-            future.cancel()
-            concurrent.futures.wait([future], timeout=5.0)
-            if isinstance(error, TimeoutError):
-                raise TimeoutError(f"no outcome within {limit_s:g} s; it is unknown") from None
+            if call.wait(limit_s):
+                return call.outcome()
+        except BaseException:
+            call.cancel()
             raise
+        call.cancel()
+        raise TimeoutError(f"no outcome within {limit_s:g} s; it is unknown")
 
     def open(self, manager: AbstractAsyncContextManager[T]) -> "Opened[T]":
         """Enter an async context manager until it is closed, by itself or with this thread."""
@@ -112,9 +159,7 @@ class LoopThread:
                 if not ahead:
                     coming = self._begin(following())
         finally:
-            if not coming.done():
-                coming.cancel()
-                concurrent.futures.wait([coming], timeout=5.0)
+            coming.cancel()
             with contextlib.suppress(RuntimeError, Closed):
                 self.wait(close())
 
