@@ -63,8 +63,9 @@ class QueueFront:
         cls, server: grpc.aio.Server, hot: Collection[str], interceptors: Sequence[grpc.aio.ServerInterceptor]
     ) -> "QueueFront | None":
         """One before this server; None where its core is another: then grpc.aio serves all methods."""
-        core = Core.below(server)
-        return None if core is None else cls(server, core, hot, interceptors, SystemClock())
+        clock = SystemClock()
+        core = Core.below(server, clock)
+        return None if core is None else cls(server, core, hot, interceptors, clock)
 
     async def register(self) -> None:
         """Take the hot methods, before the server starts."""
