@@ -125,7 +125,8 @@ class CoreCall:
         operations = [] if self._has_begun else [cygrpc.SendInitialMetadataOperation(None, 0)]
         is_last = self._status is not None and len(self._unsent) <= 1
         if self._unsent:
-            is_followed = not is_last and (len(self._unsent) > 1 or self._status is not None)
+            # Not the first: the metadata before it is sent by a write alone, and gRPC would wait for one.
+            is_followed = self._has_begun and not is_last and (len(self._unsent) > 1 or self._status is not None)
             flags = cygrpc.WriteFlag.buffer_hint if is_followed else 0
             operations.append(cygrpc.SendMessageOperation(self._unsent[0], flags))
         if is_last:
