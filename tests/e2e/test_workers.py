@@ -167,11 +167,10 @@ async def test_a_stop_ends_all_workers_and_the_parent_last(tmp_path: Path) -> No
             async with mq.consumer("g", "t", ConsumerSettings(from_first=True)) as consumer:
                 await until(lambda: bool(consumer.queues), 20)
                 assert await running.snode.stop() == 0
-        said = [line for line in running.snode.log_text().splitlines() if "shutdown over" in line]
-        assert len(said) == 3
-        assert not any(Path(f"/proc/{one}").exists() for one in children.values())
-
-        await running.snode.start()
+                said = [line for line in running.snode.log_text().splitlines() if "shutdown over" in line]
+                assert len(said) == 3
+                assert not any(Path(f"/proc/{one}").exists() for one in children.values())
+                await running.snode.start()  # the consumer goes on there, and leaves in order
         children = await running.process_ids()
         await running.snode.kill()
         await until(lambda: not any(Path(f"/proc/{one}/exe").exists() for one in children.values()), 20)

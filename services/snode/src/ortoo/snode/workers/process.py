@@ -16,7 +16,7 @@ from ortoo.common.process.retry import Backoff
 from ortoo.common.process.service import EXIT_REFUSED
 from ortoo.snode.workers.worker import Worker
 
-ANSWER_TIMEOUT_S = 3.0
+ANSWER_TIMEOUT_S = 2.0
 """How long a worker may take to tell of itself; one that is frozen does not."""
 _log = get_logger("workers")
 
