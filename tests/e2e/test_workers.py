@@ -130,6 +130,8 @@ async def test_two_workers_are_one_snode(tmp_path: Path) -> None:
             await held[0].ack()
             assert [it.body for it in await other.pop(1, wait_ms=5_000)] == [b"1"]
 
+        os.kill(running.snode.pid, signal.SIGHUP)
+        await until(lambda: running.snode.log_text().count("settings read again") == 2, 20)
         assert (await looked(running.snode.address, patience=10.0))[0] == []
         assert sorted(one.name for one in await mq.admin.operations.settings("snode")) == NAMES
 

@@ -13,7 +13,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
-from ortoo.common.process.service import EXIT_REFUSED
+from ortoo.common.process.service import EXIT_NOT_STARTED, EXIT_REFUSED
 from ortoo.snode.workers.worker import Worker
 
 ANSWER_TIMEOUT_S = 2.0
@@ -55,7 +55,11 @@ class WorkerProcess:
         """Keep it running until it is stopped."""
         attempt, backoff = 0, Backoff(first_s=0.2, max_s=10.0)
         while not self._stopping.is_set():
-            code = await self._once()
+            try:
+                code = await self._once()
+            except OSError as error:  # the machine has no room for another process
+                _log.error("a worker cannot be started", worker=self.name, reason=str(error))
+                code = EXIT_NOT_STARTED
             attempt = 0 if self.is_ready else attempt + 1
             self.refused_code = code if code >= EXIT_REFUSED and not self.is_ready else None
             self.is_ready = False

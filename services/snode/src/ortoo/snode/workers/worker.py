@@ -57,7 +57,6 @@ class Worker:
         own: dict[str, Any] = {
             "name": worker_name(snode.name, self.number),
             "listen_address": self.listen_address,
-            "advertised_address": snode.advertised_address or self.listen_address,
             "tls_listen_address": self.tls_listen_address,
             "tls_cluster_listen_address": self.own_address if snode.tls_cluster_listen_address else "",
             "metrics_address": "",
