@@ -35,8 +35,8 @@ METHOD = (
     "each, by an asyncio client, 16 calls in flight; medians over the rounds, processor microseconds a call"
 )
 SHAPES = {1: (1, 1), 16: (4, 4), 64: (4, 16)}
-SPREAD = (16, 4)
-"""Connections and calls on each, 64 in flight, where connections are to meet all workers."""
+SPREAD = 16
+"""How many connections there are where they are to meet all workers."""
 SEND = "apache.rocketmq.v2.MessagingService/SendMessage"
 ECHO = "bench.Echo/Call"
 WARM_CALLS = 500
@@ -173,7 +173,7 @@ async def measure(options: argparse.Namespace) -> Figures:
 
 
 async def measure_workers(options: argparse.Namespace) -> Figures:
-    """Rounds of SendMessage with 64 in flight through a snode of one process and one of several workers."""
+    """Rounds of SendMessage through a snode of one process and one of several: 64 in flight, and 64 a worker."""
     async with contextlib.AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         frame = folder / "frame"
@@ -189,16 +189,16 @@ async def measure_workers(options: argparse.Namespace) -> Figures:
             processes = {f"snode {place}": process for place, process in enumerate(snode)}
             targets[f"workers = {number}"] = roles.address, {**processes, "enode": roles.enode.process_id}
         for round_number in range(options.rounds + 1):
-            for name, (address, processes) in targets.items():
-                calls = options.calls if round_number else WARM_CALLS
-                with counted(figures.setdefault(name, {}), "64 in flight", processes) as told:
-                    told.extend((calls, await load(address, SEND, frame, SPREAD, calls)))
+            for in_flight in (64, 64 * options.workers):
+                for name, (address, processes) in targets.items():
+                    calls, shape = options.calls if round_number else WARM_CALLS, (SPREAD, in_flight // SPREAD)
+                    with counted(figures.setdefault(name, {}), f"{in_flight} in flight", processes) as told:
+                        told.extend((calls, await load(address, SEND, frame, shape, calls)))
             if not round_number:
                 figures.clear()
-    for found in figures.values():
-        snodes = [values for role, values in found["64 in flight"].items() if role.startswith("snode ")]
-        enode = found["64 in flight"]["enode"]
-        found["64 in flight"]["snode and enode"] = [sum(one) for one in zip(enode, *snodes, strict=True)]
+    for found in (one for shapes in figures.values() for one in shapes.values()):
+        snodes = [values for role, values in found.items() if role.startswith("snode ")]
+        found["snode and enode"] = [sum(one) for one in zip(found["enode"], *snodes, strict=True)]
     return {"load_average": os.getloadavg()[0], "figures": {name: _medians(found) for name, found in figures.items()}}
 
 
