@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ortoo.client import Client, ConsumerSettings, Message, PopSettings, connect
+from ortoo.client import Client, Consumer, ConsumerSettings, Message, PopSettings, Queue, connect
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers.processes import DidNotStart, ProcessCluster, RoleProcess, process_cluster
@@ -74,9 +74,26 @@ async def two_workers(folder: Path) -> AsyncIterator[Workers]:
 
 
 async def send(mq: Client, topic: str, count: int, group: str | None = None) -> None:
-    """Send messages with the bodies 0, 1, 2 and so on."""
+    """Send messages with the bodies 0, 1, 2 and so on, a few to each queue in turn."""
+    messages = [Message(b"%d" % number, message_group=group) for number in range(count)]
     async with mq.producer(topic) as producer:
-        await (await producer.send_many([Message(b"%d" % number, message_group=group) for number in range(count)]))
+        for begin in range(0, count, 25):
+            await (await producer.send_many(messages[begin : begin + 25]))
+
+
+def everything(folder: Path, client_id: str) -> ConsumerSettings:
+    """Of a consumer that gets all messages, whoever else does."""
+    return ConsumerSettings(broadcast=True, from_first=True, offsets_folder=folder, client_id=client_id)
+
+
+async def received(consumer: Consumer, count: int) -> set[tuple[Queue, int]]:
+    """The first so many messages that a consumer gets: queue and offset."""
+    found: set[tuple[Queue, int]] = set()
+    async for batch in consumer.batches():
+        found.update((batch.queue, offset) for offset in batch.offsets)
+        if len(found) >= count:
+            break
+    return found
 
 
 async def test_two_workers_are_one_snode(tmp_path: Path) -> None:
@@ -121,6 +138,8 @@ async def test_two_workers_are_one_snode(tmp_path: Path) -> None:
         async with (
             connect(own[NAMES[0]]) as here,
             connect(own[NAMES[1]]) as there,
+            here.consumer("everybody", "t", everything(tmp_path, "a")) as one_of_all,
+            there.consumer("everybody", "t", everything(tmp_path, "b")) as other_of_all,
             here.pop_consumer("orders", "steps", settings=in_order) as one,
             there.pop_consumer("orders", "steps", settings=in_order) as other,
         ):
@@ -129,6 +148,7 @@ async def test_two_workers_are_one_snode(tmp_path: Path) -> None:
             assert await other.pop(1, wait_ms=100) == []
             await held[0].ack()
             assert [it.body for it in await other.pop(1, wait_ms=5_000)] == [b"1"]
+            assert await received(one_of_all, 1000) == await received(other_of_all, 1000) == books.received.keys()
 
         os.kill(running.snode.pid, signal.SIGHUP)
         await until(lambda: running.snode.log_text().count("settings read again") == 2, 20)

@@ -25,7 +25,7 @@ async def open_workers(settings: Settings, command: Sequence[str], folder: Path)
     Errors: Conflict when a port is taken, or when no worker can start; why is what they said themselves.
     """
     clock, randomness, changed = SystemClock(), Randomness(), asyncio.Event()
-    async with contextlib.AsyncExitStack() as stack:
+    async with contextlib.AsyncExitStack() as stack, Background("workers") as background:
         ports = stack.enter_context(kept_ports(settings))
 
         def worker(number: int) -> WorkerProcess:
@@ -47,7 +47,6 @@ async def open_workers(settings: Settings, command: Sequence[str], folder: Path)
             for one in workers:
                 one.reload()
 
-        background = await stack.enter_async_context(Background("workers"))
         await stack.enter_async_context(WorkersEndpoint(settings.metrics_address, settings.name, workers, clock))
         running = [background.spawn(one.name, one.run()) for one in workers]
         try:
