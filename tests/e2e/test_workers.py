@@ -60,9 +60,9 @@ class Workers:
 
 
 @contextlib.asynccontextmanager
-async def two_workers(folder: Path) -> AsyncIterator[Workers]:
+async def two_workers(folder: Path, *, with_metrics: bool = True) -> AsyncIterator[Workers]:
     """Start everything; leave nothing running."""
-    metrics = f"127.0.0.1:{free_ports(1)[0]}"
+    metrics = f"127.0.0.1:{free_ports(1)[0]}" if with_metrics else ""
     async with valkey(folder / "valkey") as store, process_cluster(folder, snodes=0) as cluster:
         settings = {"NAME": "snode-0", "WORKERS": 2, "REDIS_URL": store.url, "METRICS_ADDRESS": metrics}
         snode = RoleProcess("snode", folder / "snode-0", {**settings, "NAMESRV_ADDRESS": cluster.namesrv.address})
@@ -182,7 +182,7 @@ async def test_a_worker_that_dies_loses_nothing_and_comes_back(tmp_path: Path) -
 
 async def test_a_stop_ends_all_workers_and_the_parent_last(tmp_path: Path) -> None:
     """A consumer is told to go elsewhere, and every process ends by itself; without a parent workers end too."""
-    async with asyncio.timeout(60), two_workers(tmp_path) as running:
+    async with asyncio.timeout(60), two_workers(tmp_path, with_metrics=False) as running:
         children = await running.process_ids()
         async with connect(running.snode.address) as mq:
             await mq.admin.create_topic("t")
