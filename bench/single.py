@@ -2,6 +2,8 @@
 
 Sends come from h2load, a load generator in C (Debian's package nghttp2-client). Beside it runs a raw echo: the queue
 front with nothing behind it. Receives and acknowledgements come from this process: each names what was received.
+
+`--workers 2` measures something else: SendMessage through a snode of one process and through one of two workers.
 """
 
 import argparse
@@ -21,9 +23,10 @@ import grpc
 
 from apache.rocketmq.v2 import definition_pb2, service_pb2
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
-from bench.processes import cluster, running_s
+from bench.processes import cluster, descendants, running_s
 from bench.report import Figures, main
 from bench.traffic import make_topic
+from ortoo.testing.servers.valkey import valkey
 
 METHOD = (
     "apache.rocketmq.v2 SendMessage with one message of 256 bytes to 8 queues, durable, by h2load: at 64 in flight 4 "
@@ -32,6 +35,8 @@ METHOD = (
     "each, by an asyncio client, 16 calls in flight; medians over the rounds, processor microseconds a call"
 )
 SHAPES = {1: (1, 1), 16: (4, 4), 64: (4, 16)}
+SPREAD = 16
+"""How many connections there are where they are to meet all workers."""
 SEND = "apache.rocketmq.v2.MessagingService/SendMessage"
 ECHO = "bench.Echo/Call"
 WARM_CALLS = 500
@@ -51,9 +56,9 @@ def request(topic: str) -> bytes:
     return b"\0" + len(data).to_bytes(4, "big") + data
 
 
-async def load(address: str, method: str, frame: Path, in_flight: int, calls: int) -> float:
-    """Make so many calls; calls a second."""
-    connections, streams = SHAPES[in_flight]
+async def load(address: str, method: str, frame: Path, shape: tuple[int, int], calls: int) -> float:
+    """Make so many calls, on so many connections so many at a time; calls a second."""
+    connections, streams = shape
     headers = ("content-type: application/grpc", "te: trailers", "x-mq-client-id: bench", "x-mq-language: JAVA")
     words = [word for header in headers for word in ("-H", header)]
     process = await asyncio.create_subprocess_exec(
@@ -129,6 +134,8 @@ async def measure(options: argparse.Namespace) -> Figures:
     """Rounds of all three, at each number in flight."""
     if shutil.which("h2load") is None:
         return {"skipped": "h2load is missing; install nghttp2-client"}
+    if options.workers > 1:
+        return await measure_workers(options)
     async with contextlib.AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         frame = folder / "frame"
@@ -146,11 +153,11 @@ async def measure(options: argparse.Namespace) -> Figures:
         }
         figures: dict[str, dict[str, dict[str, list[float]]]] = {name: {} for name in targets}
         for round_number in range(options.rounds + 1):
-            for in_flight in SHAPES:
+            for in_flight, shape in SHAPES.items():
                 for name, (address, method, processes) in targets.items():
                     calls = WARM_CALLS if not round_number else max(300, options.calls * in_flight // 64)
                     with counted(figures[name], f"{in_flight} in flight", processes) as told:
-                        told.extend((calls, await load(address, method, frame, in_flight, calls)))
+                        told.extend((calls, await load(address, method, frame, shape, calls)))
             for name in ("before", "front"):
                 stub, processes = MessagingServiceStub(channels[name]), targets[name][2]
                 with counted(figures[name], "receive", processes) as told:
@@ -163,6 +170,36 @@ async def measure(options: argparse.Namespace) -> Figures:
                     found.clear()
     load_average = os.getloadavg()[0]
     return {"load_average": load_average, "figures": {name: _medians(found) for name, found in figures.items()}}
+
+
+async def measure_workers(options: argparse.Namespace) -> Figures:
+    """Rounds of SendMessage through a snode of one process and one of several: 64 in flight, and 64 a worker."""
+    async with contextlib.AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        frame = folder / "frame"
+        frame.write_bytes(request("bench"))
+        store = await stack.enter_async_context(valkey(folder / "valkey"))
+        figures: dict[str, dict[str, dict[str, list[float]]]] = {}
+        targets: dict[str, tuple[str, dict[str, int]]] = {}
+        for number in (1, options.workers):
+            settings = {"WORKERS": str(number), "REDIS_URL": store.url, "REDIS_PREFIX": f"of-{number}"}
+            roles = await stack.enter_async_context(cluster(snode_settings=settings))
+            await make_topic(roles.address, "bench", 8)
+            snode = (roles.snode.process_id, *descendants(roles.snode.process_id))
+            processes = {f"snode {place}": process for place, process in enumerate(snode)}
+            targets[f"workers = {number}"] = roles.address, {**processes, "enode": roles.enode.process_id}
+        for round_number in range(options.rounds + 1):
+            for in_flight in (64, 64 * options.workers):
+                for name, (address, processes) in targets.items():
+                    calls, shape = options.calls if round_number else WARM_CALLS, (SPREAD, in_flight // SPREAD)
+                    with counted(figures.setdefault(name, {}), f"{in_flight} in flight", processes) as told:
+                        told.extend((calls, await load(address, SEND, frame, shape, calls)))
+            if not round_number:
+                figures.clear()
+    for found in (one for shapes in figures.values() for one in shapes.values()):
+        snodes = [values for role, values in found.items() if role.startswith("snode ")]
+        found["snode and enode"] = [sum(one) for one in zip(found["enode"], *snodes, strict=True)]
+    return {"load_average": os.getloadavg()[0], "figures": {name: _medians(found) for name, found in figures.items()}}
 
 
 @contextlib.contextmanager
@@ -187,4 +224,4 @@ def _medians(figures: dict[str, dict[str, list[float]]]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main("single", METHOD, measure, rounds=3, calls=8000)
+    main("single", METHOD, measure, rounds=3, calls=8000, workers=1)

@@ -140,7 +140,7 @@ def test_kubeconform_finds_every_object_valid(tmp_path: Path) -> None:
         ("enode.replicas=0", "replicas"),
         ("snode.service.type=Loadbalancer", "type"),
         ("namesrv.replicas=2", "several name servers need a database they share"),
-        ("snode.replicas=2", "several snodes share their groups through Redis"),
+        ("snode.replicas=2", "several snodes or workers share their groups through Redis"),
         ("postgresql.url=mysql://x", "url"),
         ("enode.settings.Bad-Name=1", "Bad-Name"),
         ("snode.tls.required=true", "needs a certificate"),
@@ -296,6 +296,26 @@ def test_members_of_an_enode_share_a_set_a_budget_and_no_machine() -> None:
         spread = pod["spec"]["topologySpreadConstraints"]
         assert {each["labelSelector"]["matchLabels"]["ortoo/enode"] for each in spread} == {name}
     assert "r-ortoo-enode" not in budgets
+
+
+def test_workers_of_a_snode_are_probed_together_and_reach_each_other() -> None:
+    """All of them answer the probes, also where nobody scrapes; policies let others in to each; Redis is needed."""
+    assert (
+        "share their groups through Redis"
+        in run(tool("helm"), "template", "r", str(CHART), "--set", "snode.workers=3").stderr
+    )
+    options = ("snode.workers=3", "redis.bundled.enabled=true", "metrics.enabled=false")
+    found = objects(rendered("helm", *(word for one in options for word in ("--set", one))))
+    (container,) = (one for name, _, one in containers(found) if name == "r-ortoo-snode")
+    values = {variable["name"]: variable.get("value", "") for variable in container["env"]}
+    assert (values["ORTOO_SNODE_WORKERS"], values["ORTOO_SNODE_WORKER_PORT"]) == ("3", "8083")
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert values["ORTOO_SNODE_METRICS_ADDRESS"] == f"0.0.0.0:{ports['metrics']}"
+    assert container["startupProbe"]["httpGet"] == container["livenessProbe"]["httpGet"]
+    assert container["livenessProbe"]["httpGet"] == {"port": "metrics", "path": "/healthz"}
+    assert container["readinessProbe"]["httpGet"] == {"port": "metrics", "path": "/readyz"}
+    (policy,) = (one for one in found if one["kind"] == "NetworkPolicy" and one["metadata"]["name"] == "r-ortoo-snode")
+    assert {"port": 8083, "endPort": 8085, "protocol": "TCP"} in policy["spec"]["ingress"][0]["ports"]
 
 
 def test_rules_of_access_reach_the_pod_from_either_secret() -> None:

@@ -147,20 +147,32 @@ capabilities: {drop: [ALL]}
 {{- end }}
 
 {{/* gRPC probes: alive while the event loop turns and the process can do its work; ready while requests are welcome, or
-     with "whenever" "live" as soon as it is alive. */}}
+     with "whenever" "live" as soon as it is alive. Of several workers gRPC meets any one; with "http" all are asked. */}}
 {{- define "ortoo.probes" -}}
 startupProbe:
   {{- /* Not readiness: one whose disk is full at its start would be killed again and again instead of serving readers. */}}
+  {{- if .http }}
+  httpGet: {port: metrics, path: /healthz}
+  {{- else }}
   grpc: {port: {{ .port }}, service: live}
+  {{- end }}
   periodSeconds: 2
   failureThreshold: 150
 readinessProbe:
+  {{- if .http }}
+  httpGet: {port: metrics, path: /readyz}
+  {{- else }}
   grpc: {port: {{ .port }}{{ with .whenever }}, service: {{ . }}{{ end }}}
+  {{- end }}
   periodSeconds: 5
   timeoutSeconds: 3
   failureThreshold: 2
 livenessProbe:
+  {{- if .http }}
+  httpGet: {port: metrics, path: /healthz}
+  {{- else }}
   grpc: {port: {{ .port }}, service: live}
+  {{- end }}
   periodSeconds: 10
   timeoutSeconds: 5
   failureThreshold: 6

@@ -1,24 +1,62 @@
 """The process `ortoo-snode`."""
 
+import contextlib
+import dataclasses
+import os
 import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
 from ortoo.common.cluster.live_settings import LiveSettings
 from ortoo.common.process import front
-from ortoo.snode.app import open_snode
-from ortoo.snode.settings import IMPORTANT, load
+from ortoo.common.process.service import Running
+from ortoo.common.process.settings import Loaded
+from ortoo.snode.settings import IMPORTANT, Settings, load
+from ortoo.snode.workers.parent import open_workers
+from ortoo.snode.workers.worker import Worker
+
+Open = Callable[[Loaded[Settings], Callable[[], Loaded[Settings]]], AbstractAsyncContextManager[Running]]
+
+
+def _opening(worker: Worker | None, folder: Path) -> Open:
+    """How this process runs: as a whole snode, as the parent of its workers, or as one of these."""
+
+    @contextlib.asynccontextmanager
+    async def opened(loaded: Loaded[Settings], load_again: Callable[[], Loaded[Settings]]) -> AsyncIterator[Running]:
+        if worker is None and loaded.settings.workers > 1:
+            command = (sys.executable, "-m", "ortoo.snode", *sys.argv[1:])
+            async with open_workers(loaded.settings, command, folder) as running:
+                yield running
+            return
+        from ortoo.snode.app import open_snode  # a parent serves nothing, and needs none of it
+
+        with worker.ending_with_parent() if worker is not None else contextlib.nullcontext():
+            live = LiveSettings(loaded, load_again)
+            async with open_snode(loaded.settings, live=live, worker=worker) as running:
+                yield running
+
+    return opened
+
 
 ROLE = front.Role(
     name="snode",
     about="The proxy of Ortoo, where clients connect.",
     load=load,
-    open=lambda loaded, load_again: open_snode(loaded.settings, live=LiveSettings(loaded, load_again)),
+    open=_opening(None, Path()),
     important=IMPORTANT,
 )
 
 
 def main() -> int:
     """Do what the command line says; returns the exit code."""
-    return front.main(ROLE, sys.argv[1:])
+    worker = Worker.of(os.environ)
+    role = dataclasses.replace(
+        ROLE,
+        load=load if worker is None else worker.loading(load),
+        open=_opening(worker, Path.cwd()),  # of workers' own `-c`: ORTOO_HOME is entered later
+    )
+    return front.main(role, sys.argv[1:])
 
 
 if __name__ == "__main__":

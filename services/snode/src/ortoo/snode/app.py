@@ -53,6 +53,7 @@ from ortoo.snode.send.publisher import Publisher
 from ortoo.snode.settings import Settings
 from ortoo.snode.topics import make_topics
 from ortoo.snode.topics.arrival import SendableTopics, TopicArrival
+from ortoo.snode.workers.worker import Worker
 
 PRESENCE_SWEEP_S = 10.0
 LEASES_INTERVAL_S = 5.0
@@ -75,10 +76,12 @@ async def open_snode(
     links: LinkFactory = GrpcLinks,
     connect_redis: Callable[[str], Any] = redis_client,
     live: LiveSettings[Settings] | None = None,
+    worker: Worker | None = None,
 ) -> AsyncIterator[Running]:
     """Run a snode; it is ready when it has seen the cluster's directory. Leaving the block drains it.
 
-    `links` reaches the enodes; the default speaks gRPC. `connect_redis` gives a client for a URL. Errors: Conflict when
+    `links` reaches the enodes; the default speaks gRPC. `connect_redis` gives a client for a URL. A `worker` shares its
+    ports with others of one snode. Errors: Conflict when
     the port is taken, or when another snode runs that does not share group membership.
     """
     clock, randomness = clock or SystemClock(), randomness or Randomness()
@@ -133,6 +136,8 @@ async def open_snode(
             cluster_tls=cluster_listener(settings),
             memory=memory,
             hot=HOT,
+            own_address=worker.own_address if worker is not None and not settings.tls_cluster_listen_address else "",
+            shares_ports=worker is not None,
         )
 
         async def drain() -> None:
@@ -144,7 +149,9 @@ async def open_snode(
         background.spawn("directory", cluster.watch.run())
         background.spawn("groups", groups.run())
         # Before the name server has been heard, so that one that waits for it can be seen to.
-        await enter(telemetry.open(ready=lambda: server.serving))
+        await enter(
+            telemetry.open(ready=lambda: server.serving, listener=worker.listener() if worker is not None else None)
+        )
         await cluster.watch.ready.wait()
         await enodes.attachments.look()
 
@@ -174,7 +181,7 @@ async def open_snode(
         await enter(server)
         address = settings.advertised_address or server.address
         gateway.routing.own = endpoints_of(address)
-        inner = reached_at(server.cluster_address, settings.advertised_address)
+        inner = reached_at(server.cluster_address or server.own_address, settings.advertised_address)
         registration = _announcing(runtime, cluster.name_server, address, inner)
         found.sources.append(registration.findings)
         await registration.begin()

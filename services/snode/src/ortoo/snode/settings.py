@@ -6,12 +6,17 @@ from typing import Annotated
 
 from ortoo.common.cluster.address_server import check_name_servers
 from ortoo.common.cluster.addresses import check_address, check_advertised, check_receiver
-from ortoo.common.cluster.names import check_topic_name
+from ortoo.common.cluster.names import check_process_name, check_topic_name
 from ortoo.common.cluster.service_settings import ServiceSettings
 from ortoo.common.errors import Invalid
 from ortoo.common.process.settings import Range
 
 IMPORTANT = ("name", "listen_address", "advertised_address", "namesrv_address")
+
+
+def worker_name(snode: str, number: int) -> str:
+    """What one of several workers of a snode is called in the cluster; the first is number 1."""
+    return f"{snode}.{number}"
 
 
 class ReadFrom(enum.StrEnum):
@@ -37,6 +42,12 @@ class Settings(ServiceSettings):
     """host:port to serve clients on; port 0 takes any free one."""
     advertised_address: str = ""
     """host:port where clients reach this snode. Empty = the listen address."""
+    workers: Annotated[int, Range(1, 64)] = 1
+    """How many processes serve its ports, each on a core of its own; more than one need a `redis_url`, as several
+    snodes do (docs/operations/processes.md)."""
+    worker_port: Annotated[int, Range(0, 65_535)] = 0
+    """Where other processes of the cluster reach the first of several workers by itself; the second has the next port,
+    and so on. 0 = any free ones. With tls_cluster_listen_address the workers' ports begin there instead."""
     rocketmq_advertised_address: str = ""
     """host:port that RocketMQ's clients are told. Empty = each is told the address by which it reached this snode."""
     tls_listen_address: str = ""
@@ -118,6 +129,16 @@ class Settings(ServiceSettings):
                     raise Invalid("TLS needs it; give a PEM file, or leave tls_listen_address empty", field=name)
         elif self.tls_required:
             raise Invalid("TLS is required and spoken nowhere; give tls_listen_address too", field="tls_required")
+        if self.workers > 1:
+            if not self.redis_url:
+                raise Invalid(
+                    "several workers share their groups through Redis; give one, or workers = 1", field="redis_url"
+                )
+            check_process_name(worker_name(self.name, self.workers), "name")
+            if self.worker_port + self.workers > 65_536:
+                raise Invalid(
+                    f"{self.worker_port}; there are no {self.workers} ports from there on", field="worker_port"
+                )
         if self.trace_topic:
             check_topic_name(self.trace_topic, "trace_topic")
         check_advertised(self.rocketmq_advertised_address, field="rocketmq_advertised_address")

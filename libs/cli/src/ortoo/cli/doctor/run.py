@@ -77,7 +77,7 @@ async def _facts(admin: Admin, topic: str, group: str, deadline_s: float, detail
         _described(admin, deadline_s - details_s),
         _answer(admin.operations.findings(timeout_s=inside_s * INSIDE_SHARE), inside_s),
     )
-    others = [snode.address for snode in cluster.snodes][:SNODES_EXAMINED_MAX]
+    others = list(dict.fromkeys(snode.address for snode in cluster.snodes))[:SNODES_EXAMINED_MAX]  # workers share one
     snodes, groups, topics, described, (lag, members, modes), (offered, deleted, enode_members) = await asyncio.gather(
         asyncio.gather(*(_reached(other, details_s) for other in others)),
         _answer(admin.list_groups(), details_s),

@@ -33,6 +33,8 @@ OPTIONS: tuple[tuple[str, int], ...] = (
     # Two processes on one port would share its calls by chance; the second one must fail instead.
     ("grpc.so_reuseport", 0),
 )
+SHARING = (*OPTIONS[:-1], ("grpc.so_reuseport", 1))
+"""Of a process whose ports somebody keeps for it and its like."""
 
 LIVE = "live"
 """What the health service is asked for by who restarts a process: its event loop turns, and it can do its work."""
@@ -89,6 +91,8 @@ class GrpcServer:
         setting: str = "listen_address",
         is_ready: bool = True,
         hot: Collection[str] = (),
+        own_address: str = "",
+        shares_ports: bool = False,
     ) -> None:
         """Serve on host:port (port 0: the kernel picks; empty: only by TLS), which `setting` names.
 
@@ -100,6 +104,9 @@ class GrpcServer:
         `interceptors` raise OrtooErrors, as handlers do; those in `outermost` see the status that became of them.
 
         `hot` are full names of unary methods that the queue front serves, where it can.
+
+        With `shares_ports` other processes listen on the same ports, and each connection is one's; `own_address` is
+        then one more, where this process alone is reached. Empty = none.
         """
         self.draining = asyncio.Event()
         self.serving = False
@@ -113,12 +120,13 @@ class GrpcServer:
         self._cluster_tls = cluster_tls
         self.cluster_address = ""
         """host:port where the cluster's own processes are answered by mutual TLS; empty when there is none."""
+        self.own_address = own_address
         self._grace_s = grace_s
         self._drain_delay_s = drain_delay_s
         self._names = [name for name, _ in servicers]
         self._health = _Health(self.draining)
         around = [*outermost, ErrorTranslation(), CallMemory(memory or MemoryBudget()), *interceptors]
-        self._server = current_transport().server(around, OPTIONS)
+        self._server = current_transport().server(around, SHARING if shares_ports else OPTIONS)
         self._front = QueueFront.before(self._server, hot, around) if hot else None
         for _, add in servicers:
             add(self._front or self._server)
@@ -131,6 +139,8 @@ class GrpcServer:
     async def __aenter__(self) -> Self:
         if self.address:
             self.address = _bound(self.address, self._server.add_insecure_port, self._setting)
+        if self.own_address:
+            self.own_address = _bound(self.own_address, self._server.add_insecure_port, self._setting)
         self.tls_address, self.cluster_address = self._secured(self._tls), self._secured(self._cluster_tls)
         if self._front is not None:
             await self._front.register()
@@ -181,6 +191,15 @@ class GrpcServer:
             await self._stop(self._grace_s)
 
 
+def cannot_listen(address: str, field: str) -> Conflict:
+    """What is said of a port that cannot be had."""
+    return Conflict(
+        f"cannot listen on {address}: the port is taken or the address is not this machine's; "
+        f"choose another with {field}, or stop the process that has it",
+        field=field,
+    )
+
+
 def _bound(address: str, bind: Callable[[str], int], field: str) -> str:
     """The address with the port that was bound. Errors: Conflict, naming the setting."""
     host, _, port = address.rpartition(":")
@@ -189,9 +208,5 @@ def _bound(address: str, bind: Callable[[str], int], field: str) -> str:
     except RuntimeError:
         bound = 0
     if not bound:
-        raise Conflict(
-            f"cannot listen on {address}: the port is taken or the address is not this machine's; "
-            f"choose another with {field}, or stop the process that has it",
-            field=field,
-        )
+        raise cannot_listen(address, field)
     return f"{host}:{bound}" if port in ("0", "") else address

@@ -7,7 +7,8 @@ GET /readyz             200 while requests are welcome, 503 while it starts, dra
 
 import asyncio
 import gzip
-from collections.abc import Callable
+import socket
+from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Final, Self
 from urllib.parse import parse_qs, urlsplit
@@ -41,9 +42,14 @@ class MetricsEndpoint:
         ready: Callable[[], bool],
         clock: Clock,
         on_scrape: Callable[[float], None],
+        listener: socket.socket | None = None,
     ) -> None:
-        """Serve on host:port; nowhere when `address` is empty. `on_scrape` gets each scrape's duration in seconds."""
+        """Serve on host:port; nowhere when `address` is empty. `on_scrape` gets each scrape's duration in seconds.
+
+        A `listener` that is bound already is served in the place of an address.
+        """
         self.address = address
+        self._listener = listener
         self._metrics = metrics
         self._ready = ready
         self._clock = clock
@@ -52,6 +58,9 @@ class MetricsEndpoint:
         self._scraping = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
+        if self._listener is not None:
+            self._server = await asyncio.start_server(self._serve, sock=self._listener, limit=REQUEST_BYTES_MAX)
+            return self
         if not self.address:
             return self
         host, _, port = self.address.rpartition(":")
@@ -103,16 +112,26 @@ class MetricsEndpoint:
             )
             return await self._scrape(zeros=zeros, zipped=zipped)
         if target.path == "/healthz":
-            return _text(200, "alive")
+            return _text(200, "alive") if await self._is_alive() else _text(503, "not alive")
         if target.path == "/readyz":
-            return _text(200, "ready") if self._ready() else _text(503, "not ready")
+            return _text(200, "ready") if await self._is_ready() else _text(503, "not ready")
         return _text(404, "try /metrics, /healthz or /readyz")
+
+    async def _is_alive(self) -> bool:
+        return True
+
+    async def _is_ready(self) -> bool:
+        return self._ready()
+
+    async def _parts(self, *, zeros: bool) -> AsyncIterator[str]:
+        for part in chunks(self._metrics, zeros=zeros):
+            yield part
 
     async def _scrape(self, *, zeros: bool, zipped: bool) -> Answer:
         async with self._scraping:
             begun_s = self._clock.monotonic_s()
             parts = []
-            for part in chunks(self._metrics, zeros=zeros):
+            async for part in self._parts(zeros=zeros):
                 parts.append(part)
                 await self._clock.sleep(0)  # messages go first
             body = "".join(parts).encode()

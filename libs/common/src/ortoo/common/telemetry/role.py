@@ -1,6 +1,7 @@
 """A role's telemetry in one line of its app: metrics of the process and of its calls, and where they are served."""
 
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Callable
 
 from ortoo.common.cluster.service_settings import ServiceSettings
@@ -32,17 +33,22 @@ class Telemetry:
         self.calls.register(self.metrics)
 
     @contextlib.asynccontextmanager
-    async def open(self, *, ready: Callable[[], bool]) -> AsyncIterator[None]:
-        """Serve while the block is entered; `ready` says whether requests are welcome.
+    async def open(self, *, ready: Callable[[], bool], listener: socket.socket | None = None) -> AsyncIterator[None]:
+        """Serve while the block is entered, on a bound `listener` if there is one; `ready`: requests are welcome.
 
         Errors: Conflict, Unsupported.
         """
         self.metrics.gauge("ortoo_ready", "1 while requests are welcome.", lambda: int(ready()))
-        if not self.address and not self._settings.metrics_endpoint:
+        if not self.address and listener is None and not self._settings.metrics_endpoint:
             yield
             return
         endpoint = MetricsEndpoint(
-            self.address, self.metrics, ready=ready, clock=self._clock, on_scrape=self._process.scraped
+            self.address,
+            self.metrics,
+            ready=ready,
+            clock=self._clock,
+            on_scrape=self._process.scraped,
+            listener=listener,
         )
         async with contextlib.AsyncExitStack() as parts:
             export = self._export() if self._settings.metrics_endpoint else None

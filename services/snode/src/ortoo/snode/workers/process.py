@@ -1,0 +1,127 @@
+"""One worker as its parent sees it: started, started again when it dies, asked, stopped."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.logs import get_logger
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.process.retry import Backoff
+from ortoo.common.process.service import EXIT_NOT_STARTED, EXIT_REFUSED
+from ortoo.snode.workers.worker import Worker
+
+ANSWER_TIMEOUT_S = 2.0
+"""How long a worker may take to tell of itself; one that is frozen does not."""
+_log = get_logger("workers")
+
+
+@dataclass(slots=True)
+class WorkerProcess:
+    """A worker and what became of it. `run` keeps it running."""
+
+    name: str
+    worker: Worker
+    listener: socket.socket
+    """On which the worker answers the parent; it outlives the worker."""
+    command: Sequence[str]
+    folder: Path
+    """Where it is started."""
+    changed: Callable[[], None]
+    """Called when it became ready, or ended."""
+    clock: Clock
+    randomness: Randomness
+    is_ready: bool = False
+    was_ready: bool = False
+    """Whether it was ever."""
+    refused_code: int | None = None
+    """The exit code, if it ended last before it was ready because of what a new start does not change."""
+    starts: int = 0
+    _process: asyncio.subprocess.Process | None = None
+    _stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    _has_old_settings: bool = False
+
+    @property
+    def process_id(self) -> int | None:
+        """The running process, if it runs."""
+        return None if self._process is None or self._process.returncode is not None else self._process.pid
+
+    async def run(self) -> None:
+        """Keep it running until it is stopped."""
+        attempt, backoff = 0, Backoff(first_s=0.2, max_s=10.0)
+        while not self._stopping.is_set():
+            try:
+                code = await self._once()
+            except OSError as error:  # the machine has no room for another process
+                _log.error("a worker cannot be started", worker=self.name, reason=str(error))
+                code = EXIT_NOT_STARTED
+            attempt = 0 if self.is_ready else attempt + 1
+            self.refused_code = code if code >= EXIT_REFUSED and not self.is_ready else None
+            self.is_ready = False
+            self.changed()
+            if self._stopping.is_set():
+                return
+            wait_s = backoff.delay_s(attempt, self.randomness)
+            _log.error("a worker ended; it starts again", worker=self.name, exit_code=code, in_s=round(wait_s, 1))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._stopping.wait()
+
+    async def _once(self) -> int:
+        """From a start to its end; the exit code, negative = the signal."""
+        self._has_old_settings = False
+        self.starts += 1
+        process = self._process = await asyncio.create_subprocess_exec(
+            *self.command,
+            env=os.environ | self.worker.environ(),
+            cwd=self.folder,
+            stdin=asyncio.subprocess.PIPE,  # it ends with this process
+            stdout=asyncio.subprocess.PIPE,
+            pass_fds=[self.listener.fileno()],
+        )
+        if self._stopping.is_set():
+            self._tell(signal.SIGTERM)
+        assert process.stdout is not None
+        async for line in process.stdout:
+            if line.startswith(b"ready "):
+                self.is_ready = self.was_ready = True
+                self.changed()
+                if self._has_old_settings:
+                    self._tell(signal.SIGHUP)
+        return await process.wait()
+
+    def reload(self) -> None:
+        """Have it read its settings again, now or as soon as it hears."""
+        self._has_old_settings = not self.is_ready
+        if self.is_ready:
+            self._tell(signal.SIGHUP)
+
+    def stop(self) -> None:
+        """Have it drain and end; `run` ends with it."""
+        self._stopping.set()
+        self._tell(signal.SIGTERM)
+
+    def _tell(self, number: signal.Signals) -> None:
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(number)
+
+    async def asked(self, target: str) -> tuple[int, str]:
+        """What it answers to GET `target`: status and text; 0 when it does not answer."""
+        if self.process_id is None:
+            return 0, ""
+        try:
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                reader, writer = await asyncio.open_connection(*self.listener.getsockname())
+                try:
+                    writer.write(f"GET {target} HTTP/1.1\r\n\r\n".encode())
+                    head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+                finally:
+                    writer.close()
+                return int(head.split(b" ", 2)[1]), body.decode()
+        except (TimeoutError, OSError, ValueError, IndexError):
+            return 0, ""

@@ -1,0 +1,81 @@
+"""What a worker process is told by its parent, and what its settings are by that."""
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from ortoo.common.process.memory_budget import DEFAULT_PERCENT, memory_bytes
+from ortoo.common.process.settings import Loaded
+from ortoo.snode.settings import Settings, worker_name
+
+VARIABLE = "ORTOO_WORKER"
+"""The variable of the environment that makes a process a worker. It is no setting: only a parent gives it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Worker:
+    """One of several processes of a snode."""
+
+    number: int
+    """From 1."""
+    listen_address: str
+    tls_listen_address: str
+    """The ports of all workers, as they are bound; the second is empty when TLS is not spoken."""
+    own_address: str
+    """Where this one alone is reached."""
+    listener_number: int
+    """The file descriptor of the socket on which the parent asks for metrics and health."""
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str]) -> "Worker | None":
+        """What the environment says; None when this process is no worker."""
+        return cls(**json.loads(environ[VARIABLE])) if VARIABLE in environ else None
+
+    def environ(self) -> dict[str, str]:
+        """What makes a process this worker."""
+        return {VARIABLE: json.dumps(dataclasses.asdict(self))}
+
+    def listener(self) -> socket.socket:
+        """The socket of `listener_number`."""
+        return socket.socket(fileno=self.listener_number)
+
+    def loading(self, load: Callable[..., Loaded[Settings]]) -> Callable[..., Loaded[Settings]]:
+        """What reads this worker's settings, given what reads the snode's."""
+        return lambda *args, **kwargs: self.share_of(load(*args, **kwargs), memory_bytes)
+
+    def share_of(self, loaded: Loaded[Settings], all_bytes: Callable[[], int]) -> Loaded[Settings]:
+        """The settings of this worker: a name of its own, the ports that the parent keeps, a part of the memory."""
+        snode = loaded.settings
+        budget_bytes = snode.memory_budget_bytes or all_bytes() * DEFAULT_PERCENT // 100
+        own: dict[str, Any] = {
+            "name": worker_name(snode.name, self.number),
+            "listen_address": self.listen_address,
+            "tls_listen_address": self.tls_listen_address,
+            "tls_cluster_listen_address": self.own_address if snode.tls_cluster_listen_address else "",
+            "metrics_address": "",
+            "memory_budget_bytes": max(1, budget_bytes // snode.workers),
+        }
+        changed = {name: "workers" for name, value in own.items() if value != getattr(snode, name)}
+        return Loaded(dataclasses.replace(snode, **own), {**loaded.origins, **changed})
+
+    @contextlib.contextmanager
+    def ending_with_parent(self) -> Iterator[None]:
+        """Within the block: when standard input ends, for the parent is gone, this process is stopped as by SIGTERM."""
+        loop, number = asyncio.get_running_loop(), sys.stdin.fileno()
+
+        def ended() -> None:
+            loop.remove_reader(number)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        loop.add_reader(number, ended)
+        try:
+            yield
+        finally:
+            loop.remove_reader(number)

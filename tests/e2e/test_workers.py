@@ -1,0 +1,220 @@
+"""A snode of two workers, as processes: one port, one group, one set of metrics, and whatever may die does."""
+
+import asyncio
+import contextlib
+import dataclasses
+import os
+import signal
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from ortoo.client import Client, Consumer, ConsumerSettings, Message, PopSettings, Queue, connect
+from ortoo.common.grpc.channels import Channels
+from ortoo.common.process.clock import SystemClock
+from ortoo.testing.servers.processes import DidNotStart, ProcessCluster, RoleProcess, process_cluster
+from ortoo.testing.servers.scrape import get, scraped
+from ortoo.testing.servers.valkey import Valkey, valkey
+from ortoo.v1 import findings_pb2, namesrv_pb2, namesrv_pb2_grpc
+from ortoo.v1.findings_pb2_grpc import FindingsServiceStub
+from tests.e2e.consumer_cluster import Books, members, settled, until
+from tests.e2e.test_doctor import looked
+from tests.integration.test_metrics import free_ports
+
+NAMES = ["snode-0.1", "snode-0.2"]
+CLOCK = SystemClock()
+PATIENCE_S = 60.0
+"""How long something may take that takes a second; it is no promise, and a busy machine starves processes."""
+pytestmark = pytest.mark.timeout(180)
+
+
+@dataclasses.dataclass
+class Workers:
+    """A cluster whose snode has two workers."""
+
+    cluster: ProcessCluster
+    snode: RoleProcess
+    store: Valkey
+    metrics: str
+
+    async def own_addresses(self) -> Mapping[str, str]:
+        """Name of each worker to where it alone is reached, as the name server tells other processes."""
+        found: dict[str, str] = {}
+        async with asyncio.timeout(PATIENCE_S), Channels() as channels:
+            stub = namesrv_pb2_grpc.NameServiceStub(channels.to(self.cluster.namesrv.address))
+            async for news in stub.WatchRoutes(namesrv_pb2.WatchRoutesRequest()):
+                found.update((one.name, one.cluster_address) for one in news.snodes if one.alive)
+                if sorted(found) == NAMES:
+                    return found
+        raise AssertionError(found)
+
+    async def answering(self) -> str:
+        """Which worker takes a new connection to the port that they share."""
+        async with Channels() as channels:
+            stub = FindingsServiceStub(channels.to(self.snode.address))
+            answer = await stub.ListFindings(findings_pb2.ListFindingsRequest(own_only=True), timeout=10)
+        return str(answer.processes[0].name)
+
+    async def process_ids(self) -> dict[str, int]:
+        """The processes of the workers, by number: those of which the parent's metrics tell when they started."""
+        children = Path(f"/proc/{self.snode.pid}/task/{self.snode.pid}/children")
+        return {str(number): int(word) for number, word in enumerate(children.read_text().split(), 1)}
+
+
+@contextlib.asynccontextmanager
+async def two_workers(folder: Path, *, with_metrics: bool = True) -> AsyncIterator[Workers]:
+    """Start everything; leave nothing running."""
+    metrics = f"127.0.0.1:{free_ports(1)[0]}" if with_metrics else ""
+    async with valkey(folder / "valkey") as store, process_cluster(folder, snodes=0) as cluster:
+        settings = {"NAME": "snode-0", "WORKERS": 2, "REDIS_URL": store.url, "METRICS_ADDRESS": metrics}
+        snode = RoleProcess("snode", folder / "snode-0", {**settings, "NAMESRV_ADDRESS": cluster.namesrv.address})
+        await snode.start()
+        try:
+            yield Workers(cluster, snode, store, metrics)
+        finally:
+            await snode.stop()
+
+
+async def send(mq: Client, topic: str, count: int, group: str | None = None) -> None:
+    """Send messages with the bodies 0, 1, 2 and so on, a few to each queue in turn."""
+    messages = [Message(b"%d" % number, message_group=group) for number in range(count)]
+    async with mq.producer(topic) as producer:
+        for begin in range(0, count, 25):
+            await (await producer.send_many(messages[begin : begin + 25]))
+
+
+def everything(folder: Path, client_id: str) -> ConsumerSettings:
+    """Of a consumer that gets all messages, whoever else does."""
+    return ConsumerSettings(broadcast=True, from_first=True, offsets_folder=folder, client_id=client_id)
+
+
+async def received(consumer: Consumer, count: int) -> set[tuple[Queue, int]]:
+    """The first so many messages that a consumer gets: queue and offset."""
+    found: set[tuple[Queue, int]] = set()
+    async for batch in consumer.batches():
+        found.update((batch.queue, offset) for offset in batch.offsets)
+        if len(found) >= count:
+            break
+    return found
+
+
+async def test_two_workers_are_one_snode(tmp_path: Path) -> None:
+    """Both take connections; a group through both gets each message once; message groups and figures are one's."""
+    async with asyncio.timeout(120), two_workers(tmp_path) as running, connect(running.snode.address) as mq:
+        own = await running.own_addresses()
+        answered: set[str] = set()
+        for _ in range(64):  # each connection is one's by a hash of its ports: 64 do not all come to one
+            answered.add(await running.answering())
+            if len(answered) == 2:
+                break
+        assert sorted(answered) == NAMES
+
+        await mq.admin.create_topic("t", queue_count=4)
+        await send(mq, "t", 500)
+        books = Books()
+        async with (
+            members([own[NAMES[0]]], "g", "t", 1, books, prefix="a") as first,
+            members([own[NAMES[1]]], "g", "t", 1, books, prefix="b") as second,
+        ):
+            everybody = [*first, *second]
+            await until(lambda: settled(everybody, 4) and all(one.consumer.queues for one in everybody), PATIENCE_S)
+            await send(mq, "t", 500)
+            await until(lambda: len(books.received) == 1000, PATIENCE_S)
+            assert {(one.name, one.alive) for one in (await mq.admin.describe_cluster()).snodes} == {
+                (name, True) for name in NAMES
+            }
+            told = await scraped(running.metrics)
+            pushed = told["rocketmq_messages_out_total"]
+            assert sum(pushed.values()) == sum(books.received.values())
+            assert {dict(labels)["worker"] for labels in pushed} == {"1", "2"}
+            assert sum(told["rocketmq_consumer_connections"].values()) == 2
+            assert len(told["ortoo_build_info"]) == 2
+            assert {dict(labels)["worker"] for labels in told["process_cpu_seconds_total"]} == {"1", "2", "parent"}
+        async with asyncio.timeout(PATIENCE_S):
+            while (await mq.admin.lag("g", "t")).lag_messages:
+                await CLOCK.sleep(0.05)
+
+        await mq.admin.create_topic("steps", queue_count=1, message_type="fifo")
+        await send(mq, "steps", 2, group="order-1")
+        in_order = PopSettings(in_order=True)
+        async with (
+            connect(own[NAMES[0]]) as here,
+            connect(own[NAMES[1]]) as there,
+            here.consumer("everybody", "t", everything(tmp_path, "a")) as one_of_all,
+            there.consumer("everybody", "t", everything(tmp_path, "b")) as other_of_all,
+            here.pop_consumer("orders", "steps", settings=in_order) as one,
+            there.pop_consumer("orders", "steps", settings=in_order) as other,
+        ):
+            held = await one.pop(1, wait_ms=5_000)
+            assert [it.body for it in held] == [b"0"]
+            assert await other.pop(1, wait_ms=100) == []
+            await held[0].ack()
+            assert [it.body for it in await other.pop(1, wait_ms=5_000)] == [b"1"]
+            assert await received(one_of_all, 1000) == await received(other_of_all, 1000) == books.received.keys()
+
+        os.kill(running.snode.pid, signal.SIGHUP)
+        await until(lambda: running.snode.log_text().count("settings read again") == 2, PATIENCE_S)
+        assert (await looked(running.snode.address, patience=10.0))[0] == []
+        assert sorted(one.name for one in await mq.admin.operations.settings("snode")) == NAMES
+
+
+async def test_a_worker_that_dies_loses_nothing_and_comes_back(tmp_path: Path) -> None:
+    """Consumers of the killed one go on through the other; the parent says so, is not ready, and then is again."""
+    async with asyncio.timeout(120), two_workers(tmp_path) as running:
+        books = Books()
+        async with connect(running.snode.address) as mq:
+            await mq.admin.create_topic("t", queue_count=4)
+            async with members([running.snode.address], "g", "t", 6, books) as found:
+                await until(lambda: settled(found, 4), PATIENCE_S)
+                await send(mq, "t", 300)
+                before = (await scraped(running.metrics))["ortoo_worker_starts_total"]
+                assert list(before.values()) == [1, 1]
+                first = min((await running.process_ids()).values())
+                os.kill(first, signal.SIGKILL)
+                await running.snode.says("a worker ended; it starts again")
+                assert (await get(running.metrics, "/readyz")).status == 503
+                await send(mq, "t", 300)
+                await until(lambda: len(books.received) == 600, PATIENCE_S)
+                async with asyncio.timeout(PATIENCE_S):
+                    while (await get(running.metrics, "/readyz")).status != 200:
+                        await CLOCK.sleep(0.05)
+                assert sorted((await scraped(running.metrics))["ortoo_worker_starts_total"].values()) == [1, 2]
+        assert sorted(await running.own_addresses()) == NAMES
+
+
+async def test_a_stop_ends_all_workers_and_the_parent_last(tmp_path: Path) -> None:
+    """A consumer is told to go elsewhere, and every process ends by itself; without a parent workers end too."""
+    async with asyncio.timeout(120), two_workers(tmp_path, with_metrics=False) as running:
+        children = await running.process_ids()
+        async with connect(running.snode.address) as mq:
+            await mq.admin.create_topic("t")
+            async with mq.consumer("g", "t", ConsumerSettings(from_first=True)) as consumer:
+                await until(lambda: bool(consumer.queues), PATIENCE_S)
+                assert await running.snode.stop() == 0
+                said = [line for line in running.snode.log_text().splitlines() if "shutdown over" in line]
+                assert len(said) == 3
+                assert not any(Path(f"/proc/{one}").exists() for one in children.values())
+                await running.snode.start()  # the consumer goes on there, and leaves in order
+        children = await running.process_ids()
+        await running.snode.kill()
+        await until(lambda: not any(Path(f"/proc/{one}/exe").exists() for one in children.values()), PATIENCE_S)
+
+
+async def test_what_cannot_start_says_so(tmp_path: Path) -> None:
+    """A second snode on the port is refused, with workers or without; a parent ends as all of its workers did."""
+    async with asyncio.timeout(120), two_workers(tmp_path) as running:
+        same = {**running.snode.environ, "LISTEN_ADDRESS": running.snode.address, "METRICS_ADDRESS": ""}
+        wrong = {**same, "LISTEN_ADDRESS": "127.0.0.1:0", "ACCESS_FILE": tmp_path / "none"}
+        rejected = [
+            ({**same, "NAME": "snode-1"}, 255, "cannot listen on"),
+            ({**same, "NAME": "snode-1", "WORKERS": 1}, 255, "cannot listen on"),
+            ({**wrong, "NAME": "snode-2"}, 253, "none of 2 could start"),
+        ]
+
+        async def refused(number: int, environ: Mapping[str, object], exit_code: int, text: str) -> None:
+            with pytest.raises(DidNotStart, match=text) as error:
+                await RoleProcess("snode", tmp_path / f"refused-{number}", environ).start()
+            assert error.value.exit_code == exit_code
+
+        await asyncio.gather(*(refused(number, *one) for number, one in enumerate(rejected)))
