@@ -79,16 +79,21 @@ def serve(link: socket.socket) -> dict[str, Any]:
         data, files, _, _ = socket.recv_fds(link, REQUEST_BYTES_MAX, 3)
         if not data:
             os._exit(0)
+        told, tell = os.pipe()
         between = os.fork()
         if between:
             os.waitpid(between, 0)
-            for descriptor in files:
+            # Not before: until it has ended its child is not that of whoever asked, who may wait for it at once.
+            link.send(os.read(told, 32))
+            for descriptor in (*files, told, tell):
                 os.close(descriptor)
             continue
         child = os.fork()
         if child:
-            link.send(str(child).encode())
+            os.write(tell, str(child).encode())
             os._exit(0)  # so that the child gets another parent
+        os.close(told)
+        os.close(tell)
         link.close()
         for number, descriptor in enumerate(files):
             os.dup2(descriptor, number)
