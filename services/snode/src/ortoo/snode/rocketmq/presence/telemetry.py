@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from apache.rocketmq.v2.definition_pb2 import Settings
 from apache.rocketmq.v2.service_pb2 import TelemetryCommand
 from ortoo.common.errors import Invalid, OrtooError, Overloaded
-from ortoo.common.grpc.call_memory import current_share
+from ortoo.common.grpc.around.call_memory import current_share
 from ortoo.common.grpc.errors import request_failed
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
