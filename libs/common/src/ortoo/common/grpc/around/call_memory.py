@@ -57,8 +57,8 @@ class CallMemory(Layer):
         except BaseException:
             share.close()
             raise
-        peer, task = context.peer(), asyncio.current_task()
-        share.on_deaf = lambda: self._end(kind, peer, task)
+        task = asyncio.current_task()
+        share.on_deaf = lambda: self._end(kind, context.peer(), task)
         # grpc.aio's task ends when the last of the answers and the status are on their way, or nobody is there.
         over = context if type(context) is FrontContext else task
         if over is not None:

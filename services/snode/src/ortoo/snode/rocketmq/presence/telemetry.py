@@ -86,6 +86,7 @@ class Telemetry:
         client = self.clients.seen(caller, self.clock.monotonic_s())
         kind = request.WhichOneof("command")
         if kind == "settings":
+            client.peer = caller.peer()
             self._settle(client, request.settings, stream, scope)
         elif kind in ANSWERS:  # else a newer client's word that this server does not know
             self.results.arrived(getattr(request, kind).nonce, request)

@@ -1,7 +1,7 @@
 """Messages between the protocol's words and ours; everything a producer set survives the way there and back."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -55,7 +55,7 @@ class Delivery:
     lite_topic: str = ""
 
 
-def sent_of(sent: definition_pb2.Message, at: int, now_ms: int, peer: str) -> Sent:
+def sent_of(sent: definition_pb2.Message, at: int, now_ms: int, peer: Callable[[], str]) -> Sent:
     """Read and check the `at`-th message of a request. Errors: Refused; Invalid, naming the field."""
     system, properties = sent.system_properties, dict(sent.user_properties)
     if len(properties) > 1:
@@ -81,7 +81,7 @@ def sent_of(sent: definition_pb2.Message, at: int, now_ms: int, peer: str) -> Se
         deliver_at_ms=deliver_at_ms if kind == DELAY else None,
         priority=system.priority if kind == PRIORITY else None,
         body_encoding=_BODY_ENCODINGS[system.body_encoding],
-        born_host=system.born_host or peer,
+        born_host=system.born_host or peer(),
         trace_context=system.trace_context if system.HasField("trace_context") else None,
     )
     message.check(f"messages[{at}]")
