@@ -112,7 +112,9 @@ class CoreCall:
         """Begin to send an answer, or the last one together with the status."""
         operations = [] if self._has_begun else [cygrpc.SendInitialMetadataOperation(None, 0)]
         if self._unsent:
-            operations.append(cygrpc.SendMessageOperation(self._unsent[0], 0))
+            # What has others behind it may wait in gRPC for them: one write to the socket then takes them all.
+            flags = cygrpc.WriteFlag.buffer_hint if len(self._unsent) > 1 else 0
+            operations.append(cygrpc.SendMessageOperation(self._unsent[0], flags))
         is_last = self._status is not None and len(self._unsent) <= 1
         if is_last:
             operations.append(self._status)
