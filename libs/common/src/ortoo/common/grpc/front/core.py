@@ -187,7 +187,8 @@ class Core:
             return None
         try:
             [core] = (one for one in gc.get_referents(own) if isinstance(one, cygrpc.Server))
-            needed = (core.register_method, core.request_registered_call, cygrpc.CompletionQueue, cygrpc.auth_context)
+            needed = [core.register_method, core.request_registered_call, cygrpc.CompletionQueue]
+            needed += [cygrpc.auth_context, cygrpc.WriteFlag.buffer_hint]
             return cls(core) if all(needed) else None
         except (AttributeError, ValueError) as error:
             _log.warning("this version of grpcio has no queue front; single messages cost more", reason=str(error))
