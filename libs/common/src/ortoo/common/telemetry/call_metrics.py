@@ -48,7 +48,7 @@ class CallMetrics(Layer):
         """Begin to time the call, and name it in the logs."""
         _bind_request_id(call.context)
         if call.method.gives_many:
-            method = call.method.path.lstrip("/")
+            method = call.method.path[1:]
             self.open_streams[method] = self.open_streams.get(method, 0) + 1
         else:
             self.unary_in_flight += 1
@@ -56,7 +56,7 @@ class CallMetrics(Layer):
 
     def leave(self, call: Call) -> None:
         """Count the call with the status that it has by now."""
-        method = call.method.path.lstrip("/")
+        method = call.method.path[1:]
         if call.method.gives_many:
             self.open_streams[method] -= 1
         else:

@@ -142,7 +142,7 @@ class Receiving:
         messages = sum(len(one.popped.offsets) for one in answer.batches)
         for one in answer.batches:
             for offset in one.popped.offsets:
-                self.leases.drop(replace(one.handle, first_offset=offset, count=1))
+                self.leases.drop(one.handle.of_one(offset))
         returning = self.returning[receiver] = asyncio.get_running_loop().create_future()
         try:
             if self.doubts.broken(receiver, messages):
@@ -222,7 +222,7 @@ class Receiving:
         is_transaction = topic is not None and topic.message_type is MessageType.TRANSACTION
         queue, popped = one.queue, one.popped
         for offset, attempt, message in zip(popped.offsets, popped.attempts, open_batch(popped.batch), strict=True):
-            handle = one.handle if one.handle.count == 1 else replace(one.handle, first_offset=offset, count=1)
+            handle = one.handle if one.handle.count == 1 else one.handle.of_one(offset)
             place = Delivery(
                 call.topic,
                 queue.enode,
