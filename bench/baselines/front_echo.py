@@ -7,6 +7,7 @@ import grpc
 
 from ortoo.common.grpc.front.core import Core, CoreCall
 from ortoo.common.grpc.server import OPTIONS
+from ortoo.common.process.clock import SystemClock
 
 METHOD = "/bench.Echo/Call"
 
@@ -17,7 +18,7 @@ def echoed(call: CoreCall) -> None:
 
 async def serve() -> None:
     server: Any = grpc.aio.server(options=list(OPTIONS))
-    core = Core.below(server)
+    core = Core.below(server, SystemClock())
     assert core is not None
     core.register(METHOD, echoed)
     port = server.add_insecure_port("127.0.0.1:0")

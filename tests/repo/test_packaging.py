@@ -185,12 +185,13 @@ def test_members_say_what_they_import(tree: Tree) -> None:
 # Import name to the distribution that brings it, where the two differ.
 BRINGS = {
     "google.protobuf": "protobuf",
-    "google_crc32c": "google-crc32c",
     "grpc": "grpcio",
     "grpc_health": "grpcio-health-checking",
     "grpc_reflection": "grpcio-reflection",
 }
-LIBRARIES = (*BRINGS, "numpy", "redis", "sqlalchemy", "structlog", "typer", "rich", "lz4", "zstandard", "pytest")
+LIBRARIES = (
+    *(*BRINGS, "fastcrc", "numpy", "redis", "sqlalchemy", "structlog", "typer", "rich", "lz4", "zstandard", "pytest"),
+)
 
 
 def undeclared_imports(tree: Tree) -> list[str]:

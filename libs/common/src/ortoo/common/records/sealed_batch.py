@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-import google_crc32c
+from fastcrc import crc32
 
 from ortoo.common.errors import Invalid
 
@@ -57,6 +57,6 @@ class SealedBatch:
             )
 
 
-def crc32c(data: bytes) -> int:
-    """CRC-32C (Castagnoli) of `data`."""
-    return int(google_crc32c.value(data))
+def crc32c(data: bytes | memoryview) -> int:
+    """CRC-32C (Castagnoli, also called iSCSI's) of `data`."""
+    return crc32.iscsi(data)

@@ -7,6 +7,7 @@ Each takes a body alone, so one that is not what it should be touches no other r
 it: `fail` ends the query, `null` gives null; for text `replace` puts U+FFFD in the place of what is no UTF-8.
 """
 
+from inspect import signature
 from typing import Any
 
 import pyarrow as pa
@@ -93,7 +94,9 @@ def msgpack(schema: str, *, body: str = "body", on_invalid: str = "fail") -> Col
     from pyspark.sql.pandas.types import to_arrow_type
 
     field = SparkSession.active().sql(f"select cast(null as struct<{schema}>) as found").schema["found"]
-    kind = to_arrow_type(field.dataType, timezone="UTC")
+    # Spark 4.1 has not this name yet, and means the same without it.
+    zone = {"timezone": "UTC"} if "timezone" in signature(to_arrow_type).parameters else {}
+    kind = to_arrow_type(field.dataType, **zone)
     return arrow_udf(unpacked, f"struct<{schema}>")(sf.col(body))
 
 

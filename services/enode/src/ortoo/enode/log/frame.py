@@ -2,9 +2,7 @@
 
 import enum
 import struct
-from typing import Annotated, NamedTuple, cast, get_type_hints
-
-import numpy as np
+from typing import Annotated, NamedTuple, get_type_hints
 
 from ortoo.common.errors import Unsupported
 from ortoo.common.records.sealed_batch import crc32c
@@ -175,14 +173,9 @@ def body_problem(header: FrameHeader, body: bytes | memoryview) -> str:
     """Why `body` (prefix and payload) is not what the header promises; empty when it is."""
     if len(body) != header.prefix_length + header.length:
         return f"{len(body)} of {header.prefix_length + header.length} bytes are there"
-    if header.prefix_length and _crc32c(body[: header.prefix_length]) != header.prefix_crc:
+    if header.prefix_length and crc32c(body[: header.prefix_length]) != header.prefix_crc:
         return "the CRC of the state changes does not match"
     payload = body[header.prefix_length :] if header.prefix_length else body
-    if _crc32c(payload) != header.payload_crc:
+    if crc32c(payload) != header.payload_crc:
         return "the CRC of the payload does not match"
     return ""
-
-
-def _crc32c(data: bytes | memoryview) -> int:
-    """Of a view without copying what it shows: the library takes none, but an array that numpy makes of it."""
-    return crc32c(data if isinstance(data, bytes) else cast(bytes, np.frombuffer(data, np.uint8)))

@@ -1,5 +1,6 @@
 """Reading the messages of a lease; what cannot be read any more is lost to the group, and said so."""
 
+from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from functools import cached_property
@@ -64,15 +65,18 @@ class OpenedBatches:
         self._store = store
         self._by_place: OrderedDict[tuple[int, int, int], OpenedBatch] = OrderedDict()
         self._by_queue: dict[tuple[int, int], list[int]] = {}
+        """First offsets, rising: a queue of batches of one message has thousands of them here."""
         self._bytes = 0
 
     async def holding(self, topic_id: int, queue_id: int, offset: int) -> OpenedBatch:
         """The batch that holds `offset`. Errors: as `Store.fetch`."""
         queue = (topic_id, queue_id)
-        for first in reversed(self._by_queue.get(queue, ())):
-            found = self._by_place[*queue, first]
-            if first <= offset < found.end_offset:
-                self._by_place.move_to_end((*queue, first))
+        firsts = self._by_queue.get(queue, ())
+        if before := bisect_right(firsts, offset):
+            place = (*queue, firsts[before - 1])
+            found = self._by_place[place]
+            if offset < found.end_offset:
+                self._by_place.move_to_end(place)
                 return found
         fetched = await self._store.fetch(topic_id, queue_id, offset, bytes_max=1)
         if not fetched.batches:
@@ -91,7 +95,7 @@ class OpenedBatches:
         if place in self._by_place:
             return
         self._by_place[place] = opened
-        self._by_queue.setdefault(place[:2], []).append(place[2])
+        insort(self._by_queue.setdefault(place[:2], []), place[2])
         self._bytes += FACTOR * len(opened.stored.batch.records)
         while self._bytes > OPENED_BYTES_MAX and len(self._by_place) > 1:
             self._drop(next(iter(self._by_place)))
@@ -100,7 +104,7 @@ class OpenedBatches:
         opened = self._by_place.pop(place)
         self._bytes -= FACTOR * len(opened.stored.batch.records)
         firsts = self._by_queue[place[:2]]
-        firsts.remove(place[2])
+        del firsts[bisect_left(firsts, place[2])]
         if not firsts:
             del self._by_queue[place[:2]]
 

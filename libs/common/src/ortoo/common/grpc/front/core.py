@@ -16,12 +16,17 @@ from typing import Any
 import grpc
 from grpc._cython import cygrpc
 
+from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 
 EVENTS_MAX = 256
 """So many events are taken before the loop's other work has its turn, of which a call of grpc.aio needs several."""
 REQUESTS = 128
 """So many calls of a method can begin before the first of them is taken."""
+QUIET_S = 0.01
+"""How long the end of a call may wait until the loop is woken for something else."""
+SMALL_BYTES = 8 << 10
+"""So many bytes of answers lie in the connection's buffer as soon as they are sent."""
 LAST_EVENTS_S = 5.0
 """How long a stop waits for handlers that take no notice of their cancellation."""
 FOR_EVER_S = 1e12
@@ -87,14 +92,17 @@ class CoreCall:
         return {key.decode(): list(values) for key, values in cygrpc.auth_context(self._call).items()}
 
     def send(self, data: bytes) -> None:
-        """Send one of several answers. They go one after another, each when gRPC has taken the one before."""
+        """Send one of several answers. They go one after another; those of one turn of the loop in one write."""
+        if not self._unsent and not self._is_sending:
+            self._core.soon(self._send_waiting)
         self._unsent.append(data)
         self.unsent_bytes += len(data)
-        if not self._is_sending:
-            self._send_next()
 
     async def all_taken(self) -> None:
-        """Wait until gRPC has taken what was sent; only the handler does."""
+        """Wait until gRPC has taken what was sent, unless it is little; only the handler does."""
+        if self.unsent_bytes <= SMALL_BYTES:
+            return
+        self._send_waiting()
         while self._is_sending:
             self._waiting = asyncio.get_running_loop().create_future()
             await self._waiting
@@ -108,14 +116,19 @@ class CoreCall:
         if not self._is_sending:
             self._send_next()
 
+    def _send_waiting(self) -> None:
+        if self._unsent and not self._is_sending:
+            self._send_next()
+
     def _send_next(self) -> None:
-        """Begin to send an answer, or the last one together with the status."""
+        """Begin to send an answer, or the last one with the status; gRPC may keep back what is followed at once."""
         operations = [] if self._has_begun else [cygrpc.SendInitialMetadataOperation(None, 0)]
-        if self._unsent:
-            # What has others behind it may wait in gRPC for them: one write to the socket then takes them all.
-            flags = cygrpc.WriteFlag.buffer_hint if len(self._unsent) > 1 else 0
-            operations.append(cygrpc.SendMessageOperation(self._unsent[0], flags))
         is_last = self._status is not None and len(self._unsent) <= 1
+        if self._unsent:
+            # Not the first: the metadata before it is sent by a write alone, and gRPC would wait for one.
+            is_followed = self._has_begun and not is_last and (len(self._unsent) > 1 or self._status is not None)
+            flags = cygrpc.WriteFlag.buffer_hint if is_followed else 0
+            operations.append(cygrpc.SendMessageOperation(self._unsent[0], flags))
         if is_last:
             operations.append(self._status)
         else:
@@ -164,20 +177,23 @@ class CoreCall:
 class Core:
     """The core of a grpc.aio server, and our queue on it. Events are handled by the loop that opened it."""
 
-    def __init__(self, core: Any) -> None:
+    def __init__(self, core: Any, clock: Clock) -> None:
+        self._clock = clock
         self.open = 0
         """So many events are still to come. The queue must not end before: gRPC ends the process that answers then."""
         self._core = core
         self._queue = cygrpc.CompletionQueue()
         self._core.register_completion_queue(self._queue)
         self._methods: list[tuple[str, Callable[[CoreCall], None]]] = []
-        self._first: Any = None
-        self._turn = threading.Semaphore(0)
+        self._first: deque[Any] = deque()
+        self._turn = threading.Lock()
+        """Held while events lie here that the loop has not taken."""
+        self._turn.acquire()
         self._is_over = False
         self._none_open = asyncio.Event()
 
     @classmethod
-    def below(cls, server: grpc.aio.Server) -> "Core | None":
+    def below(cls, server: grpc.aio.Server, clock: Clock) -> "Core | None":
         """The core of a server that was not started yet; None if it has none, or one without what is needed.
 
         A core that should be there and is not is told in the log.
@@ -189,7 +205,7 @@ class Core:
             [core] = (one for one in gc.get_referents(own) if isinstance(one, cygrpc.Server))
             needed = [core.register_method, core.request_registered_call, cygrpc.CompletionQueue]
             needed += [cygrpc.auth_context, cygrpc.WriteFlag.buffer_hint]
-            return cls(core) if all(needed) else None
+            return cls(core, clock) if all(needed) else None
         except (AttributeError, ValueError) as error:
             _log.warning("this version of grpcio has no queue front; single messages cost more", reason=str(error))
             return None
@@ -207,6 +223,10 @@ class Core:
             for _ in range(REQUESTS):
                 request.ask()
         threading.Thread(target=self._wait, name="queue front", daemon=True).start()
+
+    def soon(self, work: Callable[[], None]) -> None:
+        """Do something in the loop's next turn."""
+        self._loop.call_soon(work)
 
     def request(self, method: str, tag: Any) -> None:
         """Ask for one more call of a method; `tag` is called with its event. Errors: ValueError, the server stops."""
@@ -229,13 +249,18 @@ class Core:
             self._queue.shutdown()
 
     def _wait(self) -> None:
-        """What the thread does."""
+        """What the thread does. That a call is over wakes the loop only if nothing else does soon."""
+        waiting: deque[Any] = deque()
         while not self._is_over:
-            event = self._queue.poll(None)
+            event = self._queue.poll(self._clock.now_ms() / 1000 + QUIET_S if waiting else None)
             if event.completion_type == cygrpc.CompletionType.queue_shutdown:
                 return
-            self._first = event
+            if event.tag is not None:
+                waiting.append(event)
+                if _is_quiet(event) and len(waiting) < EVENTS_MAX:
+                    continue
             del event
+            self._first, waiting = waiting, deque()
             try:
                 self._loop.call_soon_threadsafe(self._drain)
             except RuntimeError:  # the loop was closed: nobody answers any more
@@ -243,18 +268,26 @@ class Core:
             self._turn.acquire()
 
     def _drain(self) -> None:
-        event, self._first = self._first, None
         taken = 0
         try:
-            while event.tag is not None:
+            while taken < EVENTS_MAX:
+                event = self._first.popleft() if self._first else self._queue.poll(0)
+                if event.tag is None:
+                    self._is_over = event.completion_type == cygrpc.CompletionType.queue_shutdown
+                    return
                 event.tag(event)
                 taken += 1
-                if taken == EVENTS_MAX:
-                    return
-                event = self._queue.poll(0)
-            self._is_over = event.completion_type == cygrpc.CompletionType.queue_shutdown
         finally:
-            self._turn.release()
+            if self._first:  # a tag failed
+                self._loop.call_soon(self._drain)
+            else:
+                self._turn.release()
+
+
+def _is_quiet(event: Any) -> bool:
+    """Whether it only says that a call is over which was answered, so that nobody waits to hear of it."""
+    told = getattr(event.tag, "__func__", None)
+    return told is CoreCall._sent or (told is CoreCall._close and not event.batch_operations[0].cancelled())
 
 
 class _Request:

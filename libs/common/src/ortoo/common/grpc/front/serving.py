@@ -43,8 +43,9 @@ class QueueFront:
     @classmethod
     def before(cls, server: grpc.aio.Server, hot: Collection[str], layers: Layers) -> "QueueFront | None":
         """One before this server; None where its core is another: then grpc.aio serves all methods."""
-        core = Core.below(server)
-        return None if core is None else cls(server, core, hot, layers, SystemClock())
+        clock = SystemClock()
+        core = Core.below(server, clock)
+        return None if core is None else cls(server, core, hot, layers, clock)
 
     def register(self) -> None:
         """Take the hot methods, before the server starts."""
