@@ -140,6 +140,22 @@ async def test_what_was_not_taken_is_anothers_at_once(
             assert not call.unsent_bytes
 
 
+async def test_few_small_messages_are_not_taken_either(tmp_path: Path, untaken: "asyncio.Queue[CoreCall]") -> None:
+    """However little it is: what a shut window holds back was not taken, and nobody's lease on it is renewed."""
+    async with asyncio.timeout(60), open_cluster(tmp_path) as cluster:
+        [body, *_] = await fill(cluster, 1)
+        one = request()
+        one.batch_size, one.auto_renew = 2, True
+        async with deaf_client(cluster.address) as client, grpc.aio.insecure_channel(cluster.address) as channel:
+            client.call(PATH, one.SerializeToString(), headers=DEAF)
+            await untaken.get()
+            client.reset()
+            stub, got = MessagingServiceStub(channel), list[bytes]()
+            while body not in got:
+                frames = [frame async for frame in stub.ReceiveMessage(one, metadata=METADATA, timeout=20)]
+                got += [frame.message.body for frame in frames if frame.HasField("message")]
+
+
 async def test_who_takes_late_gets_everything(tmp_path: Path, untaken: "asyncio.Queue[CoreCall]") -> None:
     """A window that opens step by step brings the frames, and the messages are that client's."""
     async with asyncio.timeout(60), open_cluster(tmp_path) as cluster:

@@ -17,7 +17,9 @@ from ortoo.common.process.containment import told_as
 UNSENT_BYTES_MAX = 32 << 10
 """So much of a call's small answers may wait for gRPC before its handler does."""
 SMALL_BYTES = 2 << 10
-"""Larger answers are waited for each: they count as the call's memory until gRPC has taken them."""
+"""Larger answers count as the call's memory until gRPC has taken them."""
+WAITED_FOR_BYTES = 8 << 10
+"""Behind a larger answer its handler waits for that: less lies in the connection's buffer as soon as it is sent."""
 UNKNOWN: int = grpc.StatusCode.UNKNOWN.value[0]
 
 
@@ -119,5 +121,5 @@ class _Method:
         async with contextlib.aclosing(self._call(message, context)) as answers:
             async for data in answers:
                 call.send(data)
-                if len(data) > SMALL_BYTES or call.unsent_bytes > UNSENT_BYTES_MAX:
+                if call.unsent_bytes > (WAITED_FOR_BYTES if len(data) > SMALL_BYTES else UNSENT_BYTES_MAX):
                     await call.all_taken()
