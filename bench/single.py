@@ -48,7 +48,9 @@ def request(topic: str) -> bytes:
     """What an official producer sends, in gRPC's frame."""
     message = definition_pb2.Message(
         topic=definition_pb2.Resource(name=topic),
-        system_properties=definition_pb2.SystemProperties(message_id=f"01{7:032X}", tag="t", keys=["k"]),
+        system_properties=definition_pb2.SystemProperties(
+            message_id=f"01{7:032X}", tag="t", keys=["k"], born_host="producer.example"
+        ),
         user_properties={"p": "v"},
         body=bytes(256),
     )

@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from ortoo.common.errors import Overloaded
-from ortoo.common.grpc.call_memory import CALL_BYTES, TRANSPORT_COPIES, current_share
+from ortoo.common.grpc.around.call_memory import CALL_BYTES, TRANSPORT_COPIES, current_share
 from ortoo.common.grpc.connections import peer_of
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.process.clock import SystemClock

@@ -15,7 +15,8 @@ import structlog
 
 from ortoo.common.errors import NotFound
 from ortoo.common.errors.status import rpc_errors
-from ortoo.common.grpc.call_memory import CALL_BYTES, TRANSPORT_COPIES
+from ortoo.common.grpc.around.call_memory import CALL_BYTES, TRANSPORT_COPIES
+from ortoo.common.grpc.around.layers import Layers
 from ortoo.common.grpc.connections import end_connections, peer_of
 from ortoo.common.grpc.front.core import Core
 from ortoo.common.grpc.server import GrpcServer
@@ -37,22 +38,24 @@ class Panic(BaseException):
     """What extension modules raise that met a defect, so that nobody takes it for an error."""
 
 
-class Passing(grpc.aio.ServerInterceptor):
-    """Counts how often grpc.aio, or the front at its start, asks for a handler."""
+@pytest.fixture(autouse=True)
+def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often grpc.aio asked for a method's handler."""
+    found: Counter[str] = Counter()
+    ask = Layers.intercept_service
 
-    def __init__(self) -> None:
-        self.asked: Counter[str] = Counter()
+    async def counted(self: Layers, continuation: Any, handler_call_details: grpc.HandlerCallDetails) -> Any:
+        found[handler_call_details.method] += 1
+        return await ask(self, continuation, handler_call_details)
 
-    async def intercept_service(self, continuation: Any, handler_call_details: grpc.HandlerCallDetails) -> Any:
-        self.asked[handler_call_details.method] += 1
-        return await continuation(handler_call_details)
+    monkeypatch.setattr(Layers, "intercept_service", counted)
+    return found
 
 
 class Served:
     """A server of six hot methods and a cold one, and what their handlers saw."""
 
     def __init__(self, **options: Any) -> None:
-        self.passing = Passing()
         self.budget = MemoryBudget(1 << 30)
         self.waiting: asyncio.Queue[Any] = asyncio.Queue()
         self.cancelled = 0
@@ -63,9 +66,7 @@ class Served:
             name: grpc.unary_unary_rpc_method_handler(call, bytes, bytes) for name, call in methods.items()
         }
         self.handlers["Many"] = grpc.unary_stream_rpc_method_handler(self.many, bytes, bytes)
-        self.server = GrpcServer(
-            "127.0.0.1:0", [(NAME, self.add)], hot=HOT, outermost=[self.passing], memory=self.budget, **options
-        )
+        self.server = GrpcServer("127.0.0.1:0", [(NAME, self.add)], hot=HOT, memory=self.budget, **options)
 
     def add(self, server: Any) -> None:
         """As generated code does it."""
@@ -150,14 +151,14 @@ async def refusal(call: Any) -> tuple[grpc.StatusCode, str]:
     return caught.value.code(), caught.value.details() or ""
 
 
-async def test_no_hot_call_reaches_grpc_aio() -> None:
-    """Interceptors are asked for a hot method's handler once, at the start; other methods are grpc.aio's as before."""
+async def test_no_hot_call_reaches_grpc_aio(asked: Counter[str]) -> None:
+    """Nobody asks it for a hot method's handler; other methods are grpc.aio's as before."""
     async with served() as (one, method):
         calls = [method("Echo")(bytes([at])) for at in range(200)]
         assert [await call for call in calls] == [bytes([at]) for at in range(200)]
         assert await method("Cold")(b"c") == b"c"
         assert await method("Cold")(b"d") == b"d"
-        assert one.passing.asked == {**dict.fromkeys(HOT, 1), f"/{NAME}/Cold": 2}
+        assert asked == {f"/{NAME}/Cold": 2}
         await until(lambda: one.budget.used_bytes == 0)
 
 
@@ -395,13 +396,14 @@ async def test_calls_leave_no_objects() -> None:
         assert len(gc.get_objects()) - before < 200
 
 
-async def test_a_grpcio_without_the_core_serves_all_by_grpc_aio(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_grpcio_without_the_core_serves_all_by_grpc_aio(
+    monkeypatch: pytest.MonkeyPatch, asked: Counter[str]
+) -> None:
     """It is decided before the start, told in one line, and the hot methods are served all the same."""
-    monkeypatch.setattr(gc, "get_referents", lambda *_: [])
-    with structlog.testing.capture_logs() as lines:
+    with monkeypatch.context() as without, structlog.testing.capture_logs() as lines:
+        without.setattr(gc, "get_referents", lambda *_: [])
         one = Served()
-    monkeypatch.undo()
     assert [line["log_level"] for line in lines] == ["warning"]
     async with one.server, connected(one.server.address) as channel, asyncio.timeout(ENDED_S):
         assert await channel.unary_unary(HOT[0])(b"x") == b"x"
-        assert one.passing.asked == {HOT[0]: 1}
+        assert asked == {HOT[0]: 1}

@@ -6,13 +6,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import grpc
-
 from ortoo.common.cluster.address_server import listed_again
 from ortoo.common.cluster.addresses import reached_at
 from ortoo.common.cluster.announcing import Announcing
 from ortoo.common.cluster.live_settings import LiveSettings
 from ortoo.common.errors.findings import Findings
+from ortoo.common.grpc.around.layers import Layer
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.grpc.tls import TlsListener, cluster_listener, cluster_tls
@@ -44,9 +43,9 @@ from ortoo.snode.pull import make_pull
 from ortoo.snode.push import make_push
 from ortoo.snode.rocketmq.clients.routes import endpoints_of
 from ortoo.snode.rocketmq.rpc.gateway import open_gateway
-from ortoo.snode.rpc.around.access import AccessInterception
-from ortoo.snode.rpc.around.interception import Interception, TlsOnly
-from ortoo.snode.rpc.around.namespaces import NamespaceWrapping
+from ortoo.snode.rpc.around.access import AccessLayer, Refusals
+from ortoo.snode.rpc.around.interception import Interception, Limits, TlsOnly
+from ortoo.snode.rpc.around.namespaces import Namespaces
 from ortoo.snode.rpc.services import HOT, make_services
 from ortoo.snode.send import Sending, make_sending
 from ortoo.snode.send.publisher import Publisher
@@ -122,14 +121,17 @@ async def open_snode(
         services = make_services(
             runtime, cluster, enodes.links, topics, sending, pull, pushes, pop, clients, policy, gateway, found, live
         )
-        guards: list[grpc.aio.ServerInterceptor] = [TlsOnly()] if settings.tls_required else []
+        layers: list[Layer] = [Namespaces(), *([TlsOnly()] if settings.tls_required else []), Refusals()]
         if policy.access is not None:
-            guards.append(AccessInterception(policy.access, scaler_open=settings.scaler_open))
+            layers.append(AccessLayer(policy.access, scaler_open=settings.scaler_open))
+        layers.append(Limits(policy.flow))
+        if policy.chain is not None:
+            layers.append(Interception(policy.chain))
         server = GrpcServer(
             settings.listen_address,
             services.added,
             outermost=[telemetry.calls],
-            interceptors=[NamespaceWrapping(), *guards, Interception(policy.chain)],
+            layers=layers,
             grace_s=settings.stop_grace_s,
             drain_delay_s=settings.drain_delay_s,
             tls=_tls_listener(settings),

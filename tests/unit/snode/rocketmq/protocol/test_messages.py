@@ -56,7 +56,7 @@ def test_what_was_sent_is_what_is_delivered(
         message.system_properties.tag = tag
     if trace is not None:
         message.system_properties.trace_context = trace
-    back = delivered(sent_of(message, 0, NOW_MS, "peer").message, PLACE)
+    back = delivered(sent_of(message, 0, NOW_MS, lambda: "peer").message, PLACE)
     assert (back.body, dict(back.user_properties), back.topic.name) == (body, properties, "t")
     system = back.system_properties
     for field in ("tag", "keys", "message_id", "body_encoding", "born_timestamp", "born_host", "trace_context"):
@@ -66,7 +66,7 @@ def test_what_was_sent_is_what_is_delivered(
 
 def test_a_delivery_has_what_some_client_cannot_do_without() -> None:
     """Digest, encoding, attempt, handle, queue, offset, times and type are always there."""
-    system = delivered(sent_of(sent(), 0, NOW_MS, "peer").message, PLACE).system_properties
+    system = delivered(sent_of(sent(), 0, NOW_MS, lambda: "peer").message, PLACE).system_properties
     assert (system.body_digest.type, system.body_digest.checksum) == (
         DigestType.MD5,
         "841A2D689AD86BD1611447453C22C6FC",
@@ -96,7 +96,7 @@ def test_a_delivery_has_what_some_client_cannot_do_without() -> None:
 )
 def test_properties_tell_the_type_and_the_type_field_only_transactions(system: dict[str, object], kind: int) -> None:
     """Clients fill the type carelessly; what a message carries says what it is."""
-    assert sent_of(sent(**system), 0, NOW_MS, "").message_type == kind
+    assert sent_of(sent(**system), 0, NOW_MS, str).message_type == kind
 
 
 def damaged(
@@ -136,7 +136,7 @@ def damaged(
 def test_what_cannot_be_kept_is_refused_with_its_code(message: definition_pb2.Message, code: int) -> None:
     """Each limit of the protocol has a code, and the words say which message."""
     with pytest.raises((Refused, Invalid), match=r"messages\[4\]") as caught:
-        sent_of(message, 4, NOW_MS, "")
+        sent_of(message, 4, NOW_MS, str)
     error = caught.value
     assert isinstance(error, Refused | Invalid)
     assert status_of(error).code == code

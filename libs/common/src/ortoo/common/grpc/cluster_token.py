@@ -7,22 +7,18 @@ Who can listen could repeat a proof, for the same method and for some minutes; T
 
 import hashlib
 import hmac
-import inspect
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
-
-import grpc
 
 from ortoo.common.errors import Forbidden, Invalid
+from ortoo.common.grpc.around.layers import Call, Layer
 from ortoo.common.grpc.channels import Channels, Headers
-from ortoo.common.grpc.errors import Context, with_call
 from ortoo.common.grpc.tls import ClusterTls
 from ortoo.common.process.clock import Clock
 
 ADMIN_TOKEN = "x-ortoo-admin-token"
 """Calls about users and keys carry this token as it is, from snodes to name servers."""
 CLUSTER_PROOF = "x-ortoo-cluster"
+OWN = ("/ortoo.v1.",)
 LENGTH_MIN = 16
 WINDOW_S = 600
 """How far apart the clocks of two processes may be."""
@@ -90,75 +86,39 @@ def cluster_token(path: str, clock: Clock) -> ClusterToken | None:
     return ClusterToken(token, clock) if token else None
 
 
-class ClusterGuard(grpc.aio.ServerInterceptor):
+class ClusterGuard(Layer):
     """Lets only the cluster's own processes in, and operators with the admin's token where there is one.
 
     Health and reflection stay open.
     """
 
+    services = OWN
+
     def __init__(self, token: ClusterToken, admin_token: str = "") -> None:
         self._token = token
         self._admin_token = admin_token
 
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> Any:
-        """Give a handler that looks what a call proves."""
-        handler = await continuation(handler_call_details)
-        method = handler_call_details.method
-        if handler is None or not method.startswith("/ortoo.v1."):
-            return handler
-
-        def check(context: Context) -> None:
-            headers = dict(context.invocation_metadata() or ())
-            given = str(headers.get(ADMIN_TOKEN, ""))
-            if not (self._admin_token and hmac.compare_digest(self._admin_token.encode(), given.encode())):
-                self._token.check(method, str(headers.get(CLUSTER_PROOF, "")))
-
-        return with_call(handler, lambda call: _checked(call, check))
+    def enter(self, call: Call) -> None:
+        """Look what the call proves. Errors: Forbidden."""
+        headers = dict(call.context.invocation_metadata() or ())
+        given = str(headers.get(ADMIN_TOKEN, ""))
+        if not (self._admin_token and hmac.compare_digest(self._admin_token.encode(), given.encode())):
+            self._token.check(call.method.path, str(headers.get(CLUSTER_PROOF, "")))
 
 
-class ClusterTlsOnly(grpc.aio.ServerInterceptor):
+class ClusterTlsOnly(Layer):
     """Refuses calls of the cluster that came in the clear; probes of health and reflection stay open."""
 
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> Any:
-        """Give a handler that looks by which port a call came."""
-        handler = await continuation(handler_call_details)
-        if handler is None or not handler_call_details.method.startswith("/ortoo.v1."):
-            return handler
+    services = OWN
 
-        return with_call(handler, lambda call: _checked(call, _check_tls))
-
-
-def _check_tls(context: Context) -> None:
-    """Errors: Forbidden for a call in the clear."""
-    if b"ssl" not in context.auth_context().get("transport_security_type", ()):
-        raise Forbidden(
-            "this port tells its health alone: the processes of the cluster call the one of "
-            "tls_cluster_listen_address, and show a certificate (tls_cluster_certificate_file)",
-            field="tls_cluster_listen_address",
-        )
-
-
-def _checked(call: Any, check: Callable[[Context], None]) -> Any:
-    """The same function of a method, for calls that `check` does not refuse."""
-
-    async def one(request: Any, context: Context) -> Any:
-        check(context)
-        return await call(request, context)
-
-    async def many(request: Any, context: Context) -> Any:
-        check(context)
-        async for response in call(request, context):
-            yield response
-
-    return many if inspect.isasyncgenfunction(call) else one
+    def enter(self, call: Call) -> None:
+        """Look by which port the call came. Errors: Forbidden."""
+        if b"ssl" not in call.context.auth_context().get("transport_security_type", ()):
+            raise Forbidden(
+                "this port tells its health alone: the processes of the cluster call the one of "
+                "tls_cluster_listen_address, and show a certificate (tls_cluster_certificate_file)",
+                field="tls_cluster_listen_address",
+            )
 
 
 def cluster_channels(token: ClusterToken | None, tls: ClusterTls | None = None) -> Channels:
@@ -172,9 +132,7 @@ def cluster_channels(token: ClusterToken | None, tls: ClusterTls | None = None) 
     return Channels(headers_of, tls.credentials(), tls_name=tls.name)
 
 
-def cluster_guards(
-    token: ClusterToken | None, admin_token: str = "", *, tls_only: bool = False
-) -> list[grpc.aio.ServerInterceptor]:
+def cluster_guards(token: ClusterToken | None, admin_token: str = "", *, tls_only: bool = False) -> list[Layer]:
     """What guards a port of the cluster; nothing without a token, unless calls must come by its TLS alone."""
-    guards: list[grpc.aio.ServerInterceptor] = [ClusterTlsOnly()] if tls_only else []
+    guards: list[Layer] = [ClusterTlsOnly()] if tls_only else []
     return guards if token is None else [*guards, ClusterGuard(token, admin_token)]

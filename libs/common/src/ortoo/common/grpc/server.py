@@ -5,15 +5,15 @@ from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
 from ortoo.common.errors import Conflict
-from ortoo.common.grpc.call_memory import CallMemory
+from ortoo.common.grpc.around.call_memory import CallMemory
+from ortoo.common.grpc.around.error_translation import ErrorTranslation
+from ortoo.common.grpc.around.layers import Codec, Layer, Layers
 from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX
-from ortoo.common.grpc.errors import ErrorTranslation
 from ortoo.common.grpc.front.serving import QueueFront
 from ortoo.common.grpc.tls import TlsListener
 from ortoo.common.grpc.transport import current_transport
@@ -81,8 +81,8 @@ class GrpcServer:
         address: str,
         servicers: Sequence[tuple[str, AddServicer]],
         *,
-        interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
-        outermost: Sequence[grpc.aio.ServerInterceptor] = (),
+        layers: Sequence[Layer] = (),
+        outermost: Sequence[Layer] = (),
         grace_s: float = 5.0,
         drain_delay_s: float = 0.0,
         tls: TlsListener | None = None,
@@ -101,7 +101,7 @@ class GrpcServer:
 
         What calls cost is drawn from `memory`; None = from a budget that nothing else draws from.
 
-        `interceptors` raise OrtooErrors, as handlers do; those in `outermost` see the status that became of them.
+        `layers` raise OrtooErrors, as handlers do; those in `outermost` see the status that became of them.
 
         `hot` are full names of unary methods that the queue front serves, where it can.
 
@@ -125,8 +125,8 @@ class GrpcServer:
         self._drain_delay_s = drain_delay_s
         self._names = [name for name, _ in servicers]
         self._health = _Health(self.draining)
-        around = [*outermost, ErrorTranslation(), CallMemory(memory or MemoryBudget()), *interceptors]
-        self._server = current_transport().server(around, SHARING if shares_ports else OPTIONS)
+        around = Layers([*outermost, ErrorTranslation(), CallMemory(memory or MemoryBudget()), Codec(), *layers])
+        self._server = current_transport().server([around], SHARING if shares_ports else OPTIONS)
         self._front = QueueFront.before(self._server, hot, around) if hot else None
         for _, add in servicers:
             add(self._front or self._server)
@@ -143,7 +143,7 @@ class GrpcServer:
             self.own_address = _bound(self.own_address, self._server.add_insecure_port, self._setting)
         self.tls_address, self.cluster_address = self._secured(self._tls), self._secured(self._cluster_tls)
         if self._front is not None:
-            await self._front.register()
+            self._front.register()
         await self._server.start()
         try:
             if self._front is not None:

@@ -79,7 +79,7 @@ async def open_member(
         speaking = GrpcServer(
             settings.member_listen_address if tls is None else "",
             [(NAME, add)],
-            interceptors=cluster_guards(token),
+            layers=cluster_guards(token),
             cluster_tls=None if tls is None else tls.listener(settings.member_listen_address),
             grace_s=0.0,
             setting="member_listen_address",

@@ -3,10 +3,9 @@
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-import grpc
-
 from ortoo.common.cluster.addresses import reached_at
 from ortoo.common.grpc import bulk_calls
+from ortoo.common.grpc.around.layers import Layer
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.grpc.cluster_token import ClusterToken, cluster_guards
 from ortoo.common.grpc.errors import Context
@@ -80,7 +79,7 @@ def enode_server(
     handlers: EnodeService,
     settings: Settings,
     background: Background,
-    calls: grpc.aio.ServerInterceptor,
+    calls: Layer,
     token: ClusterToken | None = None,
     memory: MemoryBudget | None = None,
     others: Sequence[tuple[str, AddServicer]] = (),
@@ -103,7 +102,7 @@ def member_server(
     handlers: LeaderOnly,
     members: EnodeMembersService,
     settings: Settings,
-    calls: grpc.aio.ServerInterceptor,
+    calls: Layer,
     token: ClusterToken | None,
     memory: MemoryBudget,
     others: Sequence[tuple[str, AddServicer]] = (),
@@ -132,7 +131,7 @@ def reachable_address(settings: Settings, server: GrpcServer) -> str:
 
 def public_server(
     settings: Settings,
-    calls: grpc.aio.ServerInterceptor,
+    calls: Layer,
     token: ClusterToken | None,
     servicers: Sequence[tuple[str, AddServicer]] = (),
     memory: MemoryBudget | None = None,
@@ -146,7 +145,7 @@ def public_server(
         settings.listen_address,
         servicers,
         outermost=[calls],
-        interceptors=cluster_guards(token, tls_only=tls is not None),
+        layers=cluster_guards(token, tls_only=tls is not None),
         cluster_tls=tls,
         grace_s=settings.stop_grace_s,
         drain_delay_s=settings.drain_delay_s,

@@ -19,8 +19,8 @@ class Policy:
 
     flow: FlowControl
     flow_file: WatchedFile
-    chain: Chain
-    """The limits, then what the settings name."""
+    chain: Chain | None
+    """What the settings name to be called around every call; None = nothing."""
     access: Access | None
     """None = everybody may everything."""
 
@@ -37,4 +37,5 @@ async def open_policy(runtime: Runtime, cluster: Cluster) -> Policy:
     flow.register(metrics)
     flow_file = WatchedFile(settings.flow_control_file, "limits on requests", lambda text: flow.replace(rules_of(text)))
     await flow_file.look()
-    return Policy(flow, flow_file, Chain([flow, *load_interceptors(settings.interceptors)]), access)
+    loaded = load_interceptors(settings.interceptors)
+    return Policy(flow, flow_file, Chain(loaded) if loaded else None, access)

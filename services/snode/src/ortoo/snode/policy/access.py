@@ -1,9 +1,8 @@
 """Access control: who calls, by the signature, and whether that user may. Off unless there is a file of rules."""
 
 import asyncio
-import contextlib
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import grpc
@@ -119,20 +118,18 @@ class Access:
         metrics.counter("ortoo_access_refused_total", "Requests beyond their users' rights.", lambda: self.refused)
         metrics.gauge("ortoo_access_users", "Users that the file of access names.", lambda: len(self.rules.users))
 
-    @contextlib.contextmanager
-    def streaming(self, call: "AccessOfCall") -> Iterator[None]:
-        """Count the current task among the streams that end with the right to them. Errors: Forbidden."""
+    def stream_begins(self, call: "AccessOfCall") -> None:
+        """Count the current task among the streams that end with the right to them."""
         call.task = asyncio.current_task()
         self._streams[call] = None
-        try:
-            yield
-        except asyncio.CancelledError:
-            if call.revoked is None or call.task is None:
-                raise
-            call.task.uncancel()
-            raise call.revoked from None
-        finally:
-            self._streams.pop(call, None)
+
+    def stream_ends(self, call: "AccessOfCall", error: BaseException | None) -> BaseException | None:
+        """Count it no more; returns why it failed: Forbidden instead of the cancellation that it was ended by."""
+        self._streams.pop(call, None)
+        if not isinstance(error, asyncio.CancelledError) or call.revoked is None or call.task is None:
+            return error
+        call.task.uncancel()
+        return call.revoked
 
     async def look_at_streams(self) -> None:
         """End the streams whose users may not have them any more, also those on which nothing moves."""

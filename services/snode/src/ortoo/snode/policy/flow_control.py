@@ -65,7 +65,7 @@ class Bucket:
 
 
 class FlowControl:
-    """An interceptor that refuses calls beyond the limits, and slows streams down to them."""
+    """Refuses calls beyond the limits, and slows streams down to them. A call that fails has cost what it cost."""
 
     def __init__(self, clock: Clock) -> None:
         """Begin without limits."""
@@ -100,7 +100,7 @@ class FlowControl:
 
     async def before(self, call: Call) -> None:
         """Let the call through, make it wait, or refuse it. Errors: Overloaded with the time to wait."""
-        if not self.rules or call.method.partition("/")[2] in EXEMPT:
+        if call.method.partition("/")[2] in EXEMPT:
             return
         while (found := self._longest_wait(call)) is not None:
             wait_s, number = found
@@ -113,12 +113,6 @@ class FlowControl:
             await self._clock.sleep(wait_s)
         for number, amount in self._amounts(call):
             self._buckets[number].take(amount)
-
-    async def after(self, call: Call) -> None:
-        """Nothing is to be done."""
-
-    async def on_error(self, call: Call, error: BaseException) -> None:
-        """Nothing is given back: the call has cost what it cost."""
 
     def _longest_wait(self, call: Call) -> tuple[float, int] | None:
         now_s = self._clock.monotonic_s()

@@ -29,6 +29,10 @@ class ReceiptHandle:
     count: int
     """From the first to the last message; those in between need not be the lease's."""
 
+    def of_one(self, offset: int) -> "ReceiptHandle":
+        """The handle of one of its messages."""
+        return ReceiptHandle(self.enode, self.group, self.topic_id, self.queue_id, self.number, offset, 1)
+
     def text(self, seals: HandleSeals) -> str:
         """As clients keep it."""
         enode, group = self.enode.encode(), self.group.encode()

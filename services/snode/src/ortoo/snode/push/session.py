@@ -9,7 +9,7 @@ from typing import Any
 
 from ortoo.common.errors import Fenced
 from ortoo.common.filters.message_filter import MessageFilter
-from ortoo.common.grpc.call_memory import call_share
+from ortoo.common.grpc.around.call_memory import call_share
 from ortoo.common.process.logs import get_logger
 from ortoo.snode.cluster.routes import UNACKNOWLEDGED_BYTES_MAX, Queue
 from ortoo.snode.enodes.link import FETCH_BYTES_MAX, LockRequest

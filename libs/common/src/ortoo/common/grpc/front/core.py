@@ -25,8 +25,6 @@ REQUESTS = 128
 """So many calls of a method can begin before the first of them is taken."""
 QUIET_S = 0.01
 """How long the end of a call may wait until the loop is woken for something else."""
-SMALL_BYTES = 8 << 10
-"""So many bytes of answers lie in the connection's buffer as soon as they are sent."""
 LAST_EVENTS_S = 5.0
 """How long a stop waits for handlers that take no notice of their cancellation."""
 FOR_EVER_S = 1e12
@@ -99,9 +97,7 @@ class CoreCall:
         self.unsent_bytes += len(data)
 
     async def all_taken(self) -> None:
-        """Wait until gRPC has taken what was sent, unless it is little; only the handler does."""
-        if self.unsent_bytes <= SMALL_BYTES:
-            return
+        """Wait until gRPC has taken what was sent; only the handler does."""
         self._send_waiting()
         while self._is_sending:
             self._waiting = asyncio.get_running_loop().create_future()
@@ -203,7 +199,8 @@ class Core:
             return None
         try:
             [core] = (one for one in gc.get_referents(own) if isinstance(one, cygrpc.Server))
-            needed = (core.register_method, core.request_registered_call, cygrpc.CompletionQueue, cygrpc.auth_context)
+            needed = [core.register_method, core.request_registered_call, cygrpc.CompletionQueue]
+            needed += [cygrpc.auth_context, cygrpc.WriteFlag.buffer_hint]
             return cls(core, clock) if all(needed) else None
         except (AttributeError, ValueError) as error:
             _log.warning("this version of grpcio has no queue front; single messages cost more", reason=str(error))

@@ -1,13 +1,14 @@
-"""Hot methods: registered on the core instead of grpc.aio, served by the same handlers behind the same interceptors."""
+"""Hot methods: registered on the core instead of grpc.aio, served by the same handlers within the same layers."""
 
 import asyncio
 import contextlib
 import contextvars
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import Any
 
 import grpc
 
+from ortoo.common.grpc.around.layers import Layers
 from ortoo.common.grpc.front.calls import FrontContext
 from ortoo.common.grpc.front.core import Core, CoreCall
 from ortoo.common.process.clock import Clock, SystemClock
@@ -16,39 +17,22 @@ from ortoo.common.process.containment import told_as
 UNSENT_BYTES_MAX = 32 << 10
 """So much of a call's small answers may wait for gRPC before its handler does."""
 SMALL_BYTES = 2 << 10
-"""Larger answers are waited for each: they count as the call's memory until gRPC has taken them."""
+"""Larger answers count as the call's memory until gRPC has taken them."""
+WAITED_FOR_BYTES = 8 << 10
+"""Behind a larger answer its handler waits for that: less lies in the connection's buffer as soon as it is sent."""
 UNKNOWN: int = grpc.StatusCode.UNKNOWN.value[0]
 
 
-class _Details(grpc.HandlerCallDetails):
-    """What interceptors are told of a method, whose handler they wrap once for all its calls."""
-
-    def __init__(self, method: str) -> None:
-        self.method = method
-        self.invocation_metadata = ()
-
-
 class QueueFront:
-    """Stands before a server that was not started yet: what is added to it goes there, but for the hot methods.
+    """Stands before a server that was not started yet: what is added to it goes there, but for the hot methods."""
 
-    Interceptors wrap each hot method's handler once, before the first call, and are told its name alone: what they
-    want to know of a call they ask its context for.
-    """
-
-    def __init__(
-        self,
-        server: grpc.aio.Server,
-        core: Core,
-        hot: Collection[str],
-        interceptors: Sequence[grpc.aio.ServerInterceptor],
-        clock: Clock,
-    ) -> None:
-        """`hot` are full names of methods of one request; of the interceptors the first one is the outermost."""
+    def __init__(self, server: grpc.aio.Server, core: Core, hot: Collection[str], layers: Layers, clock: Clock) -> None:
+        """`hot` are full names of methods of one request, which get the layers around them here."""
         self.add_generic_rpc_handlers = server.add_generic_rpc_handlers
         self._server = server
         self._core = core
         self._hot = frozenset(hot)
-        self._interceptors = interceptors
+        self._layers = layers
         self._clock = clock
         self._handlers: dict[str, Any] = {}
 
@@ -59,19 +43,16 @@ class QueueFront:
         self._handlers |= {f"/{service}/{name}": handlers[name] for name in handlers.keys() - cold.keys()}
 
     @classmethod
-    def before(
-        cls, server: grpc.aio.Server, hot: Collection[str], interceptors: Sequence[grpc.aio.ServerInterceptor]
-    ) -> "QueueFront | None":
+    def before(cls, server: grpc.aio.Server, hot: Collection[str], layers: Layers) -> "QueueFront | None":
         """One before this server; None where its core is another: then grpc.aio serves all methods."""
         clock = SystemClock()
         core = Core.below(server, clock)
-        return None if core is None else cls(server, core, hot, interceptors, clock)
+        return None if core is None else cls(server, core, hot, layers, clock)
 
-    async def register(self) -> None:
+    def register(self) -> None:
         """Take the hot methods, before the server starts."""
-        for method in self._handlers:
-            handler = await self._wrapped(method, 0)
-            self._core.register(method, _Method(method, handler, self._clock).take)
+        for method, handler in self._handlers.items():
+            self._core.register(method, _Method(method, self._layers.around(handler, method), self._clock).take)
 
     def begin(self) -> None:
         """Take calls, once the server has started."""
@@ -81,15 +62,6 @@ class QueueFront:
         """End, once the server has stopped."""
         await self._core.close()
 
-    async def _wrapped(self, method: str, depth: int) -> Any:
-        if depth == len(self._interceptors):
-            return self._handlers[method]
-
-        def inner(_: grpc.HandlerCallDetails) -> Awaitable[Any]:
-            return self._wrapped(method, depth + 1)
-
-        return await self._interceptors[depth].intercept_service(inner, _Details(method))
-
 
 class _Method:
     """One hot method: each call of it runs in a task of its own, begun in the context of the server's start."""
@@ -98,8 +70,6 @@ class _Method:
         self._name = name
         self._call: Callable[[Any, Any], Any] = handler.unary_unary or handler.unary_stream
         self._has_many = handler.response_streaming
-        self._read = handler.request_deserializer or bytes
-        self._write = handler.response_serializer or bytes
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._around = contextvars.copy_context()
@@ -130,12 +100,12 @@ class _Method:
             if self._has_many:
                 await self._answer_many(call, message, context)
             else:
-                data = self._write(await self._call(self._read(message), context))
+                data = await self._call(message, context)
         except asyncio.CancelledError:
             context.set_code(grpc.StatusCode.CANCELLED)
         except grpc.aio.AbortError:
             pass  # the context was told the status
-        except Exception as error:  # no interceptor translated it
+        except Exception as error:  # no layer translated it
             failed = told_as(error, self._name)
             context.set_code(UNKNOWN)
             context.set_details(f"Unexpected {type(error).__name__}: {failed}")
@@ -148,9 +118,8 @@ class _Method:
 
     async def _answer_many(self, call: CoreCall, message: bytes, context: FrontContext) -> None:
         """Send each answer; small ones go on their way together, so that none of them costs a turn of the loop."""
-        async with contextlib.aclosing(self._call(self._read(message), context)) as answers:
-            async for answer in answers:
-                data = self._write(answer)
+        async with contextlib.aclosing(self._call(message, context)) as answers:
+            async for data in answers:
                 call.send(data)
-                if len(data) > SMALL_BYTES or call.unsent_bytes > UNSENT_BYTES_MAX:
+                if call.unsent_bytes > (WAITED_FOR_BYTES if len(data) > SMALL_BYTES else UNSENT_BYTES_MAX):
                     await call.all_taken()

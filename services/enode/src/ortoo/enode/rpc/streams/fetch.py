@@ -6,8 +6,8 @@ from typing import Any
 from ortoo.common.errors import NOT_TAKEN_FIELD, OrtooError, OutOfRange, Overloaded, Unavailable
 from ortoo.common.errors.status import failure_of
 from ortoo.common.filters.pushdown import ChosenPart
+from ortoo.common.grpc.around.call_memory import current_share
 from ortoo.common.grpc.bulk_field import Bulky
-from ortoo.common.grpc.call_memory import current_share
 from ortoo.common.process.containment import Scope
 from ortoo.common.records.stored_batch import StoredBatch
 from ortoo.enode.cluster.topic_copies import TopicCopies

@@ -71,6 +71,7 @@ class Client:
     language: str = ""
     client_version: str = ""
     peer: str = ""
+    """Where its heartbeats come from."""
     user: str = ""
     """Who said first that it is this client."""
     client_type: ClientType.ValueType = ClientType.CLIENT_TYPE_UNSPECIFIED
@@ -102,11 +103,11 @@ class Clients:
         if client is None:
             if len(self._clients) >= CLIENTS_MAX:
                 raise Overloaded(f"{CLIENTS_MAX} clients are connected to this snode; connect to another one")
-            client = self._clients[caller.client_id] = Client(caller.client_id, user=PRINCIPAL.get().user)
+            user = PRINCIPAL.get().user
+            client = self._clients[caller.client_id] = Client(caller.client_id, peer=caller.peer(), user=user)
         client.seen_at_s = now_s
         client.language = caller.language or client.language
         client.client_version = caller.client_version or client.client_version
-        client.peer = caller.peer or client.peer
         return client
 
     def check_owner(self, caller: Caller) -> None:

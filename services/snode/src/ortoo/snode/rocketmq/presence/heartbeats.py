@@ -31,7 +31,7 @@ class Presence:
         is_consumer = request.client_type in CONSUMER_TYPES
         group = group_name(request.group) if is_consumer else ""
         client = self.clients.seen(caller, self.clock.monotonic_s())
-        client.client_type = request.client_type
+        client.client_type, client.peer = request.client_type, caller.peer()
         client.group = group or client.group
         self.registration.register(client)
         return pb.HeartbeatResponse(status=ok())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from apache.rocketmq.v2.definition_pb2 import Settings
 from apache.rocketmq.v2.service_pb2 import TelemetryCommand
 from ortoo.common.errors import Invalid, OrtooError, Overloaded
-from ortoo.common.grpc.call_memory import current_share
+from ortoo.common.grpc.around.call_memory import current_share
 from ortoo.common.grpc.errors import request_failed
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
@@ -86,6 +86,7 @@ class Telemetry:
         client = self.clients.seen(caller, self.clock.monotonic_s())
         kind = request.WhichOneof("command")
         if kind == "settings":
+            client.peer = caller.peer()
             self._settle(client, request.settings, stream, scope)
         elif kind in ANSWERS:  # else a newer client's word that this server does not know
             self.results.arrived(getattr(request, kind).nonce, request)

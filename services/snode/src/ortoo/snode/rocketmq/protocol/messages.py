@@ -1,15 +1,15 @@
 """Messages between the protocol's words and ours; everything a producer set survives the way there and back."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from apache.rocketmq.v2 import definition_pb2
-from apache.rocketmq.v2.definition_pb2 import Code, Digest, DigestType, Encoding, MessageType
+from apache.rocketmq.v2.definition_pb2 import Code, DigestType, Encoding, MessageType
 from ortoo.common.errors import Invalid
 from ortoo.common.records.message import BODY_AS_IS, BODY_BYTES_MAX, BODY_GZIP, Message
 from ortoo.common.records.text_rules import PROPERTIES_MAX, TEXT_BYTES_MAX
@@ -26,6 +26,9 @@ NORMAL, FIFO, DELAY, TRANSACTION, PRIORITY, LITE = map(
 MD5, GZIP, IDENTITY = DigestType.MD5, Encoding.GZIP, Encoding.IDENTITY
 _TYPE_OF_FIELD = {"delivery_timestamp": DELAY, "message_group": FIFO, "priority": PRIORITY, "lite_topic": LITE}
 _BODY_ENCODINGS = {Encoding.ENCODING_UNSPECIFIED: BODY_AS_IS, Encoding.IDENTITY: BODY_AS_IS, Encoding.GZIP: BODY_GZIP}
+
+
+T = TypeVar("T", Duration, Timestamp)
 
 
 class Sent(NamedTuple):
@@ -55,7 +58,7 @@ class Delivery:
     lite_topic: str = ""
 
 
-def sent_of(sent: definition_pb2.Message, at: int, now_ms: int, peer: str) -> Sent:
+def sent_of(sent: definition_pb2.Message, at: int, now_ms: int, peer: Callable[[], str]) -> Sent:
     """Read and check the `at`-th message of a request. Errors: Refused; Invalid, naming the field."""
     system, properties = sent.system_properties, dict(sent.user_properties)
     if len(properties) > 1:
@@ -81,7 +84,7 @@ def sent_of(sent: definition_pb2.Message, at: int, now_ms: int, peer: str) -> Se
         deliver_at_ms=deliver_at_ms if kind == DELAY else None,
         priority=system.priority if kind == PRIORITY else None,
         body_encoding=_BODY_ENCODINGS[system.body_encoding],
-        born_host=system.born_host or peer,
+        born_host=system.born_host or peer(),
         trace_context=system.trace_context if system.HasField("trace_context") else None,
     )
     message.check(f"messages[{at}]")
@@ -94,36 +97,41 @@ def sent_of(sent: definition_pb2.Message, at: int, now_ms: int, peer: str) -> Se
 
 
 def delivered(message: Message, to: Delivery, namespace: str = "") -> definition_pb2.Message:
-    """Write a message for a consumer, with every field that some client cannot do without."""
-    stored_at = timestamp(to.stored_at_ms)
-    system = definition_pb2.SystemProperties(
-        tag=message.tag,
-        keys=message.keys,
-        message_id=message.message_id or to.message_id,
-        body_digest=Digest(type=MD5, checksum=md5_text(message.body)),
-        body_encoding=GZIP if message.body_encoding == BODY_GZIP else IDENTITY,
-        message_type=_delivered_type(message, to),
-        born_timestamp=timestamp(message.born_at_ms) if message.born_at_ms else stored_at,
-        born_host=message.born_host or "",
-        store_timestamp=stored_at,
-        delivery_timestamp=timestamp(message.deliver_at_ms) if message.deliver_at_ms is not None else None,
-        store_host=to.enode,
-        queue_id=to.queue_id,
-        queue_offset=to.offset,
-        delivery_attempt=max(1, to.attempt),
-        lite_topic=to.lite_topic or None,
-        message_group=message.message_group if not to.lite_topic else None,
-        priority=message.priority,
-        trace_context=message.trace_context,
-        receipt_handle=to.receipt_handle or None,
-        invisible_duration=duration(to.invisible_ms) if to.invisible_ms else None,
-    )
-    return definition_pb2.Message(
-        topic=definition_pb2.Resource(resource_namespace=namespace, name=to.topic),
-        user_properties=dict(message.properties),
-        system_properties=system,
-        body=message.body,
-    )
+    """Write a message for a consumer, with every field that some client cannot do without.
+
+    Field by field in its place: made of parts that are made before, it would take twice as long.
+    """
+    made = definition_pb2.Message(body=message.body)
+    made.topic.name, made.topic.resource_namespace = to.topic, namespace
+    made.user_properties.update(message.properties)
+    system = made.system_properties
+    if message.tag is not None:
+        system.tag = message.tag
+    system.keys.extend(message.keys)
+    system.message_id = message.message_id or to.message_id
+    system.body_digest.type, system.body_digest.checksum = MD5, md5_text(message.body)
+    system.body_encoding = GZIP if message.body_encoding == BODY_GZIP else IDENTITY
+    system.message_type = _delivered_type(message, to)
+    _set_ms(system.born_timestamp, message.born_at_ms or to.stored_at_ms)
+    system.born_host = message.born_host or ""
+    _set_ms(system.store_timestamp, to.stored_at_ms)
+    if message.deliver_at_ms is not None:
+        _set_ms(system.delivery_timestamp, message.deliver_at_ms)
+    system.store_host, system.queue_id, system.queue_offset = to.enode, to.queue_id, to.offset
+    system.delivery_attempt = max(1, to.attempt)
+    if to.lite_topic:
+        system.lite_topic = to.lite_topic
+    elif message.message_group is not None:
+        system.message_group = message.message_group
+    if message.priority is not None:
+        system.priority = message.priority
+    if message.trace_context is not None:
+        system.trace_context = message.trace_context
+    if to.receipt_handle:
+        system.receipt_handle = to.receipt_handle
+    if to.invisible_ms:
+        _set_ms(system.invisible_duration, to.invisible_ms)
+    return made
 
 
 def md5_text(body: bytes) -> str:
@@ -133,12 +141,17 @@ def md5_text(body: bytes) -> str:
 
 def timestamp(time_ms: int) -> Timestamp:
     """A time."""
-    return Timestamp(seconds=time_ms // 1000, nanos=time_ms % 1000 * 1_000_000)
+    return _set_ms(Timestamp(), time_ms)
 
 
 def duration(ms: int) -> Duration:
     """A span of time."""
-    return Duration(seconds=ms // 1000, nanos=ms % 1000 * 1_000_000)
+    return _set_ms(Duration(), ms)
+
+
+def _set_ms(time: T, ms: int) -> T:
+    time.seconds, time.nanos = ms // 1000, ms % 1000 * 1_000_000
+    return time
 
 
 def in_ms(time: Duration | Timestamp) -> int:

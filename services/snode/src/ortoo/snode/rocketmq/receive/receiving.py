@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from apache.rocketmq.v2.definition_pb2 import Code
 from apache.rocketmq.v2.service_pb2 import ReceiveMessageRequest, ReceiveMessageResponse
 from ortoo.common.errors import OrtooError
+from ortoo.common.grpc.around.call_memory import current_share
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.batch import open_batch
 from ortoo.common.records.message import Message
@@ -46,6 +47,8 @@ def check_invisible(invisible_ms: int, least_ms: int) -> None:
     raise Refused(Code.ILLEGAL_INVISIBLE_TIME, words)
 
 
+COPIES = 2
+"""How often messages exist while their frames wait for the client: as they were popped, and as frames."""
 YOUNG_MESSAGES_MAX = 100_000
 """So many messages of a queue that lost none yet are a beginning; more are a history."""
 STARTS_MAX = 50_000
@@ -76,6 +79,12 @@ class Starting:
         return self._known[key]
 
 
+def _hold(answer: PopAnswer) -> None:
+    """Let the call's memory count an answer until its client has taken all of it. Errors: Overloaded."""
+    if (share := current_share()) is not None:
+        share.draw(COPIES * sum(len(one.popped.batch.records) for one in answer.batches))
+
+
 @dataclass(frozen=True, slots=True)
 class Receiving:
     """ReceiveMessage."""
@@ -104,6 +113,11 @@ class Receiving:
         wanted = call.messages_max
         call = replace(call, messages_max=self.doubts.limit(receiver, wanted))
         answer = await self._pop(caller, call)
+        try:
+            _hold(answer)
+        except OrtooError:
+            await self.popping.release(answer)
+            raise
         given = self.doubts.given(receiver, request.attempt_id, answer)
         delivered_all = False
         try:
@@ -128,7 +142,7 @@ class Receiving:
         messages = sum(len(one.popped.offsets) for one in answer.batches)
         for one in answer.batches:
             for offset in one.popped.offsets:
-                self.leases.drop(replace(one.handle, first_offset=offset, count=1))
+                self.leases.drop(one.handle.of_one(offset))
         returning = self.returning[receiver] = asyncio.get_running_loop().create_future()
         try:
             if self.doubts.broken(receiver, messages):
@@ -208,7 +222,7 @@ class Receiving:
         is_transaction = topic is not None and topic.message_type is MessageType.TRANSACTION
         queue, popped = one.queue, one.popped
         for offset, attempt, message in zip(popped.offsets, popped.attempts, open_batch(popped.batch), strict=True):
-            handle = one.handle if one.handle.count == 1 else replace(one.handle, first_offset=offset, count=1)
+            handle = one.handle if one.handle.count == 1 else one.handle.of_one(offset)
             place = Delivery(
                 call.topic,
                 queue.enode,

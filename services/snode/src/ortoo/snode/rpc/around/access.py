@@ -1,18 +1,16 @@
 """Lets through only what a user may; RocketMQ's clients are told in their own words."""
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Any
 
 from apache.rocketmq.v2 import service_pb2
 from ortoo.common.errors import OrtooError
+from ortoo.common.grpc.around.layers import Call, Layer
 from ortoo.common.grpc.bulk_field import Bulky
-from ortoo.common.grpc.errors import Context
 from ortoo.snode.policy.access import Access, AccessOfCall
 from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.rocketmq.protocol.caller import headers_of, peer_of
 from ortoo.snode.rocketmq.protocol.codes import status_of
-from ortoo.snode.rpc.around.handler_wrapping import OWN, HandlerWrapping
+from ortoo.snode.rpc.around import OWN
 
 SCALER = "/externalscaler."
 _METHODS = service_pb2.DESCRIPTOR.services_by_name["MessagingService"].methods_by_name
@@ -21,81 +19,59 @@ _ANSWERS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Signed:
-    """A request, and the bytes that a signature may cover."""
+class Refusals(Layer):
+    """Makes of errors within it the answer that says so in RocketMQ's protocol; ours has none."""
 
-    request: Any
-    data: bytes
+    services = OWN
+
+    def leave(self, call: Call) -> None:
+        """A call of one request is refused by its answer; a stream of them by the end of the call."""
+        if isinstance(call.error, OrtooError) and not call.method.takes_many:
+            call.answer = _refusal(call, call.error)
+            if call.answer is not None:
+                call.error = None
 
 
-class AccessInterception(HandlerWrapping):
+def _refusal(call: Call, error: OrtooError) -> Any:
+    answer = _ANSWERS.get(call.method.name)
+    return None if answer is None else answer(status=status_of(error))
+
+
+class AccessLayer(Layer):
     """Asks for the access of every call, and of every request within a stream."""
 
     def __init__(self, access: Access, *, scaler_open: bool = False) -> None:
         """`scaler_open` leaves the autoscaler's interface to whoever asks."""
         self._access = access
-        if not scaler_open:
-            self.services = (*OWN, SCALER)
+        self.services = OWN if scaler_open else (*OWN, SCALER)
 
-    def _read(self, read: Any) -> Any:
-        return lambda data: Signed(read(data), data)
+    async def enter(self, call: Call) -> None:
+        """Learn who calls, and whether that user may. Errors: Forbidden, Unavailable, Invalid."""
+        access = AccessOfCall(self._access, call.method.name, peer_of(call.context))
+        try:
+            await access.sign_in(headers_of(call.context), call.data)
+        except OrtooError as error:
+            if call.method.takes_many:
+                call.answer = _refusal(call, error)  # and then the call ends
+            raise
+        PRINCIPAL.set(access.principal)  # gRPC runs each call in a task of its own
+        if not call.method.takes_many:
+            access.ask(call.request)
+        if call.method.gives_many:
+            self._access.stream_begins(access)
+            call.kept[self] = access
 
-    async def _signed_in(self, method: str, context: Context, request: bytes | None = None) -> AccessOfCall:
-        call = AccessOfCall(self._access, method, peer_of(context))
-        await call.sign_in(headers_of(context), request)
-        PRINCIPAL.set(call.principal)  # gRPC runs each call in a task of its own
-        return call
+    def asked(self, call: Call, request: Any) -> None:
+        """Whether the user may that, too. Errors: Forbidden, Invalid."""
+        call.kept[self].ask(request.message if isinstance(request, Bulky) else request)
 
-    def _unary(self, handle: Any, method: str) -> Any:
-        async def guarded(signed: Signed, context: Context) -> Any:
-            try:
-                (await self._signed_in(method, context, signed.data)).ask(signed.request)
-            except OrtooError as error:
-                return refusal(method, error)
-            return await handle(signed.request, context)
+    def answered(self, call: Call, answer: Any) -> Any:
+        """Whether the user of a stream still may have what it asked for. Errors: Forbidden."""
+        if (access := call.kept.get(self)) is not None:
+            access.look_again()
+        return answer
 
-        return guarded
-
-    def _stream(self, handle: Any, method: str) -> Any:
-        async def guarded(signed: Signed, context: Context) -> AsyncIterator[Any]:
-            try:
-                call = await self._signed_in(method, context, signed.data)
-                call.ask(signed.request)
-            except OrtooError as error:
-                yield refusal(method, error)
-                return
-            with self._access.streaming(call):
-                async for response in handle(signed.request, context):
-                    call.look_again()
-                    yield response
-
-        return guarded
-
-    def _both(self, handle: Any, method: str) -> Any:
-        async def guarded(requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
-            try:
-                call = await self._signed_in(method, context)
-            except OrtooError as error:
-                yield refusal(method, error)
-                raise
-            with self._access.streaming(call):
-                async for response in handle(_asked(requests, call), context):
-                    call.look_again()
-                    yield response
-
-        return guarded
-
-
-async def _asked(requests: AsyncIterator[Any], call: AccessOfCall) -> AsyncIterator[Any]:
-    async for request in requests:
-        call.ask(request.message if isinstance(request, Bulky) else request)
-        yield request
-
-
-def refusal(method: str, error: OrtooError) -> Any:
-    """The answer that says so in RocketMQ's protocol. Errors: `error` itself in ours."""
-    answer = _ANSWERS.get(method)
-    if answer is None:
-        raise error
-    return answer(status=status_of(error))
+    def leave(self, call: Call) -> None:
+        """A stream that was ended with its right says so."""
+        if (access := call.kept.get(self)) is not None:
+            call.error = self._access.stream_ends(access, call.error)

@@ -1,73 +1,81 @@
-"""Puts the interceptors around every call of the server, and refuses calls in the clear where TLS is required."""
+"""Limits on calls, what the settings name to be called around them, and the refusal of calls in the clear."""
 
-from collections.abc import AsyncIterator
+from collections.abc import Awaitable
 from typing import Any
 
-from ortoo.common.errors import Forbidden, OrtooError
+from ortoo.common.errors import Forbidden
+from ortoo.common.grpc.around.layers import Call, Layer
 from ortoo.common.grpc.bulk_field import Bulky
-from ortoo.common.grpc.errors import Context
-from ortoo.snode.policy.chain import Call, Chain
-from ortoo.snode.rpc.around.access import refusal
-from ortoo.snode.rpc.around.handler_wrapping import CallWrapping
+from ortoo.snode.policy import chain
+from ortoo.snode.policy.flow_control import SLOWED, FlowControl
+from ortoo.snode.rpc.around import OWN
 
 
-class Interception(CallWrapping):
+class Limits(Layer):
+    """Refuses calls beyond the limits; requests within Produce are calls as well, and wait."""
+
+    services = OWN
+
+    def __init__(self, flow: FlowControl) -> None:
+        self._flow = flow
+
+    def enter(self, call: Call) -> Awaitable[None] | None:
+        """Errors: Overloaded."""
+        return self._flow.before(_told(call, call.request)) if self._flow.rules else None
+
+    def asked(self, call: Call, request: Any) -> Awaitable[None] | None:
+        """Wait for the request's turn."""
+        is_limited = self._flow.rules and call.method.name in SLOWED
+        return self._flow.before(_told(call, request)) if is_limited else None
+
+
+class Interception(Layer):
     """Calls the chain before each call, after it, or when it failed; requests within Produce are calls as well."""
 
-    def __init__(self, chain: Chain) -> None:
-        self._chain = chain
+    services = OWN
 
-    def _unary(self, handle: Any, method: str) -> Any:
-        wrapped = super()._unary(handle, method)
+    def __init__(self, interceptors: chain.Chain) -> None:
+        self._chain = interceptors
 
-        async def told(request: Any, context: Context) -> Any:
-            try:
-                return await wrapped(request, context)
-            except OrtooError as error:
-                return refusal(method, error)
+    async def enter(self, call: Call) -> None:
+        """Errors: what the interceptors refuse it with."""
+        call.kept[self] = [await self._begun(call, call.request)]
 
-        return told
+    async def asked(self, call: Call, request: Any) -> None:
+        """The next request begins when the one before it is done."""
+        if call.method.name in SLOWED:
+            open_calls = call.kept[self]
+            if len(open_calls) > 1:
+                await self._chain.after(open_calls.pop())
+            open_calls.append(await self._begun(call, request))
 
-    def _stream(self, handle: Any, method: str) -> Any:
-        wrapped = super()._stream(handle, method)
+    async def leave(self, call: Call) -> None:
+        """Each that was begun hears how it ended."""
+        for one in reversed(call.kept[self]):
+            if call.error is None:
+                await self._chain.after(one)
+            else:
+                await self._chain.on_error(one, call.error)
 
-        async def told(request: Any, context: Context) -> AsyncIterator[Any]:
-            try:
-                async for response in wrapped(request, context):
-                    yield response
-            except OrtooError as error:
-                yield refusal(method, error)
-
-        return told
-
-    async def _before(self, method: str, request: Any, context: Context) -> Call:
-        call = Call(method, request, context.peer())
-        await self._chain.before(call)
-        return call
-
-    async def _after(self, before: Call) -> None:
-        await self._chain.after(before)
-
-    async def _failed(self, before: Call, error: BaseException) -> None:
-        await self._chain.on_error(before, error)
-
-    def _requests(self, requests: AsyncIterator[Any], method: str, context: Context) -> AsyncIterator[Any]:
-        return self._each(requests, method, context) if method.endswith("/Produce") else requests
-
-    async def _each(self, requests: AsyncIterator[Any], method: str, context: Context) -> AsyncIterator[Any]:
-        async for request in requests:
-            message, bulks = request if isinstance(request, Bulky) else (request, ())
-            call = Call(method, message, context.peer(), bulk_bytes=sum(map(len, bulks)))
-            await self._chain.before(call)
-            yield request
-            await self._chain.after(call)
+    async def _begun(self, call: Call, request: Any) -> chain.Call:
+        one = _told(call, request)
+        await self._chain.before(one)
+        return one
 
 
-class TlsOnly(CallWrapping):
+def _told(call: Call, request: Any) -> chain.Call:
+    message, bulks = request if isinstance(request, Bulky) else (request, ())
+    return chain.Call(call.method.name, message, call.context.peer(), bulk_bytes=sum(map(len, bulks)))
+
+
+class TlsOnly(Layer):
     """Lets through only what came by the port that speaks TLS; health, reflection and the autoscaler stay open."""
 
-    async def _before(self, method: str, request: Any, context: Context) -> None:
-        if b"ssl" not in context.auth_context().get("transport_security_type", ()):
+    services = OWN
+
+    def enter(self, call: Call) -> None:
+        """Errors: Forbidden."""
+        if b"ssl" not in call.context.auth_context().get("transport_security_type", ()):
             raise Forbidden(
                 "use the port that speaks TLS, tls_listen_address: this one is closed", field="tls_required"
             )

@@ -6,15 +6,11 @@ so that is what happens to it, when the memory is used up and the friendlier end
 """
 
 import asyncio
-import inspect
-from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any
 
-import grpc
-
+from ortoo.common.grpc.around.layers import Call, Layer
 from ortoo.common.grpc.connections import Peer, end_connections, peer_of
-from ortoo.common.grpc.errors import Context, with_call
 from ortoo.common.grpc.front.calls import FrontContext
 from ortoo.common.grpc.front.serving import SMALL_BYTES
 from ortoo.common.process.logs import get_logger
@@ -40,7 +36,7 @@ def call_share(budget: MemoryBudget, kind: str) -> MemoryShare:
     return current_share() or budget.share(kind)
 
 
-class CallMemory(grpc.aio.ServerInterceptor):
+class CallMemory(Layer):
     """Gives each call a share, which is closed when gRPC has let go of all that was answered."""
 
     def __init__(self, budget: MemoryBudget) -> None:
@@ -49,62 +45,38 @@ class CallMemory(grpc.aio.ServerInterceptor):
         self._deaf: dict[Peer | None, list[asyncio.Task[Any] | None]] = {}
         """The calls whose connections are to end now."""
 
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> Any:
-        """Wrap the handler of the called method, and write its answers here, where their size can be seen."""
-        handler = await continuation(handler_call_details)
-        method = handler_call_details.method
-        if handler is None or method.startswith(UNCOUNTED):
-            return handler
-        kind, write = method.rpartition("/")[2], handler.response_serializer or bytes
-        if not handler.response_streaming:
-            return with_call(handler._replace(response_serializer=None), lambda call: self._unary(call, kind, write))
-        if not any(inspect.isasyncgenfunction(call) for call in (handler.unary_stream, handler.stream_stream)):
-            return handler
-        return with_call(handler._replace(response_serializer=None), lambda call: self._stream(call, kind, write))
-
-    def _unary(self, call: Any, kind: str, write: Callable[[Any], bytes]) -> Any:
-        async def counted(request: Any, context: Context) -> bytes:
-            share = self._opened(kind, context, is_request=True)
-            data = write(await call(request, context))
-            share.take(_held(data))
-            return data
-
-        return counted
-
-    def _stream(self, call: Any, kind: str, write: Callable[[Any], bytes]) -> Any:
-        async def counted(requests: Any, context: Context) -> Any:
-            share = self._opened(kind, context, is_request=False)
-            async for answer in call(requests, context):
-                data = write(answer)
-                held = _held(data)
-                share.take(held)
-                del answer
-                yield data
-                share.give_back(held)
-                share.moved()
-
-        return counted
-
-    def _opened(self, kind: str, context: Context, *, is_request: bool) -> MemoryShare:
-        """A share for a call. Errors: Overloaded."""
+    def enter(self, call: Call) -> None:
+        """Open the call's share. Errors: Overloaded."""
+        method, context = call.method, call.context
+        if method.path.startswith(UNCOUNTED):
+            return
+        kind = method.path.rpartition("/")[2]
         share = self._budget.share(kind)
         try:
-            share.fix(CALL_BYTES, is_request=is_request)
+            share.fix(CALL_BYTES, is_request=not method.gives_many)
         except BaseException:
             share.close()
             raise
-        peer, task = context.peer(), asyncio.current_task()
-        share.on_deaf = lambda: self._end(kind, peer, task)
+        task = asyncio.current_task()
+        share.on_deaf = lambda: self._end(kind, context.peer(), task)
         # grpc.aio's task ends when the last of the answers and the status are on their way, or nobody is there.
         over = context if type(context) is FrontContext else task
         if over is not None:
             over.add_done_callback(lambda _: share.close())
         _share.set(share)
-        return share
+        call.kept[self] = share
+
+    def answered(self, call: Call, answer: bytes) -> bytes:
+        """Count an answer until gRPC has taken it; of a call with one until that has let go of it."""
+        if len(answer) > SMALL_BYTES and self in call.kept:
+            call.kept[self].take(TRANSPORT_COPIES * len(answer))
+        return answer
+
+    def taken(self, call: Call, answer: bytes) -> None:
+        """One of several answers is gRPC's no longer."""
+        if (share := call.kept.get(self)) is not None:
+            share.give_back(TRANSPORT_COPIES * len(answer) if len(answer) > SMALL_BYTES else 0)
+            share.moved()
 
     def _end(self, kind: str, peer: str, task: "asyncio.Task[Any] | None") -> None:
         """End the connection of a call, together with others that are to end now."""
@@ -120,7 +92,3 @@ class CallMemory(grpc.aio.ServerInterceptor):
             for task in tasks if peer not in ended else ():  # it is no connection of sockets
                 if task is not None:
                     task.cancel()
-
-
-def _held(data: bytes) -> int:
-    return TRANSPORT_COPIES * len(data) if len(data) > SMALL_BYTES else 0

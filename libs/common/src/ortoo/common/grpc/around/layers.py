@@ -1,0 +1,253 @@
+"""What stands around calls: each layer says once, for every form of call, what it does before, amid and after it.
+
+Layers are plain functions, entered in order and left in the reverse one; one coroutine runs them all and the handler.
+It is made once for a method, and the same whether grpc.aio or the queue front takes the call.
+"""
+
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+
+from ortoo.common.grpc.errors import Context
+
+KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """What is known of a method before it is called."""
+
+    path: str
+    """Such as "/ortoo.v1.ProducerService/Publish"."""
+    name: str
+    """Such as "ProducerService/Publish"."""
+    takes_many: bool
+    """Whether its requests are a stream."""
+    gives_many: bool
+    """Whether its answers are a stream."""
+    read: Callable[[bytes], Any]
+    write: Callable[[Any], bytes]
+
+
+class Call:
+    """A call, for as long as it is served."""
+
+    __slots__ = ("answer", "context", "data", "entered", "error", "kept", "method", "request")
+
+    def __init__(self, method: Method, data: Any, context: Context) -> None:
+        self.method = method
+        self.context = context
+        self.data: bytes | None = None if method.takes_many else data
+        """Its request as it came; None where there are many."""
+        self.request: Any = None
+        """The same, read."""
+        self.answer: Any = None
+        """The one answer, or the last one of several when the call failed."""
+        self.error: BaseException | None = None
+        """Why it failed."""
+        self.kept: dict[Layer, Any] = {}
+        """What layers want to know again later."""
+        self.entered = 0
+
+    def fail(self, error: BaseException) -> None:
+        """It ends with this error, whatever it had come to before."""
+        self.answer, self.error = None, error
+
+
+class Layer:
+    """Something around calls. Whoever was entered is left; whoever has to wait for something gives an awaitable."""
+
+    services: tuple[str, ...] = ("/",)
+    """How the paths of the methods begin which it stands around."""
+
+    def enter(self, call: Call) -> Awaitable[None] | None:
+        """The call begins. Who raises here refuses it, and is not left."""
+
+    def asked(self, call: Call, request: Any) -> Awaitable[None] | None:
+        """One of many requests came; the handler sees it next."""
+
+    def answered(self, call: Call, answer: Any) -> Any:
+        """The answer, or one of several, as it goes on to the next layer outwards."""
+
+    def taken(self, call: Call, answer: Any) -> None:
+        """One of several answers was taken from the outermost layer, and there is room for the next."""
+
+    def leave(self, call: Call) -> Awaitable[None] | None:
+        """The call has ended with its `answer` or its `error`; a layer may make the one of the other."""
+
+
+class Codec(Layer):
+    """Within it requests and answers are messages, outside of it bytes. Errors: DecodeError."""
+
+    def enter(self, call: Call) -> None:
+        """Read the one request."""
+        if call.data is not None:
+            call.request = call.method.read(call.data)
+
+    def answered(self, call: Call, answer: Any) -> bytes:
+        """Write an answer."""
+        return call.method.write(answer)
+
+
+class Layers(grpc.aio.ServerInterceptor):
+    """The layers of a server, the first one outermost."""
+
+    def __init__(self, layers: Sequence[Layer]) -> None:
+        self._layers = tuple(layers)
+        self._known: dict[str, tuple[Any, Any]] = {}
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:
+        """What grpc.aio asks with each call: the handler of its method with the layers around it."""
+        handler, path = await continuation(handler_call_details), handler_call_details.method
+        if handler is None:
+            return None
+        known = self._known.get(path)
+        if known is None or known[0] is not handler:
+            known = self._known[path] = (handler, self.around(handler, path))
+        return known[1]
+
+    def around(self, handler: Any, path: str) -> Any:
+        """A method's handler with those layers around it that are for this method; it takes and gives bytes."""
+        kind = next(kind for kind in KINDS if getattr(handler, kind) is not None)
+        handle, read = getattr(handler, kind), handler.request_deserializer
+        method = Method(
+            path,
+            path.rpartition(".")[2],
+            handler.request_streaming,
+            handler.response_streaming,
+            read or bytes,
+            handler.response_serializer or bytes,
+        )
+        layers = tuple(layer for layer in self._layers if path.startswith(layer.services))
+        read = read if method.takes_many else None
+        if method.gives_many and not inspect.isasyncgenfunction(handle):
+            # It writes its answers to the context by itself, as the health service's Watch does.
+            return handler._replace(request_deserializer=read, **{kind: _one(handle, method, layers, writes=False)})
+        wrapped = (_many if method.gives_many else _one)(handle, method, layers)
+        return handler._replace(request_deserializer=read, response_serializer=None, **{kind: wrapped})
+
+
+def _own(layers: Sequence[Layer], name: str) -> list[Any]:
+    """What the layers do at one point; None for those that do nothing."""
+    return [getattr(one, name) if getattr(type(one), name) is not getattr(Layer, name) else None for one in layers]
+
+
+def _one(handle: Any, method: Method, layers: Sequence[Layer], *, writes: bool = True) -> Any:
+    enters, leave, given = _own(layers, "enter"), _leaving(layers, writes=writes), _given(method, layers)
+
+    async def one(data: Any, context: Context) -> Any:
+        call = Call(method, data, context)
+        try:
+            for enter in enters:
+                if enter is not None and (waiting := enter(call)) is not None:
+                    await waiting
+                call.entered += 1
+            call.answer = await handle(given(call, data), context)
+        except BaseException as raised:
+            call.error = raised
+        while (waiting := leave(call)) is not None:
+            try:
+                await waiting
+            except BaseException as raised:
+                call.fail(raised)
+        answer, error = call.answer, call.error
+        if error is None:
+            return answer
+        # gRPC keeps the error in the call's context: the locals of this frame must not lead back there.
+        call.error = None
+        del call, data, context, answer
+        try:
+            raise error
+        finally:
+            del error
+
+    return one
+
+
+def _many(handle: Any, method: Method, layers: Sequence[Layer]) -> Any:
+    enters, leave, given = _own(layers, "enter"), _leaving(layers), _given(method, layers)
+    answereds = [one for one in reversed(_own(layers, "answered")) if one is not None]
+    takens = [one for one in _own(layers, "taken") if one is not None]
+
+    async def many(data: Any, context: Context) -> AsyncIterator[Any]:
+        call = Call(method, data, context)
+        try:
+            for enter in enters:
+                if enter is not None and (waiting := enter(call)) is not None:
+                    await waiting
+                call.entered += 1
+            async with aclosing(handle(given(call, data), context)) as answers:
+                async for answer in answers:
+                    for answered in answereds:
+                        answer = answered(call, answer)  # layer by layer
+                    yield answer
+                    for taken in takens:
+                        taken(call, answer)
+                    del answer
+        except BaseException as raised:
+            call.error = raised
+        while (waiting := leave(call)) is not None:
+            try:
+                await waiting
+            except BaseException as raised:
+                call.fail(raised)
+        last, error = call.answer, call.error
+        call.error = None
+        del call, data, context
+        if last is not None:
+            yield last
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error
+
+    return many
+
+
+def _leaving(layers: Sequence[Layer], *, writes: bool = True) -> Callable[[Call], Awaitable[None] | None]:
+    """What leaves the layers of a call until one has to wait, which is told by an awaitable; None when all are left."""
+    answereds = _own(layers, "answered") if writes else [None] * len(layers)
+    exits = tuple(zip(answereds, _own(layers, "leave"), strict=True))
+
+    def leave(call: Call) -> Awaitable[None] | None:
+        while call.entered:
+            call.entered -= 1
+            answered, left = exits[call.entered]
+            try:
+                if answered is not None and call.answer is not None:
+                    call.answer = answered(call, call.answer)
+                if left is not None and (waiting := left(call)) is not None:
+                    told: Awaitable[None] = waiting
+                    return told
+            except BaseException as raised:
+                call.fail(raised)
+        return None
+
+    return leave
+
+
+def _given(method: Method, layers: Sequence[Layer]) -> Callable[[Call, Any], Any]:
+    """What the handler is given: the request, or the requests as they pass the layers."""
+    if not method.takes_many:
+        return lambda call, _: call.request
+    askeds = [one for one in _own(layers, "asked") if one is not None]
+    if not askeds:
+        return lambda _, requests: requests
+
+    async def each(call: Call, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        async for request in requests:
+            for asked in askeds:
+                if (waiting := asked(call, request)) is not None:
+                    await waiting
+            yield request
+
+    return each
