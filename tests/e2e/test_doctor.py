@@ -273,9 +273,7 @@ async def dropping() -> AsyncIterator[str]:
             one.close()
 
 
-async def looked(
-    address: str, *, topic: str = "", group: str = "", patience: float = 1.0
-) -> tuple[list[str], float]:
+async def looked(address: str, *, topic: str = "", group: str = "", patience: float = 1.0) -> tuple[list[str], float]:
     """What is found by looking in this process, and how long looking took, seconds."""
     clock, out = SystemClock(), io.StringIO()
     begun_s = clock.monotonic_s()
