@@ -41,6 +41,7 @@ class ProducerBatch:
     refused: dict[int, OrtooError] = field(default_factory=dict)
     """Messages that broke a limit and were left out, by the place at which they were taken."""
     _sealed: SealedBatch | None = None
+    _waiters: "dict[asyncio.Future[None], None]" = field(default_factory=dict)
 
     @property
     def sealed(self) -> SealedBatch:
@@ -99,6 +100,7 @@ class ProducerBatch:
         self.stored_at_ms = stored_at_ms
         if not self.future.done():
             self.future.set_result(None)
+            self._wake()
 
     def fail(self, error: OrtooError) -> None:
         """Tell everybody who waits that it failed."""
@@ -106,6 +108,24 @@ class ProducerBatch:
             self.unheard.add(self, ALL_ROWS, error)
             self.future.set_exception(error)
             self.future.exception()  # nobody may be waiting; `flush` reports it all the same
+            self._wake()
+
+    def __await__(self) -> Generator[Any, None, None]:
+        """Wait until it is stored or has failed, each for itself: one who is called off leaves the others alone."""
+        if self.future.done():
+            return
+        waiter = self.future.get_loop().create_future()
+        self._waiters[waiter] = None
+        try:
+            yield from waiter
+        finally:
+            self._waiters.pop(waiter, None)
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, {}
+        for waiter in waiters:
+            if not waiter.done():  # called off in this turn of the loop
+                waiter.set_result(None)
 
 
 ALL_ROWS = -1
@@ -152,8 +172,7 @@ class Sending:
         return self._batch.future.done()
 
     def __await__(self) -> Generator[Any, None, Receipt]:
-        if not self.done:
-            yield from asyncio.wait([self._batch.future]).__await__()
+        yield from self._batch.__await__()  # `asyncio.wait` costs more than all the rest, and thousands may wait
         return self.receipt()
 
     def receipt(self) -> Receipt:
@@ -164,7 +183,7 @@ class Sending:
         batch.future.result()
         if self._row in batch.refused:
             raise batch.refused[self._row]
-        left_out = sum(row < self._row for row in batch.refused)
+        left_out = sum(row < self._row for row in batch.refused) if batch.refused else 0
         offset = batch.first_offset + self._row - left_out
         queue = batch.queue
         topic_id, queue_id, handle = batch.topic_id, queue.queue_id, ""
@@ -183,7 +202,7 @@ class Sending:
 
     async def settled(self) -> None:
         """Wait for the outcome of the whole batch, whatever it is."""
-        await asyncio.wait([self._batch.future])
+        await self._batch
 
 
 class Sendings:
