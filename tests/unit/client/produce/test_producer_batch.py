@@ -74,3 +74,22 @@ async def test_an_abandoned_wait_leaves_the_batch_alone() -> None:
         batch.stored(1, 5)
         await other
     assert one.cancelled()
+
+
+async def test_a_wait_that_is_called_off_beside_the_answer_harms_no_other() -> None:
+    """The answer wakes all who wait, in order, and passes over one that was called off in that very turn."""
+    batch, woken = made(), []
+
+    async def wait(row: int) -> None:
+        await batch.sending(row)
+        woken.append(row)
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(wait(row)) for row in range(3)]
+        await asyncio.wait(tasks, timeout=0.01)
+        tasks[1].cancel()
+        batch.stored(1, 5)
+        await asyncio.wait(tasks)
+    assert [task.cancelled() for task in tasks] == [False, True, False]
+    assert woken == [0, 2]
+    await batch.sending(1)
