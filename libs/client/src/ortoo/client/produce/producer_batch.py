@@ -77,6 +77,11 @@ class ProducerBatch:
         self._sealed = replace(self.sealed, producer_id=producer_id, first_sequence=first_sequence)
         self.is_numbered = True
 
+    def comes_behind(self, other: "ProducerBatch") -> bool:
+        """Whether its enode takes it only after `other`, by the numbers of both."""
+        mine, its = self.sealed, other.sealed
+        return other.is_numbered and its.producer_id == mine.producer_id and its.first_sequence < mine.first_sequence
+
     def forget_number(self) -> None:
         """It is certain that it was not stored under its number; it may get another."""
         self.is_numbered = False
