@@ -73,6 +73,17 @@ def test_a_batch_comes_again_as_it_was_and_before_those_behind_it(in_flight: InF
     assert [identity(in_flight.next_to_send()) for _ in range(3)] == [(1, 0), (1, 2), (1, 4)]
 
 
+def test_an_unknown_id_is_kept_while_its_first_batch_is_to_come_again(in_flight: InFlight) -> None:
+    """The enode refused the first for now, so it has not seen the id: numbered anew, the second would leave a gap."""
+    for _ in range(3):
+        in_flight.put(made())
+    first, second, third = [it for _ in range(3) if (it := in_flight.next_to_send()) is not None]
+    for batch, error in ((first, Overloaded()), (second, UNKNOWN), (third, Overloaded())):
+        assert in_flight.failed(batch, error) is Fate.RETURNED
+    in_flight.resume()
+    assert [identity(in_flight.next_to_send()) for _ in range(3)] == [(1, 0), (1, 2), (1, 4)]
+
+
 def test_what_an_enode_has_not_taken_may_go_elsewhere(in_flight: InFlight) -> None:
     """The batch leaves with what was never sent; what is sent here later begins where it would have stood."""
     for _ in range(IN_FLIGHT_MAX + 2):

@@ -135,6 +135,40 @@ async def test_a_message_that_fits_into_no_batch_that_was_begun_gets_one_of_its_
     assert sum(map(len, store.queues.values())) == 21
 
 
+async def test_bodies_and_messages_share_a_batch_and_each_is_refused_alone() -> None:
+    """Whatever is empty or too large, body or message, fails by itself; the places of the others are their own."""
+    good: list[Message | bytes] = [b"a", Message(b"b", "tag", ("k",)), b"c", Message(b"d", message_id="mine"), b"e"]
+    bad: list[Message | bytes] = [b"", Message(b""), Message(b"x", "two\nlines"), b"", Message(b"x", keys=("",))]
+    store = SimulatedStore()
+    async with asyncio.timeout(30), producer_to(store) as producer:
+        sendings = [producer.send_nowait(one) for pair in zip(good, bad, strict=True) for one in pair]
+        too_large, after = producer.send_nowait(bytes((4 << 20) + 1)), producer.send_nowait(b"f")
+        receipts = [await sending for sending in (*sendings[::2], after)]
+        for sending in (*sendings[1::2], too_large):
+            with pytest.raises(Invalid):
+                await sending
+    stored = [store.queues[receipt.queue][receipt.offset] for receipt in receipts]
+    assert stored == [b"a", b"b", b"c", b"d", b"e", b"f"]
+    assert len({receipt.queue for receipt in receipts[:5]}) == 1
+    assert receipts[3].message_id == "mine"
+
+
+async def test_a_bare_body_goes_to_the_queue_of_the_least_priority() -> None:
+    """Where each queue is for one priority it is a message without one, however full another queue's batch is."""
+    queues = tuple(Queue("t", "enode-0", number) for number in range(3))
+    route = Route(TOPIC_ID, queues, queues, queues, has_levels=True)
+    async with asyncio.timeout(30), producer_to(SimulatedStore(), route=route) as producer:
+        sendings = []
+        for number in range(30):
+            sendings.append(producer.send_nowait(b"bare"))
+            sendings.append(producer.send_nowait(Message(b"urgent", priority=1 + number % 2)))
+            if not number % 7:
+                await SystemClock().sleep(0)
+        receipts = [await sending for sending in sendings]
+    assert {receipt.queue for receipt in receipts[::2]} == {queues[0]}
+    assert {receipt.queue for receipt in receipts[1::2]} == {queues[1], queues[2]}
+
+
 async def test_whoever_waits_when_a_producer_is_left_by_an_error_is_told() -> None:
     """There is no room and no outcome after that."""
     store = SimulatedStore()

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ortoo.client import Invalid, Sendings, Unavailable
-from ortoo.client.produce.producer_batch import ProducerBatch, Sending
+from ortoo.client.produce.producer_batch import ProducerBatch
 from ortoo.common.records.compression import Codec
 from ortoo.common.records.message import Message
 from tests.unit.client.made_batches import QUEUE
@@ -20,7 +20,7 @@ def made() -> ProducerBatch:
 async def test_each_message_of_a_batch_has_its_own_receipt() -> None:
     """Offsets follow the first one; an id given by the producer stays."""
     batch = made()
-    sendings = [Sending(batch, 0, None), Sending(batch, 1, "mine"), Sending(batch, 0, None).later(2)]
+    sendings = [batch.sending(0), batch.sending(1, "mine"), batch.sending(0).later(2)]
     assert not sendings[0].done
     batch.stored(100, 5)
     receipts = [await it for it in sendings]
@@ -34,9 +34,9 @@ async def test_a_message_that_was_left_out_shifts_those_behind_it() -> None:
     batch = made()
     batch.refused[1] = Invalid("empty")
     batch.stored(100, 5)
-    assert [Sending(batch, row, None).receipt().offset for row in (0, 2)] == [100, 101]
+    assert [batch.sending(row).receipt().offset for row in (0, 2)] == [100, 101]
     with pytest.raises(Invalid):
-        await Sending(batch, 1, None)
+        await batch.sending(1)
 
 
 async def test_a_failed_batch_fails_all_its_messages_and_only_once() -> None:
@@ -46,13 +46,13 @@ async def test_a_failed_batch_fails_all_its_messages_and_only_once() -> None:
     batch.stored(100, 5)
     for row in range(2):
         with pytest.raises(Unavailable):
-            await Sending(batch, row, None)
+            await batch.sending(row)
 
 
 async def test_many_sendings_are_awaited_together_in_order() -> None:
     """Runs of several batches give one receipt for each message."""
     first, second = made(), made()
-    sendings = Sendings([(Sending(first, 0, None), 2), (Sending(second, 0, None), 3)])
+    sendings = Sendings([(first.sending(0), 2), (second.sending(0), 3)])
     first.stored(10, 5)
     second.stored(0, 5)
     assert len(sendings) == len(list(sendings)) == 5
@@ -64,7 +64,7 @@ async def test_an_abandoned_wait_leaves_the_batch_alone() -> None:
     batch = made()
 
     async def wait() -> None:
-        await Sending(batch, 0, None)
+        await batch.sending(0)
 
     async with asyncio.TaskGroup() as group:
         one, other = group.create_task(wait()), group.create_task(wait())
@@ -74,3 +74,22 @@ async def test_an_abandoned_wait_leaves_the_batch_alone() -> None:
         batch.stored(1, 5)
         await other
     assert one.cancelled()
+
+
+async def test_a_wait_that_is_called_off_beside_the_answer_harms_no_other() -> None:
+    """The answer wakes all who wait, in order, and passes over one that was called off in that very turn."""
+    batch, woken = made(), []
+
+    async def wait(row: int) -> None:
+        await batch.sending(row)
+        woken.append(row)
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(wait(row)) for row in range(3)]
+        await asyncio.wait(tasks, timeout=0.01)
+        tasks[1].cancel()
+        batch.stored(1, 5)
+        await asyncio.wait(tasks)
+    assert [task.cancelled() for task in tasks] == [False, True, False]
+    assert woken == [0, 2]
+    await batch.sending(1)

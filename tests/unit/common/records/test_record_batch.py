@@ -194,15 +194,20 @@ def test_cutting_keeps_every_message_in_order() -> None:
 def test_a_builder_fills_and_starts_anew() -> None:
     """A builder refuses what would not fit, and never mixes delayed with other messages."""
     builder = BatchBuilder(bytes_max=5_000, messages_max=3)
-    assert builder.add(Message(b"x" * 3_000))
-    assert not builder.add(Message(b"x" * 3_000))
-    assert not builder.add(Message(b"x", deliver_at_ms=1))
-    assert builder.add(Message(b"x"))
-    assert builder.add(Message(b"x"))
-    assert not builder.add(Message(b"x"))
+    assert builder.add(Message(b"x" * 3_000)) == 0
+    assert builder.add(Message(b"x" * 3_000)) is None
+    assert builder.add(b"x" * 3_000) is None
+    assert builder.add(Message(b"x", deliver_at_ms=1)) is None
+    assert builder.add(Message(b"x")) == 1
+    assert builder.add(b"x") == 2
+    assert builder.add(Message(b"x")) is None
+    assert builder.add(b"x") is None
     assert builder.seal(now_ms=1).count == 3
     assert len(builder) == 0
-    assert builder.add(Message(b"x" * 100_000))
+    assert builder.add(Message(b"x", priority=1)) == 0
+    assert builder.add(b"x") is None
+    builder.take()
+    assert builder.add(b"x" * 100_000) == 0
     with pytest.raises(Invalid):
         BatchBuilder().seal(now_ms=1)
 

@@ -22,8 +22,6 @@ class Batcher:
     builder: BatchBuilder
     open: ProducerBatch | None = None
     """The batch that is being filled."""
-    taken: int = 0
-    """How many messages it has."""
     timer: asyncio.Handle | None = None
     """Seals it."""
     retry: asyncio.Handle | None = None
@@ -51,7 +49,6 @@ class Batcher:
     def close(self) -> ProducerBatch | None:
         """Take out the batch that is being filled, if there is one."""
         batch, self.open = self.open, None
-        self.taken = 0
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None

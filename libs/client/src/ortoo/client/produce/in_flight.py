@@ -10,6 +10,8 @@ it. The rules that keep a retry from storing twice and an order from turning rou
   anew when the batch before it was refused for good.
 * A batch that its enode has not taken for certain, and was not sent before with an unknown outcome, may move to another
   queue unless one of its messages belongs here; what was sent behind it is refused as a gap, and numbered anew.
+* An enode that does not know the id has not seen its first batch. While one before it is to come again, so is the batch
+  itself, as it was; else it is numbered anew.
 * Batches of two ids are never under way together: nothing would tell the enode that one of them is missing.
 * When a batch is given up with an unknown outcome, batches that were never sent go on under a new producer id; those
   that were sent wait for their own answer.
@@ -103,8 +105,9 @@ class InFlight:
                 if self._takes_nothing and batch.may_move and not self._returned:
                     return Fate.MOVES
         elif isinstance(error, NotFound) and error.field == _PRODUCER_FIELD:
-            batch.forget_number()
-            self._start_anew()
+            if not any(map(batch.comes_behind, self._returned)):  # its enode may know the id by then
+                batch.forget_number()
+                self._start_anew()
         elif not error.retriable:
             self._leave_out(batch)
             return Fate.REFUSED

@@ -111,7 +111,8 @@ class Producer:
 
         Waits while too much is under way; one that is called off while it waits has taken nothing. Errors: Invalid.
         """
-        await self._let_leave()
+        if self._pause or self._bytes > self._settings.memory_bytes_max:
+            await self._let_leave()
         return self._take(message)
 
     def send_nowait(self, message: Message | bytes) -> Sending:
@@ -160,24 +161,24 @@ class Producer:
 
     def _take(self, given: Message | bytes) -> Sending:
         self._check_open()
-        message = given if type(given) is Message else message_of(given)
-        rare = message.rare
-        if rare is not NO_RARE_FIELDS and DEDUP_ID in rare.properties:
-            raise Invalid(
-                f"send a message with a dedup id by send_once, not as property {DEDUP_ID}", field="properties"
-            )
+        message = given if type(given) is bytes else message_of(given)
+        rare = NO_RARE_FIELDS if isinstance(message, bytes) else message.rare
+        if rare is NO_RARE_FIELDS:  # the usual way, short since each message goes it by itself
+            batch = self._sticky.open
+            if batch is not None and not batch.is_bound and (row := self._sticky.builder.add(message)) is not None:
+                return batch.sending(row)
+        elif DEDUP_ID in rare.properties:
+            words = f"send a message with a dedup id by send_once, not as property {DEDUP_ID}"
+            raise Invalid(words, field="properties")
         batcher = self._batcher_of(rare)
-        while not batcher.builder.add(message):  # the next queue, too, may have begun a batch that it does not fit
-            self._seal(batcher)
+        while (row := batcher.builder.add(message)) is None:
+            self._seal(batcher)  # the next queue, too, may have begun a batch that the message does not fit
             batcher = self._batcher_of(rare)
         batch = batcher.open = batcher.open or self._new_batch(batcher)
-        if rare is not NO_RARE_FIELDS and rare.message_group is not None:
-            batch.is_bound = True
-        row = batcher.taken
-        batcher.taken = row + 1
+        batch.is_bound |= rare.message_group is not None
         if batcher.timer is None and batcher.builder.size_bytes > _GROWN_BYTES_MAX:
             self._seal(batcher)
-        return Sending(batch, row, rare.message_id)
+        return batch.sending(row, rare.message_id)
 
     def _take_some(self, messages: Sequence[Message | bytes], runs: list[tuple[Sending, int]]) -> int:
         """Take messages, all of one type, from the front and note them in `runs`; return how many."""
@@ -187,13 +188,12 @@ class Producer:
             runs.append((self._take(first), 1))
             return 1
         batcher = self._batcher_of(NO_RARE_FIELDS)
-        count = batcher.builder.extend(messages)  # type: ignore[arg-type]
-        if not count:
+        row, count = len(batcher.builder), batcher.builder.extend(messages)  # type: ignore[arg-type]
+        if count:
+            batch = batcher.open = batcher.open or self._new_batch(batcher)
+            runs.append((batch.sending(row), count))
+        else:
             self._seal(batcher)
-            return 0
-        batch = batcher.open = batcher.open or self._new_batch(batcher)
-        runs.append((Sending(batch, batcher.taken, None), count))
-        batcher.taken += count
         return count
 
     def _new_batch(self, batcher: Batcher) -> ProducerBatch:

@@ -41,6 +41,7 @@ class ProducerBatch:
     refused: dict[int, OrtooError] = field(default_factory=dict)
     """Messages that broke a limit and were left out, by the place at which they were taken."""
     _sealed: SealedBatch | None = None
+    _waiters: "dict[asyncio.Future[None], None]" = field(default_factory=dict)
 
     @property
     def sealed(self) -> SealedBatch:
@@ -76,6 +77,11 @@ class ProducerBatch:
         self._sealed = replace(self.sealed, producer_id=producer_id, first_sequence=first_sequence)
         self.is_numbered = True
 
+    def comes_behind(self, other: "ProducerBatch") -> bool:
+        """Whether its enode takes it only after `other`, by the numbers of both."""
+        mine, its = self.sealed, other.sealed
+        return other.is_numbered and its.producer_id == mine.producer_id and its.first_sequence < mine.first_sequence
+
     def forget_number(self) -> None:
         """It is certain that it was not stored under its number; it may get another."""
         self.is_numbered = False
@@ -85,12 +91,21 @@ class ProducerBatch:
         """Whether it may go to another queue after it was refused."""
         return not (self.is_bound or self.is_doubtful)
 
+    def sending(self, row: int, message_id: str | None = None) -> "Sending":
+        """The message at `row`, with the id that its producer chose."""
+        sending = Sending()  # with a constructor it would take twice as long, and there is one for each message
+        sending._batch = self
+        sending._row = row
+        sending._message_id = message_id
+        return sending
+
     def stored(self, first_offset: int, stored_at_ms: int) -> None:
         """Tell everybody who waits where it lies."""
         self.first_offset = first_offset
         self.stored_at_ms = stored_at_ms
         if not self.future.done():
             self.future.set_result(None)
+            self._wake()
 
     def fail(self, error: OrtooError) -> None:
         """Tell everybody who waits that it failed."""
@@ -98,6 +113,24 @@ class ProducerBatch:
             self.unheard.add(self, ALL_ROWS, error)
             self.future.set_exception(error)
             self.future.exception()  # nobody may be waiting; `flush` reports it all the same
+            self._wake()
+
+    def __await__(self) -> Generator[Any, None, None]:
+        """Wait until it is stored or has failed, each for itself: one who is called off leaves the others alone."""
+        if self.future.done():
+            return
+        waiter = self.future.get_loop().create_future()
+        self._waiters[waiter] = None
+        try:
+            yield from waiter
+        finally:
+            self._waiters.pop(waiter, None)
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, {}
+        for waiter in waiters:
+            if not waiter.done():  # called off in this turn of the loop
+                waiter.set_result(None)
 
 
 ALL_ROWS = -1
@@ -130,15 +163,13 @@ class Unheard:
 
 
 class Sending:
-    """A message that a producer has taken; await it for the receipt."""
+    """A message that a producer has taken; await it for the receipt. Made by `ProducerBatch.sending`."""
 
     __slots__ = ("_batch", "_message_id", "_row")
 
-    def __init__(self, batch: ProducerBatch, row: int, message_id: str | None) -> None:
-        """The message at `row` of `batch`."""
-        self._batch = batch
-        self._row = row
-        self._message_id = message_id
+    _batch: ProducerBatch
+    _row: int
+    _message_id: str | None
 
     @property
     def done(self) -> bool:
@@ -146,8 +177,7 @@ class Sending:
         return self._batch.future.done()
 
     def __await__(self) -> Generator[Any, None, Receipt]:
-        if not self.done:
-            yield from asyncio.wait([self._batch.future]).__await__()
+        yield from self._batch.__await__()  # `asyncio.wait` costs more than all the rest, and thousands may wait
         return self.receipt()
 
     def receipt(self) -> Receipt:
@@ -158,7 +188,7 @@ class Sending:
         batch.future.result()
         if self._row in batch.refused:
             raise batch.refused[self._row]
-        left_out = sum(row < self._row for row in batch.refused)
+        left_out = sum(row < self._row for row in batch.refused) if batch.refused else 0
         offset = batch.first_offset + self._row - left_out
         queue = batch.queue
         topic_id, queue_id, handle = batch.topic_id, queue.queue_id, ""
@@ -173,11 +203,11 @@ class Sending:
 
     def later(self, messages: int) -> "Sending":
         """The message so many after this one in the same batch."""
-        return Sending(self._batch, self._row + messages, None)
+        return self._batch.sending(self._row + messages)
 
     async def settled(self) -> None:
         """Wait for the outcome of the whole batch, whatever it is."""
-        await asyncio.wait([self._batch.future])
+        await self._batch
 
 
 class Sendings:

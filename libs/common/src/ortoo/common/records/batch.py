@@ -51,6 +51,7 @@ from ortoo.common.records.view import RecordBatchView, open_batch
 from ortoo.common.records.wire import bytes_field, bytes_head, number_field
 
 __all__ = [
+    "MESSAGE_BYTES",
     "Codec",
     "Columns",
     "Message",
@@ -64,8 +65,8 @@ __all__ = [
     "open_batch",
 ]
 
-_MESSAGE_BYTES = 24
-"""Bytes of offsets, born-at and tag code that a message costs besides its body and texts."""
+MESSAGE_BYTES = 28
+"""Bytes of offsets, born-at and tag code that a message costs at most besides its body and texts."""
 _BATCH_BYTES = 1024
 """Bytes that a batch costs by itself, generously."""
 
@@ -157,7 +158,7 @@ def cut(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
 
 def encoded_bytes_bound(message: Message) -> int:
     """Return how many bytes the message adds to a batch at most, uncompressed; a batch itself adds 1 KiB."""
-    size = len(message.body) + _MESSAGE_BYTES
+    size = len(message.body) + MESSAGE_BYTES
     if message.tag:
         size += len(message.tag) * 4 + 4
     for key in message.keys:
@@ -169,7 +170,7 @@ def encoded_bytes_bound(message: Message) -> int:
             size += len(text) * 4 if text else 0
         for name, value in rare.properties.items():
             size += (len(name) + len(value)) * 4 + 12
-    return size + 4
+    return size
 
 
 def _encode(columns: Columns, now_ms: int, codec: Codec) -> SealedBatch:

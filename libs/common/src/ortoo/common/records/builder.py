@@ -1,7 +1,7 @@
 """Collecting messages one by one until a batch is full.
 
 builder = BatchBuilder()
-if not builder.add(message):                  # it does not fit any more
+if builder.add(message) is None:              # it does not fit any more
     sealed = builder.seal(now_ms=clock.now_ms())
     builder.add(message)                      # an empty builder takes any message
 """
@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from ortoo.common.errors import Invalid
-from ortoo.common.records.batch import encode, encoded_bytes_bound
+from ortoo.common.records.batch import MESSAGE_BYTES, encode, encoded_bytes_bound
 from ortoo.common.records.compression import Codec
-from ortoo.common.records.message import NO_RARE_FIELDS, Message
+from ortoo.common.records.message import NO_RARE_FIELDS, Message, RareFields
 from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX, SealedBatch
 
 _MESSAGE_BYTES = 40
@@ -33,7 +33,7 @@ class BatchBuilder:
         self._messages_max = min(messages_max, MESSAGES_MAX)
         self._messages: list[Message | bytes] = []
         self._bytes = _BATCH_BYTES
-        self._sort = (False, False)
+        self._sort = _USUAL
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -43,18 +43,24 @@ class BatchBuilder:
         """How many bytes the batch has at most, uncompressed."""
         return self._bytes
 
-    def add(self, message: Message) -> bool:
-        """Take a message; False, and nothing taken, if it belongs into the next batch. An empty builder takes any."""
-        cost = encoded_bytes_bound(message)
-        rare = message.rare
-        sort = _USUAL if rare is NO_RARE_FIELDS else (rare.deliver_at_ms is not None, rare.priority is not None)
-        if not self._messages:
+    def add(self, message: Message | bytes) -> int | None:
+        """Take a message or a bare body; its place in the batch, or None if it belongs into the next one.
+
+        An empty builder takes any.
+        """
+        if isinstance(message, bytes):
+            size, sort = self._bytes + len(message) + MESSAGE_BYTES, _USUAL
+        else:
+            size, sort = self._bytes + encoded_bytes_bound(message), _sort(message.rare)
+        messages = self._messages
+        row = len(messages)
+        if not row:
             self._sort = sort
-        elif sort != self._sort or self._bytes + cost > self._bytes_max or len(self._messages) >= self._messages_max:
-            return False
-        self._messages.append(message)
-        self._bytes += cost
-        return True
+        elif size > self._bytes_max or sort != self._sort or row >= self._messages_max:
+            return None
+        messages.append(message)
+        self._bytes = size
+        return row
 
     def extend(self, messages: Sequence[Message] | Sequence[bytes]) -> int:
         """Take as many from the front of `messages` as fit, and return how many; none with rare fields are taken.
@@ -99,6 +105,13 @@ class BatchBuilder:
         return encode(messages, now_ms=now_ms, codec=codec)
 
 
+def _sort(rare: RareFields) -> int:
+    """Which messages may share a batch with one: a column of times, or of priorities, all its rows have or none."""
+    if rare is NO_RARE_FIELDS:
+        return _USUAL
+    return (rare.deliver_at_ms is not None) + 2 * (rare.priority is not None)
+
+
 def _usual(messages: Sequence[Message]) -> Sequence[Message]:
     """The messages at the front that have no rare fields."""
     rares = [message.rare for message in messages]
@@ -116,4 +129,4 @@ def _extra_bytes(messages: Sequence[Message]) -> int:
     return _MESSAGE_BYTES + 4 * longest_tag + longest_keys
 
 
-_USUAL = (False, False)
+_USUAL = 0

@@ -91,7 +91,7 @@ class TimerMoves:
         destination = self._timers.destination_of(number)
         while several:
             builder, count = BatchBuilder(), 0
-            while count < len(several) and builder.add(several[count][1]):
+            while count < len(several) and builder.add(several[count][1]) is not None:
                 count += 1
             rows, several = [at for at, _ in several[:count]], several[count:]
             part_ids, part_times = ids[rows], times[rows]
