@@ -24,6 +24,7 @@ NOT_EVERYWHERE = ("async-timeout", "atheris")
 SPARK = "libs/spark/pyproject.toml"
 SPARK_PINS = frozenset(
     {
+        "grpcio-status",
         "arro3-core",
         "blinker",
         "boto3",
