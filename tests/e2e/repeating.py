@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import grpc
 
@@ -81,7 +82,7 @@ class Repeating(Scenario):
                 finally:
                     call.cancel()
 
-    async def _send(self, application: Application, call: grpc.aio.StreamStreamCall) -> None:
+    async def _send(self, application: Application, call: Any) -> None:
         """Send what has no answer yet, or something that has one once more, or what is next."""
         producer = self._producers[application.chance.below(len(self._producers))]
         if producer.batches and producer.batches[-1].first_offset < 0:
