@@ -81,17 +81,21 @@ class LostDisks:
         leader = await leading(self.cluster, mq)
         followers = [one for one in self.cluster.enodes if one is not leader]
         lost = leader if whose == LEADER else followers[self.chance.below(len(followers))]
-        self.oracle.disturbed(ENODE)
-        begun_s = self.oracle.now_s()
+        begun_s = self._disturbed()
         await lost.kill()
         await replace_disk(mq, lost)
-        self.oracle.disturbed(ENODE)
-        self.oracle.trouble(self.oracle.now_s())
+        self._disturbed()
         self.replaced_s.append(self.oracle.now_s() - begun_s)
         self.say(
             f"{len(self.replaced_s):3}  {lost.folder.name}, {whose}: it votes again, empty before, after "
             f"{self.replaced_s[-1]:.1f} s; {self.summary()}"
         )
+
+    def _disturbed(self) -> float:
+        """Tell the model that something happens to the enode now, so that refusals and old leases are no surprise."""
+        self.oracle.disturbed(ENODE)
+        self.oracle.trouble(self.oracle.now_s())
+        return self.oracle.now_s()
 
     async def _prepare(self, mq: Client) -> None:
         while True:

@@ -50,6 +50,7 @@ from ortoo.common.process.service import EXIT_REFUSED
 from ortoo.testing.servers.postgres import postgres
 from ortoo.testing.servers.processes import SMALL_STORE, DidNotStart, ProcessCluster, RoleProcess
 from ortoo.testing.servers.valkey import valkey
+from tests.e2e.machine import Machine
 from tests.e2e.member_cluster import leading, member_cluster, whole
 from tests.repo.tree import ROOT
 
@@ -80,6 +81,8 @@ class Outcome:
     """Whose receipt handle an older snode did not know: they come again."""
     exit_codes: dict[str, int] = field(default_factory=dict)
     during: str = "start"
+    machine: Machine | None = None
+    """What it did to the load."""
 
     @property
     def slowest(self) -> tuple[str, float]:
@@ -119,7 +122,7 @@ class Outcome:
             f"{self.sent} sent, {len(self.failed)} failed, {self.lost} lost, {self.duplicates} delivered again, "
             f"{len(self.popped)} popped, {len(self.attempts_burned)} attempts burned, "
             f"{len(self.refused)} handles refused, "
-            f"slowest send {self.slowest[1] * 1000:.0f} ms ({self.slowest[0]})"
+            f"slowest send {self.slowest[1] * 1000:.0f} ms ({self.slowest[0]}); {self.machine}"
         )
 
 
@@ -274,7 +277,9 @@ async def _send(producer: Producer, outcome: Outcome, rate: int, background: Bac
     """So many messages a second for ever, each watched on its own."""
     clock = SystemClock()
     due_s = clock.monotonic_s()
+    outcome.machine = Machine()
     while True:
+        outcome.machine.look(clock.monotonic_s(), due_s)
         count = max(1, round(rate * TICK_S))
         bodies = [b"%010d" % number for number in range(outcome.sent, outcome.sent + count)]
         outcome.sent += count
