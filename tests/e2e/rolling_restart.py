@@ -36,6 +36,7 @@ from pathlib import Path
 from ortoo.client import (
     Client,
     ConsumerSettings,
+    Fenced,
     Invalid,
     PopSettings,
     Producer,
@@ -79,6 +80,8 @@ class Outcome:
     acknowledged: set[bytes] = field(default_factory=set)
     refused: set[bytes] = field(default_factory=set)
     """Whose receipt handle an older snode did not know: they come again."""
+    settled_twice: int = 0
+    """Acknowledgements that found nothing to do: the answer to a first try was lost, or an attempt is burned."""
     exit_codes: dict[str, int] = field(default_factory=dict)
     during: str = "start"
     machine: Machine | None = None
@@ -121,7 +124,7 @@ class Outcome:
         return (
             f"{self.sent} sent, {len(self.failed)} failed, {self.lost} lost, {self.duplicates} delivered again, "
             f"{len(self.popped)} popped, {len(self.attempts_burned)} attempts burned, "
-            f"{len(self.refused)} handles refused, "
+            f"{len(self.refused)} handles refused, {self.settled_twice} acknowledged twice, "
             f"slowest send {self.slowest[1] * 1000:.0f} ms ({self.slowest[0]}); {self.machine}"
         )
 
@@ -269,6 +272,8 @@ async def _pop(mq: Client, outcome: Outcome) -> None:
             for message, error in zip(messages, acks, strict=True):
                 if isinstance(error, Invalid) and error.field == "receipts.receipt_handle":
                     outcome.refused.add(message.body)
+                elif isinstance(error, Fenced):
+                    outcome.settled_twice += 1
                 elif error is not None:
                     raise error
 

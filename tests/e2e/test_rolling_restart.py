@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.rolling_restart import rolling_members, rolling_restart
 
 BUSY_SEND_MAX_S = 8.0
@@ -16,6 +18,8 @@ async def test_rolling_restart_loses_nothing_and_holds_up_nobody(tmp_path: Path)
     assert outcome.sent > 300
 
 
+@pytest.mark.crash
+@pytest.mark.timeout(300)
 async def test_rolling_restart_of_members_loses_nothing_and_holds_up_nobody(tmp_path: Path) -> None:
     """Three members of one enode, three times each, followers before the leader: no send fails, nothing is lost."""
     said: list[str] = []
