@@ -35,7 +35,7 @@ QUICK_TESTS := tests/simulation tests/property tests/unit tests/golden tests/rep
 # What each run of tests left out; `make test` ends with one list of it.
 SKIPS := build/skips
 
-.PHONY: help setup demo demo-ha dev check test bench bench-store bench-peers bench-guard crash simulate take-overs hand-overs rejoin protos protos-check docs clean
+.PHONY: help setup demo demo-ha dev check test bench bench-store bench-peers bench-guard crash simulate take-overs hand-overs rejoin lost-disks directory-away protos protos-check docs clean
 .PHONY: quick-seeds planted cancellations mutants
 .PHONY: demo-spark spark-setup spark-tests spark-long spark-kills spark-matrix bench-spark
 .PHONY: alerts drain explore full-enode hostile rolling upgrade wheels image-check manifests deploy-tools sbom arm-check
@@ -114,8 +114,9 @@ image-check: $(READY)  ## Build the image and run all three roles from it (needs
 alerts: $(READY)  ## Make every alert fire by its fault, under a real Prometheus thirty times as fast; five minutes
 	@$(PY) -m tests.deploy.alert_faults || test $$? -eq 77
 
-rolling: $(READY)  ## Restart every process of a cluster in turn at 2,000 messages a second, and say what it cost
+rolling: $(READY)  ## Restart every process of a cluster in turn at 2,000 messages a second, then the members of an enode that has three, and say what it cost
 	@$(PY) -m tests.e2e.rolling_restart
+	@$(PY) -m tests.e2e.rolling_restart --members
 
 upgrade: $(READY)  ## Upgrade every process of a cluster from an earlier revision under load, take all back and forth again that can go back (SINCE=b272859)
 	@$(PY) -m tests.e2e.rolling_restart --rate $(or $(RATE),200) --since $(or $(SINCE),b272859)
@@ -156,6 +157,12 @@ hand-overs: $(READY)  ## Hand over from whoever leads three real members under l
 
 rejoin: $(READY)  ## Empty the disk of a member, add it anew, and measure how fast it votes again and what sends cost meanwhile (MEGABYTES=2000)
 	@$(PY) -m tests.e2e.rejoin --megabytes $(or $(MEGABYTES),2000)
+
+lost-disks: $(READY)  ## Destroy the disk of a member at any moment while everything is in use, leader and follower by turns, then audit (ROUNDS=20 SEED=1)
+	@$(PY) -m tests.e2e.lost_disks --rounds $(or $(ROUNDS),20) --seed $(or $(SEED),1)
+
+directory-away: $(READY)  ## PostgreSQL away for a minute under load, then away while the leader is killed, then as it was ten minutes before (AWAY=60 AGE=600)
+	@$(PY) -m tests.e2e.directory_away --away $(or $(AWAY),60) --age $(or $(AGE),600)
 
 cancellations: $(READY)  ## Calls that are called off: 1,000 in each of ten runs, then the scenario by itself, 300 seeds with faults and without
 	@$(PY) -m tests.simulation.cancellations --count 1000 --seeds 10

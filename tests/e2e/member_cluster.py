@@ -84,6 +84,15 @@ async def leading(cluster: ProcessCluster, mq: Client) -> RoleProcess:
         await SystemClock().sleep(LOOK_S)
 
 
+async def reign(mq: Client) -> tuple[int, int]:
+    """The number of the member that leads, and its epoch, as soon as a name server says so."""
+    while True:
+        for one in await members_of(mq):
+            if one.state == LEADING:
+                return one.number, one.epoch
+        await SystemClock().sleep(LOOK_S)
+
+
 async def whole(mq: Client) -> None:
     """Return when there are three members, one leads, and nobody lacks much of what is committed."""
     while True:

@@ -2,6 +2,7 @@
 
     python -m tests.e2e.rolling_restart --rate 2000
     python -m tests.e2e.rolling_restart --rate 200 --since b272859
+    python -m tests.e2e.rolling_restart --members
 
 Two name servers over PostgreSQL, two enodes, two snodes over Valkey. Each process gets SIGTERM, must end with 0, and is
 started again when it is gone; the next one follows when it is ready. One group is pushed its messages, another pops and
@@ -13,6 +14,9 @@ other, in the order of docs/operations/upgrades.md, with a client of today. Then
 page says they may, and come again; an enode or name server whose store or database the older version refuses with 253
 stays. An older snode may refuse the receipt handles of a newer one, which are sealed; such messages come again later,
 and are counted.
+
+With `--members` there is one enode of three members, and only these are restarted, followers before the leader: no send
+may take longer than a second.
 """
 
 import argparse
@@ -25,13 +29,14 @@ import sys
 import tarfile
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ortoo.client import (
     Client,
     ConsumerSettings,
+    Fenced,
     Invalid,
     PopSettings,
     Producer,
@@ -46,12 +51,16 @@ from ortoo.common.process.service import EXIT_REFUSED
 from ortoo.testing.servers.postgres import postgres
 from ortoo.testing.servers.processes import SMALL_STORE, DidNotStart, ProcessCluster, RoleProcess
 from ortoo.testing.servers.valkey import valkey
+from tests.e2e.machine import Machine
+from tests.e2e.member_cluster import leading, member_cluster, whole
 from tests.repo.tree import ROOT
 
 Step = tuple[RoleProcess, Mapping[str, str]]
 """Who is restarted, and in which environment it starts again."""
 TOPIC, GROUP, POPPERS = "rolling", "readers", "poppers"
-SEND_MAX_S = 2.0
+SEND_MAX_S, SEND_MAX_MEMBERS_S = 2.0, 1.0
+MEMBER_TURNS = 3
+"""So often each member is restarted."""
 TICK_S = 0.02
 PATIENCE_S = 60.0
 
@@ -71,8 +80,12 @@ class Outcome:
     acknowledged: set[bytes] = field(default_factory=set)
     refused: set[bytes] = field(default_factory=set)
     """Whose receipt handle an older snode did not know: they come again."""
+    settled_twice: int = 0
+    """Acknowledgements that found nothing to do: the answer to a first try was lost, or an attempt is burned."""
     exit_codes: dict[str, int] = field(default_factory=dict)
     during: str = "start"
+    machine: Machine | None = None
+    """What it did to the load."""
 
     @property
     def slowest(self) -> tuple[str, float]:
@@ -111,8 +124,8 @@ class Outcome:
         return (
             f"{self.sent} sent, {len(self.failed)} failed, {self.lost} lost, {self.duplicates} delivered again, "
             f"{len(self.popped)} popped, {len(self.attempts_burned)} attempts burned, "
-            f"{len(self.refused)} handles refused, "
-            f"slowest send {self.slowest[1] * 1000:.0f} ms ({self.slowest[0]})"
+            f"{len(self.refused)} handles refused, {self.settled_twice} acknowledged twice, "
+            f"slowest send {self.slowest[1] * 1000:.0f} ms ({self.slowest[0]}); {self.machine}"
         )
 
 
@@ -155,18 +168,51 @@ async def rolling_restart(
             role.environ["NAMESRV_ADDRESS"] = addresses
             await role.start()
         await ProcessCluster(folder, namesrvs[1], enodes, snodes).until_alive()
+
+        async def steps() -> AsyncIterator[Step]:
+            for role in (*namesrvs, *enodes, *snodes):
+                yield role, {}
+            if older:
+                for role in (*snodes, *enodes, *namesrvs):
+                    yield role, older
+                for role in (*namesrvs, *enodes, *snodes):
+                    yield role, {}
+
         async with connect([snode.address for snode in snodes]) as mq:
             await mq.admin.create_topic(TOPIC)
-            steps: list[Step] = [(role, {}) for role in (*namesrvs, *enodes, *snodes)]
-            if older:
-                steps += [(role, older) for role in (*snodes, *enodes, *namesrvs)]
-                steps += [(role, {}) for role in (*namesrvs, *enodes, *snodes)]
-            await _under_load(mq, steps, outcome, rate, say)
+            await _under_load(mq, steps(), outcome, rate, say)
+    return outcome
+
+
+async def rolling_members(folder: Path, *, rate: int, say: Callable[[str], object]) -> Outcome:
+    """Restart the members of one enode, followers before the leader, each of them several times."""
+    outcome = Outcome()
+    async with (
+        postgres() as database,
+        valkey(folder / "valkey") as redis,
+        member_cluster(folder, name_servers=2, database_url=database.url, snodes=2, redis_url=redis.url) as cluster,
+        connect([snode.address for snode in cluster.snodes]) as mq,
+    ):
+
+        async def steps() -> AsyncIterator[Step]:
+            for _ in range(MEMBER_TURNS):
+                leader = await leading(cluster, mq)
+                for member in (*(one for one in cluster.enodes if one is not leader), leader):
+                    await whole(mq)
+                    yield member, {}
+
+        await whole(mq)
+        while True:
+            with contextlib.suppress(Unavailable):  # who has just begun to lead may not be known to all
+                await mq.admin.ensure_topic(TOPIC)
+                break
+            await SystemClock().sleep(TICK_S)
+        await _under_load(mq, steps(), outcome, rate, say)
     return outcome
 
 
 async def _under_load(
-    mq: Client, steps: Sequence[Step], outcome: Outcome, rate: int, say: Callable[[str], object]
+    mq: Client, steps: AsyncIterator[Step], outcome: Outcome, rate: int, say: Callable[[str], object]
 ) -> None:
     clock = SystemClock()
     async with Background("load") as background:
@@ -177,7 +223,7 @@ async def _under_load(
         async with mq.producer(TOPIC, ProducerSettings(linger_ms=1)) as producer:
             sending = background.spawn("sender", _send(producer, outcome, rate, background))
             await clock.sleep(1)
-            for role, environ in steps:
+            async for role, environ in steps:
                 outcome.during = role.folder.name
                 outcome.exit_codes[role.folder.name] = await role.stop()
                 role.environ_more = environ
@@ -226,6 +272,8 @@ async def _pop(mq: Client, outcome: Outcome) -> None:
             for message, error in zip(messages, acks, strict=True):
                 if isinstance(error, Invalid) and error.field == "receipts.receipt_handle":
                     outcome.refused.add(message.body)
+                elif isinstance(error, Fenced):
+                    outcome.settled_twice += 1
                 elif error is not None:
                     raise error
 
@@ -234,7 +282,9 @@ async def _send(producer: Producer, outcome: Outcome, rate: int, background: Bac
     """So many messages a second for ever, each watched on its own."""
     clock = SystemClock()
     due_s = clock.monotonic_s()
+    outcome.machine = Machine()
     while True:
+        outcome.machine.look(clock.monotonic_s(), due_s)
         count = max(1, round(rate * TICK_S))
         bodies = [b"%010d" % number for number in range(outcome.sent, outcome.sent + count)]
         outcome.sent += count
@@ -261,16 +311,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rate", type=int, default=2000, help="messages a second")
     parser.add_argument("--since", default="", metavar="REVISION", help="the version that all processes begin with")
+    parser.add_argument("--members", action="store_true", help="restart the members of an enode that has three")
     arguments = parser.parse_args()
     logs.configure(level="error")
+
+    def say(text: str) -> None:
+        sys.stdout.write(f"{text}\n")
+
     with tempfile.TemporaryDirectory(prefix="ortoo-rolling-") as folder:
         older = older_version(arguments.since, Path(folder) / "older") if arguments.since else None
-        run = rolling_restart(
-            Path(folder), rate=arguments.rate, say=lambda text: sys.stdout.write(f"{text}\n"), older=older
-        )
+        if arguments.members:
+            run = rolling_members(Path(folder), rate=arguments.rate, say=say)
+        else:
+            run = rolling_restart(Path(folder), rate=arguments.rate, say=say, older=older)
         outcome = asyncio.run(run)
-    sys.stdout.write("\n".join([*outcome.faults(), outcome.summary(), ""]))
-    return 1 if outcome.faults() else 0
+    faults = outcome.faults(SEND_MAX_MEMBERS_S if arguments.members else SEND_MAX_S)
+    say("\n".join([*faults, outcome.summary()]))
+    return 1 if faults else 0
 
 
 if __name__ == "__main__":

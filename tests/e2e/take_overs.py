@@ -2,6 +2,7 @@
 
     python -m tests.e2e.take_overs --rounds 12
     python -m tests.e2e.take_overs --rounds 50 --only hand-over
+    python -m tests.e2e.take_overs --saturated 1800
 
 Rounds take turns: kill -9, freeze (SIGSTOP, later SIGCONT), an emptied disk, a stop, which hands over; with `--only`
 all are of one kind, also `hand-over`, an operator's word after which nobody stops. A planned one has to cost little:
@@ -9,6 +10,9 @@ sends of the second that follows are compared with those of the second before. O
 from the harm until a client that was sending had a send acknowledged that it began afterwards, and the slowest send. A
 round in which this machine itself stood still for more than 200 ms says nothing about time, so it is done once more and
 counted. At the end the whole history is held against what one log can have told.
+
+With `--saturated` nobody is harmed: for so many seconds a producer sends as much as goes, nobody may take over, and no
+send beside it may be refused.
 """
 
 import argparse
@@ -22,13 +26,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.percentiles import percentile
+from bench.traffic import produce_for
 from ortoo.client import Client, NotFound, OrtooError, Producer, ProducerSettings, Queue, connect
 from ortoo.common.process import logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers.processes import ProcessCluster, RoleProcess
 from tests.e2e.history import History, Read, Send
-from tests.e2e.member_cluster import ENODE, leading, member_cluster, replace_disk, whole
+from tests.e2e.member_cluster import ENODE, leading, member_cluster, reign, replace_disk, whole
 
 TOPIC = "take-overs"
 QUEUES = 2
@@ -43,6 +48,10 @@ ROUND_S = 120.0
 MEDIAN_MAX_S, MOST_S = 2.0, 3.0
 PLANNED_MAX_S = 0.3
 """The slowest sends around what is planned: one in a thousand takes so long at most, none longer by more than this."""
+
+BULK_TOPIC, BULK_QUEUES, BULK_BODY_BYTES = "bulk", 8, 256
+KEPT_LITTLE = {"STORE_SEGMENT_BYTES": 32 << 20, "STORE_RETENTION_BYTES": 512 << 20}
+"""Settings of an enode that fills no disk, however long it is written to."""
 
 
 @dataclass(slots=True)
@@ -290,6 +299,29 @@ async def take_overs(
     return done
 
 
+async def saturated(folder: Path, *, seconds: float, rate: int, say: Callable[[str], object]) -> list[str]:
+    """Send as much as goes, for so long; promises that were broken."""
+    async with (
+        member_cluster(folder, enode_environ=KEPT_LITTLE) as cluster,
+        under_load(cluster, rate=rate, say=say) as done,
+    ):
+        await done.ready()
+        await done.mq.admin.create_topic(BULK_TOPIC, queue_count=BULK_QUEUES)
+        before = await reign(done.mq)
+        async with done.mq.producer(BULK_TOPIC) as producer:
+            sent = await produce_for(producer, BULK_BODY_BYTES, seconds)
+        after = await reign(done.mq)
+    sends = done.load.history.sends
+    refused, slowest_s = sum(one.offset < 0 for one in sends), max(one.ended_s - one.invoked_s for one in sends)
+    say(
+        f"{sent.messages} messages in {sent.seconds:.0f} s, {sent.messages_per_s:.0f} a second; beside them "
+        f"{len(sends)} sends, {refused} refused, slowest {slowest_s:.2f} s; (member, epoch) that leads "
+        f"{before} before, {after} behind"
+    )
+    faults = [f"{refused} sends were refused"] if refused else []
+    return faults + ([f"{after} leads and {before} did, though nobody died"] if before != after else [])
+
+
 async def _producer(mq: Client, background: Background, clock: SystemClock) -> Producer:
     """A producer that stays open until `background` ends."""
     opened: asyncio.Future[Producer] = asyncio.get_running_loop().create_future()
@@ -309,6 +341,9 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--rate", type=int, default=50, help="messages a second")
     parser.add_argument("--only", choices=(*HARMS, "hand-over"), help="one kind of rounds")
+    parser.add_argument(
+        "--saturated", type=float, default=0.0, metavar="SECONDS", help="harm nobody, send all that goes"
+    )
     given = parser.parse_args()
     harms = (given.only,) if given.only else HARMS
     logs.configure(level="error")
@@ -318,9 +353,12 @@ def main() -> int:
         sys.stdout.flush()
 
     with tempfile.TemporaryDirectory() as folder:
-        done = asyncio.run(take_overs(Path(folder), rounds=given.rounds, rate=given.rate, say=say, harms=harms))
-    faults = done.faults()
-    say(done.summary())
+        if given.saturated:
+            faults = asyncio.run(saturated(Path(folder), seconds=given.saturated, rate=given.rate, say=say))
+        else:
+            done = asyncio.run(take_overs(Path(folder), rounds=given.rounds, rate=given.rate, say=say, harms=harms))
+            faults = done.faults()
+            say(done.summary())
     for fault in faults:
         say(f"broken: {fault}")
     return 1 if faults else 0

@@ -180,3 +180,16 @@ def test_giving_up_what_was_never_sent_changes_nothing_else(in_flight: InFlight)
     in_flight.put(made())
     assert identity(in_flight.next_to_send()) == (1, 0)
     assert not in_flight.is_idle
+
+
+def test_what_waits_for_a_batch_that_goes_on_under_another_id_goes_after_it(in_flight: InFlight) -> None:
+    """The enode does not know the producer, and the next one is told of a gap that nobody closes: both begin anew."""
+    first, second = made(), made()
+    for batch in (first, second):
+        in_flight.put(batch)
+        in_flight.next_to_send()
+    assert in_flight.failed(first, UNKNOWN) is Fate.RETURNED
+    assert in_flight.failed(second, GAP) is Fate.RETURNED
+    in_flight.resume()
+    assert [in_flight.next_to_send() for _ in range(2)] == [first, second]
+    assert [identity(it) for it in (first, second)] == [(2, 0), (2, 2)]

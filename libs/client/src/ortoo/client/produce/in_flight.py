@@ -7,7 +7,7 @@ it. The rules that keep a retry from storing twice and an order from turning rou
 * After the first failure nothing more is sent until everything under way is answered or lost with the connection; then
   all that failed is sent again, in order.
 * An answer that says "there is a gap before this batch" stored nothing for certain, so such a batch may be numbered
-  anew when the batch before it was refused for good.
+  anew when the batch before it was refused for good, or goes on under another id.
 * A batch that its enode has not taken for certain, and was not sent before with an unknown outcome, may move to another
   queue unless one of its messages belongs here; what was sent behind it is refused as a gap, and numbered anew.
 * An enode that does not know the id has not seen its first batch. While one before it is to come again, so is the batch
@@ -100,6 +100,8 @@ class InFlight:
         """The batch was answered with an error; say what becomes of it."""
         self._in_flight.remove(batch)
         if isinstance(error, Unavailable) and error.field == _GAP_FIELD:
+            if batch.sealed.producer_id != self._producer_id:
+                batch.forget_number()  # those before it go on under another id: the gap would never be closed
             if self._refused_sequence is not None:
                 batch.forget_number()
                 if self._takes_nothing and batch.may_move and not self._returned:

@@ -62,6 +62,28 @@ class Postgres:
                 while await (await _spawn("pg_ctl", "status", "-D", str(self._folder))).wait() == 0:
                     await SystemClock().sleep(0.05)
 
+    async def save(self) -> None:
+        """Keep a copy of everything that it has now; it is away for that moment."""
+        await self.stop()
+        await _copy(self._folder, self._saved)
+        await self.start()
+
+    async def restore(self) -> None:
+        """Put the copy back: what came after it is gone, as with an old dump."""
+        await self.stop()
+        shutil.rmtree(self._folder)
+        await _copy(self._saved, self._folder)
+        await self.start()
+
+    @property
+    def _saved(self) -> Path:
+        return self._folder.with_name("saved")
+
+
+async def _copy(folder: Path, to: Path) -> None:
+    copying = await asyncio.create_subprocess_exec("cp", "-a", str(folder), str(to))
+    assert await copying.wait() == 0, "cp failed"
+
 
 @contextlib.asynccontextmanager
 async def postgres() -> AsyncIterator[Postgres]:

@@ -9,7 +9,7 @@ from ortoo.common.cluster.process_name import name_this_process
 from ortoo.common.grpc.transport import using_transport
 from ortoo.testing.simulation.findings import Findings
 from ortoo.testing.simulation.kernel.chances import Chances
-from ortoo.testing.simulation.kernel.clock import RunClock
+from ortoo.testing.simulation.kernel.clock import MachineClock, RunClock
 from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
 from ortoo.testing.simulation.kernel.garbage import garbage_of_its_own
 from ortoo.testing.simulation.kernel.process import SimulatedProcess, bury_all
@@ -42,6 +42,10 @@ class World:
         self.processes: list[SimulatedProcess] = []
         """All that ever were."""
         self.loop.set_exception_handler(self._uncaught)
+
+    def machine_clock(self, name: str) -> MachineClock:
+        """The clock of a machine."""
+        return MachineClock(self.loop, self.chances.of(f"clock {name}"))
 
     def process(self, name: str) -> SimulatedProcess:
         """A new process. Its name is never used again in this run."""

@@ -174,8 +174,8 @@ def _serve(member: Member) -> Outcome:
     assert isinstance(role, Leader)
     actions: tuple[Action, ...] = ()
     if not role.is_serving and member.rules.may_serve(role, member.log.committed):
-        role, actions = replace(role, is_serving=True), (Lead(member.reign.epoch),)
-    member, changed = with_new_voters(replace(member, role=role))
+        member, actions = replace(member, role=replace(role, is_serving=True)), (Lead(member.reign.epoch),)
+    member, changed = with_new_voters(member)
     member, handed = _hand_over(member)
     return member, (*actions, *changed, *handed)
 

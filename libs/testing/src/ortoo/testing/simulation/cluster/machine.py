@@ -7,7 +7,6 @@ from typing import Any
 from ortoo.common.errors import OrtooError
 from ortoo.common.process.containment import place_of
 from ortoo.common.process.randomness import Randomness
-from ortoo.testing.simulation.kernel.clock import MachineClock
 from ortoo.testing.simulation.kernel.process import SimulatedProcess
 from ortoo.testing.simulation.world import World
 
@@ -24,7 +23,7 @@ class Machine:
         """A machine that is switched off."""
         self.world = world
         self.name = name
-        self.clock = MachineClock(world.loop, world.chances.of(f"clock {name}"))
+        self.clock = world.machine_clock(name)
         self.process: SimulatedProcess | None = None
         """What runs now; None while nothing does."""
         self.ready = asyncio.Event()

@@ -1,6 +1,5 @@
 """All that is known to be true in a run, and the way to say so."""
 
-from ortoo.testing.simulation.kernel.clock import EPOCH_MS
 from ortoo.testing.simulation.oracle.leases import Leases
 from ortoo.testing.simulation.oracle.offsets import CommittedOffsets
 from ortoo.testing.simulation.oracle.received import NOWHERE, Received
@@ -65,4 +64,4 @@ class Oracle:
         return at_s - self.trouble_until_s > CALM_S
 
     def _fastest_wall_ms(self) -> float:
-        return EPOCH_MS + self.now_s() * 1000 + self.clock_ahead_ms
+        return self.world.clock.now_ms() + self.clock_ahead_ms
