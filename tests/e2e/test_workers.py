@@ -157,7 +157,12 @@ async def test_two_workers_are_one_snode(tmp_path: Path) -> None:
         os.kill(running.snode.pid, signal.SIGHUP)
         await until(lambda: running.snode.log_text().count("settings read again") == 2, PATIENCE_S)
         assert (await looked(running.snode.address, patience=10.0))[0] == []
-        assert sorted(one.name for one in await mq.admin.operations.settings("snode")) == NAMES
+        for address in own.values():
+            async with connect(address) as worker:
+                told = await worker.admin.operations.settings("snode")
+                assert [(one.name, one.address) for one in told] == sorted(own.items())
+                told = await worker.admin.operations.settings("snode", process=running.snode.address)
+                assert [one.name for one in told] == NAMES
 
 
 async def test_a_worker_that_dies_loses_nothing_and_comes_back(tmp_path: Path) -> None:
