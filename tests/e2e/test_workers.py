@@ -159,10 +159,10 @@ async def test_two_workers_are_one_snode(tmp_path: Path) -> None:
         assert (await looked(running.snode.address, patience=10.0))[0] == []
         for address in own.values():
             async with connect(address) as worker:
-                told = await worker.admin.operations.settings("snode")
-                assert [(one.name, one.address) for one in told] == sorted(own.items())
-                told = await worker.admin.operations.settings("snode", process=running.snode.address)
-                assert [one.name for one in told] == NAMES
+                all_snodes = await worker.admin.operations.settings("snode")
+                assert [(one.name, one.address) for one in all_snodes] == sorted(own.items())
+                at_the_port = await worker.admin.operations.settings("snode", process=running.snode.address)
+                assert [one.name for one in at_the_port] == NAMES
 
 
 async def test_a_worker_that_dies_loses_nothing_and_comes_back(tmp_path: Path) -> None:
