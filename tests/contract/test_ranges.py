@@ -37,6 +37,7 @@ WAIT_S = 3.0
 STARTED_ELSEWHERE = {"store.segment_bytes", "watchers_max", "member", "members"}
 """A file of two gigabytes shows nothing, a number is a member's, an enode and a snode are two watchers."""
 NEEDED = {"member": {"member_listen_address": "127.0.0.1:0"}}
+NEEDED["workers"] = {"redis_url": "redis://localhost:6379"}
 NEEDED["members"] = NEEDED["member"] | {"member": "2"}
 """What must be given beside a setting so that each of its numbers can be meant."""
 

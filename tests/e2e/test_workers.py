@@ -63,11 +63,12 @@ class Workers:
 
 
 @contextlib.asynccontextmanager
-async def two_workers(folder: Path, *, with_metrics: bool = True) -> AsyncIterator[Workers]:
+async def two_workers(folder: Path, *, with_metrics: bool = True, drain_delay_s: float = 0.0) -> AsyncIterator[Workers]:
     """Start everything; leave nothing running."""
     metrics = f"127.0.0.1:{free_ports(1)[0]}" if with_metrics else ""
     async with valkey(folder / "valkey") as store, process_cluster(folder, snodes=0) as cluster:
         settings = {"NAME": "snode-0", "WORKERS": 2, "REDIS_URL": store.url, "METRICS_ADDRESS": metrics}
+        settings |= {"DRAIN_DELAY_S": drain_delay_s}
         snode = RoleProcess("snode", folder / "snode-0", {**settings, "NAMESRV_ADDRESS": cluster.namesrv.address})
         await snode.start()
         try:
@@ -156,7 +157,12 @@ async def test_two_workers_are_one_snode(tmp_path: Path) -> None:
         os.kill(running.snode.pid, signal.SIGHUP)
         await until(lambda: running.snode.log_text().count("settings read again") == 2, PATIENCE_S)
         assert (await looked(running.snode.address, patience=10.0))[0] == []
-        assert sorted(one.name for one in await mq.admin.operations.settings("snode")) == NAMES
+        for address in own.values():
+            async with connect(address) as worker:
+                all_snodes = await worker.admin.operations.settings("snode")
+                assert [(one.name, one.address) for one in all_snodes] == sorted(own.items())
+                at_the_port = await worker.admin.operations.settings("snode", process=running.snode.address)
+                assert [one.name for one in at_the_port] == NAMES
 
 
 async def test_a_worker_that_dies_loses_nothing_and_comes_back(tmp_path: Path) -> None:
@@ -197,6 +203,20 @@ async def test_a_stop_ends_all_workers_and_the_parent_last(tmp_path: Path) -> No
                 assert not any(Path(f"/proc/{one}").exists() for one in children.values())
                 await running.snode.start()  # the consumer goes on there, and leaves in order
         children = await running.process_ids()
+        await running.snode.kill()
+        await until(lambda: not any(Path(f"/proc/{one}/exe").exists() for one in children.values()), PATIENCE_S)
+
+
+async def test_who_starts_after_a_parent_was_killed_has_the_port_soon(tmp_path: Path) -> None:
+    """Workers without a parent give others no time to hear of their stop: the next parent is refused while they do."""
+    async with asyncio.timeout(120), two_workers(tmp_path, drain_delay_s=600.0) as running:
+        children = await running.process_ids()
+        await running.snode.kill()
+        await until(lambda: not any(Path(f"/proc/{one}/exe").exists() for one in children.values()), PATIENCE_S)
+        await running.snode.start()
+        children = await running.process_ids()
+        os.kill(running.snode.pid, signal.SIGTERM)
+        await until(lambda: running.snode.log_text().count('"stopping"') == 5, PATIENCE_S)  # two, then all three
         await running.snode.kill()
         await until(lambda: not any(Path(f"/proc/{one}/exe").exists() for one in children.values()), PATIENCE_S)
 

@@ -65,7 +65,7 @@ async def test_nothing_that_came_after_a_backup_is_newer_than_what_is_restored(t
             [topic] = (await stub.ListDeletedTopics(pb.ListDeletedTopicsRequest())).topics
             [group] = (await stub.ListDeletedGroups(group_deletion_pb2.ListDeletedGroupsRequest())).groups
             assert topic.due_at_ms == group.due_at_ms == now_ms + DAY_MS
-            right = await stub.AcquireRight(pb.AcquireRightRequest(resource="r", owner="p", lease_ms=100))
+            right = await stub.AcquireRight(pb.AcquireRightRequest(resource="r", owner="o", lease_ms=100))
             known.append((((await stub.UndeleteTopic(pb.UndeleteTopicRequest(name="t"))).topic.version), right.epoch))
     assert all(later > before + 1_000_000 for before, later in zip(*known, strict=True))
 

@@ -31,10 +31,9 @@ def _opening(worker: Worker | None, folder: Path) -> Open:
             return
         from ortoo.snode.app import open_snode  # a parent serves nothing, and needs none of it
 
-        with worker.ending_with_parent() if worker is not None else contextlib.nullcontext():
-            live = LiveSettings(loaded, load_again)
-            async with open_snode(loaded.settings, live=live, worker=worker) as running:
-                yield running
+        live = LiveSettings(loaded, load_again)
+        async with open_snode(loaded.settings, live=live, worker=worker) as running:
+            yield running
 
     return opened
 

@@ -88,6 +88,7 @@ async def open_snode(
     telemetry = Telemetry("snode", settings, clock)
     async with contextlib.AsyncExitStack() as stack:
         enter = stack.enter_async_context
+        alone = stack.enter_context(worker.ending_with_parent()) if worker is not None else None
         channels = await enter(
             cluster_channels(cluster_token(settings.cluster_token_file, clock), cluster_tls(settings))
         )
@@ -140,6 +141,7 @@ async def open_snode(
             hot=HOT,
             own_address=worker.own_address if worker is not None and not settings.tls_cluster_listen_address else "",
             shares_ports=worker is not None,
+            alone=alone,
         )
 
         async def drain() -> None:

@@ -1,7 +1,7 @@
 """What RocketMQ's clients say becomes of messages, in our words, and what they are told."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.groups.failure_rule import ATTEMPTS_LIMIT
 from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.common.groups.pop import Finish, GiveBack, Renew
+from ortoo.snode.membership.members import Member
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
 from ortoo.snode.rocketmq.clients.settings_reply import pop_rules
 from ortoo.snode.rocketmq.protocol.caller import Caller
@@ -51,6 +52,18 @@ class Directory:
 
 
 @dataclass
+class Members:
+    """Who consumes, at whichever snode; nobody, unless it is said."""
+
+    pushed: dict[tuple[str, str], bool] = field(default_factory=dict)
+
+    def member(self, group: str, client_id: str) -> Member | None:
+        """A member of a group."""
+        pushed = self.pushed.get((group, client_id))
+        return None if pushed is None else Member(client_id, "session", "snode-1", "i", (), pushed, active=False)
+
+
+@dataclass
 class Pops:
     """What was said of which messages; those in `over` are not their lease's any more, those in `failing` fail."""
 
@@ -80,7 +93,7 @@ def settling() -> tuple[Settling, Pops, Leases]:
     """With leases of messages 0 to 9 that are renewed."""
     pops = Pops()
     leases = Leases(pops, VirtualClock())  # type: ignore[arg-type]
-    return Settling(Directory(), pops, leases), pops, leases  # type: ignore[arg-type]
+    return Settling(Directory(), pops, leases, Members()), pops, leases  # type: ignore[arg-type]
 
 
 def keep(leases: Leases, *offsets: int) -> None:
@@ -180,6 +193,24 @@ async def test_a_change_means_what_its_kind_of_consumer_means(
     assert (answer.status.code, answer.receipt_handle) == (d.OK, request.receipt_handle)
     assert pops.said == [(handle(1), verdict)]
     assert not leases.drop(handle(1))
+
+
+@pytest.mark.parametrize(
+    ("pushed", "verdict"),
+    [
+        ({("g", "c"): True}, given_back()),
+        ({("g", "c"): False}, Renew(20_000)),
+        ({("g", "d"): True, ("h", "c"): True}, Renew(20_000)),
+    ],
+)
+async def test_a_push_consumers_failure_is_one_whichever_snode_gave_the_message(
+    pushed: dict[tuple[str, str], bool], verdict: Any
+) -> None:
+    """A lease that another snode keeps would else be made longer, and renewed there."""
+    it, pops, _ = settling()
+    it = replace(it, registration=Members(pushed))  # type: ignore[arg-type]
+    await it.change_invisible(CALLER, change(1, 20_000))
+    assert pops.said == [(handle(1), verdict)]
 
 
 async def test_a_change_that_cannot_be_is_refused() -> None:

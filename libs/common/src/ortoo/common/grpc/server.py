@@ -1,6 +1,7 @@
 """Incoming calls: one aio server with health, reflection, limits and one translation of errors."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -18,7 +19,6 @@ from ortoo.common.grpc.front.serving import QueueFront
 from ortoo.common.grpc.tls import TlsListener
 from ortoo.common.grpc.transport import current_transport
 from ortoo.common.process.background import Background
-from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.memory_budget import MemoryBudget
 
 OPTIONS: tuple[tuple[str, int], ...] = (
@@ -93,6 +93,7 @@ class GrpcServer:
         hot: Collection[str] = (),
         own_address: str = "",
         shares_ports: bool = False,
+        alone: asyncio.Event | None = None,
     ) -> None:
         """Serve on host:port (port 0: the kernel picks; empty: only by TLS), which `setting` names.
 
@@ -106,7 +107,8 @@ class GrpcServer:
         `hot` are full names of unary methods that the queue front serves, where it can.
 
         With `shares_ports` other processes listen on the same ports, and each connection is one's; `own_address` is
-        then one more, where this process alone is reached. Empty = none.
+        then one more, where this process alone is reached. Empty = none. Once it is `alone`, for who told others of it
+        is gone, a stop waits for nobody to hear of it.
         """
         self.draining = asyncio.Event()
         self.serving = False
@@ -123,6 +125,7 @@ class GrpcServer:
         self.own_address = own_address
         self._grace_s = grace_s
         self._drain_delay_s = drain_delay_s
+        self._alone = alone or asyncio.Event()
         self._names = [name for name, _ in servicers]
         self._health = _Health(self.draining)
         around = Layers([*outermost, ErrorTranslation(), CallMemory(memory or MemoryBudget()), Codec(), *layers])
@@ -184,7 +187,9 @@ class GrpcServer:
             # First word: go elsewhere. Whoever chooses by health needs a moment to hear it; all is served meanwhile.
             await self._health.enter_graceful_shutdown()
             if self._drain_delay_s:
-                await SystemClock().sleep(self._drain_delay_s)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._drain_delay_s):
+                        await self._alone.wait()
         finally:
             # Second word: what is open ends. It is said even when nobody waits for the first one any more.
             self.draining.set()

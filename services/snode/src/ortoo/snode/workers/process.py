@@ -5,7 +5,7 @@ import contextlib
 import os
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -87,7 +87,7 @@ class WorkerProcess:
         if self._stopping.is_set():
             self._tell(signal.SIGTERM)
         assert process.stdout is not None
-        async for line in process.stdout:
+        async for line in _lines(process.stdout):
             if line.startswith(b"ready "):
                 self.is_ready = self.was_ready = True
                 self.changed()
@@ -125,3 +125,15 @@ class WorkerProcess:
                 return int(head.split(b" ", 2)[1]), body.decode()
         except (TimeoutError, OSError, ValueError, IndexError):
             return 0, ""
+
+
+async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    """What a worker says, and what is loaded into it prints; of a line that is too long the end, or nothing."""
+    while True:
+        try:
+            line = await stream.readline()
+        except ValueError:
+            continue
+        if not line:
+            return
+        yield line

@@ -66,16 +66,20 @@ class Worker:
         return Loaded(dataclasses.replace(snode, **own), {**loaded.origins, **changed})
 
     @contextlib.contextmanager
-    def ending_with_parent(self) -> Iterator[None]:
-        """Within the block: when standard input ends, for the parent is gone, this process is stopped as by SIGTERM."""
-        loop, number = asyncio.get_running_loop(), sys.stdin.fileno()
+    def ending_with_parent(self) -> Iterator[asyncio.Event]:
+        """Within the block: when standard input ends, for the parent is gone, this process is stopped as by SIGTERM.
+
+        The event is set then: who starts another parent wants the ports at once.
+        """
+        loop, number, is_alone = asyncio.get_running_loop(), sys.stdin.fileno(), asyncio.Event()
 
         def ended() -> None:
             loop.remove_reader(number)
+            is_alone.set()
             os.kill(os.getpid(), signal.SIGTERM)
 
         loop.add_reader(number, ended)
         try:
-            yield
+            yield is_alone
         finally:
             loop.remove_reader(number)

@@ -43,9 +43,13 @@ class Registration:
         for group in sorted(client.member_of):
             self.membership.leave(group, client.client_id, client.session_id)
 
+    def member(self, group: str, client_id: str) -> Member | None:
+        """A client as a member of its group, at whichever snode it is now."""
+        return self.membership.members(group).get(client_id)
+
     def _is_elsewhere(self, group: str, client: Client) -> bool:
         """Whether another snode has the client's stream: then commands must go there."""
-        known = self.membership.members(group).get(client.client_id)
+        known = self.member(group, client.client_id)
         return client.stream is None and known is not None and known.session_id != client.session_id
 
     def _member(self, client: Client, *, consumes: bool) -> Member:

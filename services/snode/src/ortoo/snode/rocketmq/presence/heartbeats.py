@@ -55,6 +55,9 @@ class Presence:
         for client in self.clients.expired(self.clock.monotonic_s()):
             self.registration.leave(client)
             self.lite_subscriptions.drop(client.client_id)
-            await self.leases.client_left(client.client_id, counts=True)
+        for client_id, group in self.leases.holders():
+            # One that connected to another snode meanwhile still works on what it has from here.
+            if self.clients.get(client_id) is None and self.registration.member(group, client_id) is None:
+                await self.leases.client_left(client_id, counts=True)
         self.lite_subscriptions.drop_silent(self.clock.monotonic_s())
         self.transacting.producers_changed()

@@ -54,6 +54,10 @@ class Leases:
         """Something became of the message; whether it was one of these."""
         return self._held.pop(handle, None) is not None
 
+    def holders(self) -> set[tuple[str, str]]:
+        """Who has messages: client id and group."""
+        return {(lease.client_id, lease.handle.group) for lease in self._held.values()}
+
     async def renew(self) -> None:
         """Renew what would end soon; give back what was held for too long."""
         now_s = self._clock.monotonic_s()

@@ -11,6 +11,7 @@ from ortoo.common.process.containment import told_as
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.pop.popping import Popping
 from ortoo.snode.pop.receipt_handle import ReceiptHandle, read_receipt
+from ortoo.snode.rocketmq.clients.registration import Registration
 from ortoo.snode.rocketmq.clients.settings_reply import pop_rules
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import Refused, common_status, ok, status_of
@@ -29,6 +30,7 @@ class Settling:
     directory: Directory
     popping: Popping
     leases: Leases
+    registration: Registration
 
     async def ack(self, caller: Caller, request: pb.AckMessageRequest) -> pb.AckMessageResponse:
         """Messages are done; each entry is answered by itself. Errors: Refused."""
@@ -63,7 +65,9 @@ class Settling:
         invisible_ms = in_ms(request.invisible_duration)
         check_invisible(invisible_ms, 0)
         handle = self._handle(request.receipt_handle, group, topic)
-        is_failure = self.leases.drop(handle)
+        member = self.registration.member(group, caller.client_id)
+        # Another snode may hold the lease: that one's next renewal finds that it is over.
+        is_failure = self.leases.drop(handle) or (member is not None and member.pushed)
         verdict: Verdict = Renew(invisible_ms)
         if is_failure or request.suspend or not invisible_ms:
             # A push consumer's delay is its reading of the group's back-off, which some clients misread.

@@ -102,7 +102,7 @@ def open_gateway(
         Sending(topics.sendable, sending.publisher, transacting, lite_topics, clients, clock),
         transacting,
         Receiving(directory, popping, clients, leases, starting, lite_popping, lite_subscriptions, lite_owners, clock),
-        Settling(directory, popping, leases),
+        Settling(directory, popping, leases, registration),
         Recalling(directory, watch, sending.delayed),
         QueueOffsets(watch, enodes, pull.offsets),
         leases,

@@ -29,8 +29,9 @@ class Asked:
     name: str
     """Empty where only the process itself knows."""
     address: str
-    """Empty = this snode."""
     alive: bool = True
+    clients_address: str = ""
+    """Of a snode: where clients reach it, and others that share its ports."""
 
 
 @dataclass(eq=False)
@@ -79,7 +80,7 @@ class ClusterSettings(SettingsServiceServicer):
         processes = await self._processes(request.role)
         if request.role == "namesrv" and request.process and request.process not in {one.address for one in processes}:
             processes = await asyncio.gather(*(self._named(one, context) for one in processes))
-        chosen = [one for one in processes if request.process in ("", one.name, one.address)]
+        chosen = [one for one in processes if request.process in ("", one.name, one.address, one.clients_address)]
         if not chosen:
             here = f"{request.role} {request.process}".strip()
             raise NotFound(f"there is no {here}; `ortoo cluster` shows who is there", field="process")
@@ -105,9 +106,10 @@ class ClusterSettings(SettingsServiceServicer):
         return replace(asked, name=(await self._row(asked, request, context, "ListSettingChanges", False)).name)
 
     async def _asked(self, asked: Asked, request: Any, context: Context, method: str) -> pb.ProcessSettings:
-        if not asked.address:
+        if asked.role == "snode" and asked.name == self.own.settings.name:
             answer = await getattr(OwnSettings("snode", self.own), method)(request, context)
             found: pb.ProcessSettings = answer.processes[0]
+            found.address = asked.address
             return found
         if not asked.alive:
             raise Unavailable("it is away")
@@ -126,11 +128,13 @@ class ClusterSettings(SettingsServiceServicer):
             case "namesrv":
                 return [Asked(role, "", address) for address in self.cluster.name_server.servers.addresses]
             case "snode":
-                others = [one for one in self.cluster.directory.snodes() if one.name != self.own.settings.name]
-                return [
-                    Asked(role, self.own.settings.name, ""),
-                    *(Asked(role, one.name, one.cluster_address or one.address, one.alive) for one in others),
-                ]
+                known = {
+                    one.name: Asked(role, one.name, one.cluster_address or one.address, one.alive, one.address)
+                    for one in self.cluster.directory.snodes()
+                }
+                own = Asked(role, self.own.settings.name, "")
+                # Whoever answers, the answer is the same.
+                return [one for _, one in sorted({own.name: own, **known}.items())]
             case "enode":
                 return await self._enodes()
         raise Invalid(f"{role!r}; expected namesrv, enode or snode", field="role")

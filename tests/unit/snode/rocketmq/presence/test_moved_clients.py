@@ -1,0 +1,56 @@
+"""Clients that go from one snode to another with messages in hand."""
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from ortoo.common.groups.pop import GiveBack, Renew
+from ortoo.common.process.randomness import Randomness
+from ortoo.snode.membership.local import LocalMembership
+from ortoo.snode.membership.members import Member
+from ortoo.snode.pop.receipt_handle import ReceiptHandle
+from ortoo.snode.rocketmq.clients.registration import Registration
+from ortoo.snode.rocketmq.clients.table import EXPIRY_S, Clients
+from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions
+from ortoo.snode.rocketmq.presence.heartbeats import Presence
+from ortoo.snode.rocketmq.protocol.caller import Caller
+from ortoo.snode.rocketmq.receive.leases import SLICE_MS, Lease, Leases
+from ortoo.testing.time.virtual_clock import VirtualClock
+
+
+class Verdicts:
+    """What was said of messages."""
+
+    def __init__(self) -> None:
+        self.said: list[Any] = []
+
+    async def settle(self, receipts: Sequence[tuple[ReceiptHandle, Sequence[int]]], verdict: Any) -> list[set[int]]:
+        """Nothing is stale."""
+        self.said.append(verdict)
+        return [set() for _ in receipts]
+
+
+async def test_a_client_that_went_to_another_snode_keeps_what_it_has() -> None:
+    """Its lease is renewed as long as it is a member somewhere, and given back when it is none."""
+    clock, verdicts, clients = VirtualClock(), Verdicts(), Clients()
+    membership, leases = LocalMembership(clock), Leases(verdicts, clock)  # type: ignore[arg-type]
+    registration = Registration(membership, clock, Randomness(), "snode-0.1", "i")
+    transacting: Any = SimpleNamespace(producers_changed=lambda: None)
+    presence = Presence(clients, leases, transacting, registration, LiteSubscriptions(), clock)
+    client = clients.seen(Caller("c"), clock.monotonic_s())
+    client.group = "g"
+    registration.register(client)
+    leases.keep(Lease("c", ReceiptHandle("a", "g", 1, 0, 7, 0, 1), clock.monotonic_s()))
+
+    membership.join("g", Member("c", "elsewhere", "snode-0.2", "j", (), pushed=True, active=False))
+    clock.advance(EXPIRY_S + 1)
+    await presence.sweep()
+    assert clients.get("c") is None
+    assert verdicts.said == []
+    await leases.renew()
+    assert verdicts.said == [Renew(SLICE_MS)]
+
+    membership.leave("g", "c", "elsewhere")
+    await presence.sweep()
+    assert isinstance(verdicts.said[-1], GiveBack)
+    assert leases.holders() == set()
