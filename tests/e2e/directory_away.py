@@ -22,6 +22,7 @@ from pathlib import Path
 from ortoo.client import Client, OrtooError
 from ortoo.common.process import logs
 from ortoo.testing.servers.postgres import Postgres, postgres
+from tests.e2e.drill import say
 from tests.e2e.history import Send
 from tests.e2e.member_cluster import leading, member_cluster, reign, whole
 from tests.e2e.take_overs import MOST_S, TakeOvers, under_load
@@ -179,10 +180,6 @@ def main() -> int:
     parser.add_argument("--rate", type=int, default=50, help="messages a second")
     given = parser.parse_args()
     logs.configure(level="error")
-
-    def say(text: str) -> None:
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
 
     with tempfile.TemporaryDirectory(prefix="ortoo-directory-") as folder:
         found = asyncio.run(directory_away(Path(folder), away_s=given.away, age_s=given.age, rate=given.rate, say=say))

@@ -33,6 +33,7 @@ from ortoo.testing.simulation.real_world import real_world
 from ortoo.testing.simulation.run.scenarios import SCENARIOS
 from ortoo.testing.simulation.workload.application import Application
 from ortoo.testing.simulation.workload.scenario import Scenario
+from tests.e2e.drill import say
 from tests.e2e.member_cluster import ENODE, leading, member_cluster, replace_disk, whole
 from tests.e2e.repeating import Repeating
 
@@ -171,10 +172,6 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=4.0, help="messages a second of each kind of use")
     given = parser.parse_args()
     logs.configure(level="error")
-
-    def say(text: str) -> None:
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
 
     with tempfile.TemporaryDirectory(prefix="ortoo-disks-") as folder:
         run = asyncio.run(

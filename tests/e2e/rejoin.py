@@ -22,6 +22,7 @@ from ortoo.common.process import logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers.processes import ProcessCluster, RoleProcess
+from tests.e2e.drill import say
 from tests.e2e.member_cluster import leading, member_cluster, replace_disk, whole
 
 TOPIC = "rejoin"
@@ -130,10 +131,6 @@ def main() -> int:
     parser.add_argument("--megabytes", type=int, default=2000)
     given = parser.parse_args()
     logs.configure(level="error")
-
-    def say(text: str) -> None:
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
 
     with tempfile.TemporaryDirectory(prefix="ortoo-rejoin-") as folder:
         done = asyncio.run(rejoin(Path(folder), megabytes=given.megabytes, say=say))

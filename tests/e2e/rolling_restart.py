@@ -51,6 +51,7 @@ from ortoo.common.process.service import EXIT_REFUSED
 from ortoo.testing.servers.postgres import postgres
 from ortoo.testing.servers.processes import SMALL_STORE, DidNotStart, ProcessCluster, RoleProcess
 from ortoo.testing.servers.valkey import valkey
+from tests.e2e.drill import say
 from tests.e2e.machine import Machine
 from tests.e2e.member_cluster import leading, member_cluster, whole
 from tests.repo.tree import ROOT
@@ -314,9 +315,6 @@ def main() -> int:
     parser.add_argument("--members", action="store_true", help="restart the members of an enode that has three")
     arguments = parser.parse_args()
     logs.configure(level="error")
-
-    def say(text: str) -> None:
-        sys.stdout.write(f"{text}\n")
 
     with tempfile.TemporaryDirectory(prefix="ortoo-rolling-") as folder:
         older = older_version(arguments.since, Path(folder) / "older") if arguments.since else None

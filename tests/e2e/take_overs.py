@@ -32,6 +32,7 @@ from ortoo.common.process import logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers.processes import ProcessCluster, RoleProcess
+from tests.e2e.drill import say
 from tests.e2e.history import History, Read, Send
 from tests.e2e.member_cluster import ENODE, leading, member_cluster, reign, replace_disk, whole
 
@@ -347,10 +348,6 @@ def main() -> int:
     given = parser.parse_args()
     harms = (given.only,) if given.only else HARMS
     logs.configure(level="error")
-
-    def say(text: str) -> None:
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
 
     with tempfile.TemporaryDirectory() as folder:
         if given.saturated:

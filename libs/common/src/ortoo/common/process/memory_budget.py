@@ -31,11 +31,12 @@ FAREWELL_S = 1.0
 SENDERS_PERCENT = 12
 """What of the budget is kept for single requests: those who send must go on beside many who do not read."""
 RESIDENT_PERCENT = 300
-FOUND_PERCENT = 85
-"""What counted bytes cost in resident memory at most, as measured on a quick machine: 2.6 times as much.
+"""What counted bytes cost in resident memory at most: received messages and freed buffers count nowhere.
 
-Received messages and freed buffers count nowhere.
+Measured on a quick machine: 260.
 """
+FOUND_PERCENT = 85
+"""From what part of the budget on an operator is told."""
 USUAL_AT_FIRST_BYTES, USUAL_FADES = 512 << 10, 0.99
 """What is expected of the first answers, and how fast larger ones are forgotten, for each answer."""
 _log = get_logger("memory")

@@ -92,7 +92,7 @@ class CoreCall:
     def send(self, data: bytes) -> None:
         """Send one of several answers. They go one after another; those of one turn of the loop in one write."""
         if not self._unsent and not self._is_sending:
-            self._core.soon(self._send_waiting)
+            asyncio.get_running_loop().call_soon(self._send_waiting)
         self._unsent.append(data)
         self.unsent_bytes += len(data)
 
@@ -219,10 +219,6 @@ class Core:
             for _ in range(REQUESTS):
                 request.ask()
         threading.Thread(target=self._wait, name="queue front", daemon=True).start()
-
-    def soon(self, work: Callable[[], None]) -> None:
-        """Do something in the loop's next turn."""
-        self._loop.call_soon(work)
 
     def request(self, method: str, tag: Any) -> None:
         """Ask for one more call of a method; `tag` is called with its event. Errors: ValueError, the server stops."""
