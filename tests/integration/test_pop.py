@@ -117,6 +117,18 @@ async def test_a_long_poll_outlives_an_enode_that_goes_away(tmp_path: Path) -> N
         assert (await stub.Pop(pop_pb2.PopRequest(group="h", topic="jobs", wait_ms=1_000))).batches
 
 
+async def test_an_enode_that_stops_lets_pops_go_that_wait(tmp_path: Path) -> None:
+    """They do not hold up its stop, and their consumers go on waiting at the other enode."""
+    async with open_cluster(tmp_path, enodes=2, settings={"enode": {"stop_grace_s": 3_600.0}}) as cluster:
+        await cluster.create_topic("jobs", queues=2)
+        call = service(cluster).Pop(pop_pb2.PopRequest(group="g", topic="jobs", wait_ms=60_000))
+        await CLOCK.sleep(0.2)
+        async with asyncio.timeout(30):
+            await cluster.close("enode-1")
+            await send(cluster, "left")
+            assert bodies(await call) == ["left"]
+
+
 async def test_nack_without_delay_is_back_within_100_ms(tmp_path: Path) -> None:
     """To one who waits already; the quickest of several, for the machine may be busy."""
     async with open_cluster(tmp_path) as cluster:

@@ -1,6 +1,6 @@
 """Telling enodes that nobody waits for a pop any more."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,20 +8,31 @@ import pytest
 
 from ortoo.common.errors import NotFound, OrtooError, Unavailable
 from ortoo.common.groups.pop import GiveBack, LeasePart, Popped, PoppedBatch, PopWish
+from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
-from ortoo.snode.pop.giving_back import GivingBack
+from ortoo.snode.pop.giving_back import OWED_MAX, GivingBack
 from ortoo.testing.time.virtual_clock import VirtualClock
 
 WISH = PopWish(7, "g", (0, 1), 32, 30_000, 1 << 20, 20_000, "me", "a", request_id="r")
+FOUND = [PoppedBatch(1, 5, 1, encode([Message(b"x")], now_ms=1), (8,), (1,))]
+GONE_BACK = (7, "g", [LeasePart(1, 5, ((8, 1),))], GiveBack(counts=False))
+LONGEST_PAUSE_S = 3.0
+"""Longer than there is between two words to an enode that is away."""
 
 
 class Enode:
     """One that is away for a while, or does not know how to call off."""
 
-    def __init__(self, *errors: OrtooError, found: Sequence[PoppedBatch] = ()) -> None:
+    def __init__(
+        self,
+        *errors: OrtooError,
+        settle_errors: Sequence[OrtooError] = (),
+        found: Sequence[PoppedBatch] = (),
+    ) -> None:
         self.errors = list(errors)
+        self.settle_errors = list(settle_errors)
         self.found = list(found)
         self.asked: list[PopWish] = []
         self.given_back: list[Any] = []
@@ -34,7 +45,9 @@ class Enode:
         return Popped(self.found)
 
     async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: object) -> list[object]:
-        """Fine."""
+        """An error, or fine."""
+        if self.settle_errors:
+            raise self.settle_errors.pop(0)
         self.given_back.append((topic_id, group, list(parts), verdict))
         return []
 
@@ -43,63 +56,116 @@ class Enode:
         return self
 
 
-def giving_back(enode: Enode) -> tuple[GivingBack, VirtualClock]:
-    """On a clock of its own."""
+def giving_back(enode: Enode, telling: Callable[[GivingBack], Awaitable[object]]) -> float:
+    """Let something go back, wait until nobody tells it any more; returns how many seconds that took."""
+    clock, over_s = VirtualClock(), []
 
-    class Runtime:
-        clock = VirtualClock()
-        randomness = Randomness(1)
+    async def tell() -> None:
+        async with Background("test") as background:
 
-    return GivingBack(Runtime(), enode), Runtime.clock  # type: ignore[arg-type]
+            class Runtime:
+                pass
+
+            runtime: Any = Runtime()
+            runtime.background, runtime.clock, runtime.randomness = background, clock, Randomness(1)
+            await telling(GivingBack(runtime, enode))  # type: ignore[arg-type]
+            asked = -1
+            while asked != len(enode.asked) + len(enode.given_back):
+                asked = len(enode.asked) + len(enode.given_back)
+                over_s.append(clock.monotonic_s())
+                await clock.sleep(LONGEST_PAUSE_S)
+
+    clock.run(tell)
+    return over_s[-1]
 
 
-async def test_an_enode_is_told_which_request_and_gives_nothing() -> None:
+def test_an_enode_is_told_which_request_and_gives_nothing() -> None:
     """It waits for nothing, and there is nothing to give back here."""
     enode = Enode()
-    await giving_back(enode)[0].call_off("enode-0", WISH)
+    giving_back(enode, lambda back: back.call_off("enode-0", WISH))
     [said] = enode.asked
     assert (said.call_off, said.attempt_id, said.request_id, said.wait_ms) == (True, "a", "r", 0)
     assert (said.topic_id, said.group, said.queue_ids) == (7, "g", (0, 1))
     assert enode.given_back == []
 
 
-async def test_what_an_older_enode_pops_instead_goes_back_as_if_never_delivered() -> None:
+def test_what_an_older_enode_pops_instead_goes_back_as_if_never_delivered() -> None:
     """It finds what the attempt got, for it does not know the field; as little else as it can bring."""
-    found = [PoppedBatch(1, 5, 1, encode([Message(b"x")], now_ms=1), (8,), (1,))]
-    enode = Enode(found=found)
-    await giving_back(enode)[0].call_off("enode-0", WISH)
+    enode = Enode(found=FOUND)
+    giving_back(enode, lambda back: back.call_off("enode-0", WISH))
     assert enode.asked[0].messages_max == 1
-    assert enode.given_back == [(7, "g", [LeasePart(1, 5, ((8, 1),))], GiveBack(counts=False))]
+    assert enode.given_back == [GONE_BACK]
 
 
 def test_an_enode_that_is_away_is_told_when_it_is_back() -> None:
-    """Again and again, but not for longer than the lease lasts."""
-    enode = Enode(Unavailable("away"), Unavailable("away"))
-    back, clock = giving_back(enode)
-    clock.run(lambda: back.call_off("enode-0", WISH))
-    assert len(enode.asked) == 3
-    assert clock.monotonic_s() < 1
+    """Again and again."""
+    enode = Enode(*[Unavailable("away")] * 5)
+    giving_back(enode, lambda back: back.call_off("enode-0", WISH))
+    assert len(enode.asked) == 6
 
 
-@pytest.mark.parametrize(("invisible_ms", "at_least_s", "at_most_s"), [(5_000, 5, 8), (3_600_000, 60, 63)])
-def test_an_enode_that_stays_away_is_told_for_as_long_as_it_matters(
-    invisible_ms: int, at_least_s: float, at_most_s: float
-) -> None:
+@pytest.mark.parametrize("invisible_ms", [5_000, 3_600_000])
+def test_an_enode_that_stays_away_is_told_for_as_long_as_it_matters(invisible_ms: int) -> None:
     """Until the lease would be over, and for a minute at most."""
-    back, clock = giving_back(Enode(*[Unavailable("away")] * 10_000))
-    clock.run(lambda: back.call_off("enode-0", replace(WISH, invisible_ms=invisible_ms)))
-    assert at_least_s <= clock.monotonic_s() <= at_most_s
+    enode = Enode(*[Unavailable("away")] * 10_000)
+    wish = replace(WISH, invisible_ms=invisible_ms)
+    for_s = min(invisible_ms / 1000, 60)
+    assert for_s - 3 <= giving_back(enode, lambda back: back.call_off("enode-0", wish)) <= for_s + 3
+
+
+def test_an_enode_that_stays_away_is_told_the_newest_of_much() -> None:
+    """What waits for it has a limit, and keeps its order."""
+    enode = Enode(*[Unavailable("away")] * (OWED_MAX + 5))
+
+    async def tell(back: GivingBack) -> None:
+        for number in range(OWED_MAX + 5):
+            await back.call_off("enode-0", replace(WISH, request_id=str(number)))
+
+    giving_back(enode, tell)
+    heard = [one.request_id for one in enode.asked[OWED_MAX + 5 :]]
+    assert heard == [str(number) for number in range(5, OWED_MAX + 5)]
+
+
+async def answer(*found: PoppedBatch) -> Popped:
+    """What a pop that was under way brings after all."""
+    return Popped(list(found))
+
+
+def test_what_a_pop_brings_after_it_was_called_off_goes_back() -> None:
+    """The enode may have answered before it heard."""
+    enode = Enode()
+    giving_back(enode, lambda back: back.call_off("enode-0", WISH, answer(*FOUND)))
+    assert enode.given_back == [GONE_BACK]
+
+
+def test_what_an_enode_answers_as_it_stops_goes_back_when_it_is_there_again() -> None:
+    """It hears of nothing while it stops, and remembers the lease alone: by that the message goes back, uncounted."""
+    enode = Enode(Unavailable("stopping"), settle_errors=[Unavailable("away")] * 4)
+    giving_back(enode, lambda back: back.call_off("enode-0", WISH, answer(*FOUND)))
+    assert len(enode.asked) == 1
+    assert enode.given_back == [GONE_BACK]
+
+
+def test_a_pop_of_which_nothing_is_heard_any_more_is_called_off_until_the_enode_hears_it() -> None:
+    """What it has leased, if anything, is not known here."""
+
+    async def broken() -> Popped:
+        raise Unavailable("the connection broke")
+
+    enode = Enode(*[Unavailable("away")] * 3)
+    giving_back(enode, lambda back: back.call_off("enode-0", WISH, broken()))
+    assert len(enode.asked) == 4
 
 
 @pytest.mark.parametrize("error", [NotFound("no such topic"), Unavailable("away")])
-async def test_whoever_asks_once_hears_the_error(error: OrtooError) -> None:
+def test_whoever_asks_once_hears_the_error(error: OrtooError) -> None:
     """It is to ask again."""
     with pytest.raises(type(error)):
-        await giving_back(Enode(error))[0].call_off_once("enode-0", WISH)
+        giving_back(Enode(error), lambda back: back.call_off_once("enode-0", WISH))
 
 
-async def test_a_topic_that_is_gone_has_nothing_to_give_back() -> None:
+def test_a_topic_that_is_gone_has_nothing_to_give_back() -> None:
     """It is told once."""
     enode = Enode(NotFound("no such topic"))
-    await giving_back(enode)[0].call_off("enode-0", WISH)
+    giving_back(enode, lambda back: back.call_off("enode-0", WISH))
     assert len(enode.asked) == 1

@@ -1,5 +1,6 @@
 """EnodeService: the methods of each concern, and the long streams."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -95,6 +96,7 @@ def enode_server(
 
     server = public_server(settings, calls, token, [(NAME, add), *others], memory)
     handlers.streams = Streams(background, server.draining)
+    background.spawn("drain", _let_go(handlers, server.draining))
     return server
 
 
@@ -153,6 +155,12 @@ def public_server(
         is_ready=False,
         hot=HOT,
     )
+
+
+async def _let_go(handlers: EnodeService, draining: asyncio.Event) -> None:
+    """At a stop, answer pops that wait: whoever has asked other enodes as well is told so while it can be told."""
+    await draining.wait()
+    await handlers.pops.close()
 
 
 async def _no_more() -> AsyncIterator[Any]:

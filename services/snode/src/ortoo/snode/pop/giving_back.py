@@ -1,48 +1,63 @@
 """What pops got and nobody looked at goes back: at once, and as the same attempt."""
 
-import contextlib
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 
 from ortoo.common.errors import OrtooError, Unavailable
-from ortoo.common.groups.pop import GiveBack, LeasePart, PoppedBatch, PopWish, runs
+from ortoo.common.groups.pop import GiveBack, LeasePart, Popped, PoppedBatch, PopWish, runs
 from ortoo.common.process.retry import Backoff
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
 
-CALLING_OFF_MAX_S = 60.0
-"""So long an enode that is away is told that a pop was called off."""
+OWED_MAX_S = 60.0
+"""So long an enode that is away is told what goes back; by then most leases are over."""
+OWED_MAX = 1_000
+"""So much an enode that is away is to be told, the newest."""
+Word = Callable[[], Awaitable[object]]
 
 
 class GivingBack:
-    """Gives messages back to the enodes that leased them."""
+    """Gives messages back to the enodes that leased them.
+
+    An enode that is away is told when it is back: it may have stopped in good order, and then it knows its leases.
+    """
 
     def __init__(self, runtime: Runtime, links: EnodeLinks) -> None:
         self._runtime = runtime
         self._links = links
+        self._owed: dict[str, deque[tuple[float, Word]]] = {}
+        """To each enode that is away: until when to tell it what."""
 
     async def release(self, enode: str, topic_id: int, group: str, batches: Iterable[PoppedBatch]) -> None:
-        """Give messages back; when their enode cannot be asked, they come again when their leases end."""
-        parts = [LeasePart(one.queue_id, one.number, runs(one.offsets)) for one in batches]
-        if parts:
-            with contextlib.suppress(OrtooError):
-                await self._links.to(enode).settle(topic_id, group, parts, GiveBack(counts=False))
+        """Give messages back."""
+        if parts := [LeasePart(one.queue_id, one.number, runs(one.offsets)) for one in batches]:
+            verdict = GiveBack(counts=False)
+            await self._tell(enode, lambda: self._links.to(enode).settle(topic_id, group, parts, verdict), OWED_MAX_S)
 
-    async def call_off(self, enode: str, wish: PopWish) -> None:
-        """Say that nobody waits for a pop any more, until the enode has heard it or the lease would be over."""
-        clock, backoff, attempt = self._runtime.clock, Backoff(first_s=0.05, max_s=2.0), 0
-        until_s = clock.monotonic_s() + min(wish.invisible_ms / 1000, CALLING_OFF_MAX_S)
-        with contextlib.suppress(OrtooError):  # the topic has gone: nothing is left to give back
-            while True:
-                try:
-                    await self.call_off_once(enode, wish)
-                except Unavailable:
-                    if clock.monotonic_s() >= until_s:
-                        raise
-                else:
-                    break
-                await clock.sleep(backoff.delay_s(attempt, self._runtime.randomness))
-                attempt += 1
+    async def call_off(self, enode: str, wish: PopWish, asked: Awaitable[Popped] | None = None) -> None:
+        """Nobody waits for a pop any more; what it still brings goes back.
+
+        `asked` is the pop itself while it is under way. It is awaited rather than broken off: an enode that stops
+        answers what it was asked, hears of nothing else, and remembers of its pops only the leases.
+        """
+        outstanding: Unavailable | None = None
+        try:
+            await self.call_off_once(enode, wish)
+        except Unavailable as error:
+            outstanding = error
+        except OrtooError:
+            return  # the topic has gone: nothing is left to give back
+        if asked is not None:
+            try:
+                await self.release(enode, wish.topic_id, wish.group, (await asked).batches)
+                return
+            except Unavailable:
+                pass  # whether it has leased anything is not known
+            except OrtooError:
+                return
+        if outstanding is not None:
+            self._owe(enode, lambda: self.call_off_once(enode, wish), min(wish.invisible_ms / 1000, OWED_MAX_S))
 
     async def call_off_once(self, enode: str, wish: PopWish) -> None:
         """Call off a pop, or with an empty request id all of its attempt. Errors: NotFound, Unavailable."""
@@ -50,3 +65,41 @@ class GivingBack:
         popped = await self._links.to(enode).pop(wish)
         # An enode that does not know how to call off has popped instead; what it found is what is to go back.
         await self.release(enode, wish.topic_id, wish.group, popped.batches)
+
+    async def _tell(self, enode: str, word: Word, for_s: float) -> None:
+        try:
+            await word()
+        except Unavailable:
+            self._owe(enode, word, for_s)
+        except OrtooError:
+            pass  # what it is about has gone
+
+    def _owe(self, enode: str, word: Word, for_s: float) -> None:
+        owed = self._owed.get(enode)
+        if owed is None:
+            owed = self._owed[enode] = deque(maxlen=OWED_MAX)
+            self._runtime.background.contained("owed", self._pay(enode, owed))
+        owed.append((self._runtime.clock.monotonic_s() + for_s, word))
+
+    async def _pay(self, enode: str, owed: deque[tuple[float, Word]]) -> None:
+        """Say one word after another; while the enode is away, the same one again."""
+        clock, backoff, failures = self._runtime.clock, Backoff(first_s=0.05, max_s=2.0), 0
+        try:
+            while True:
+                await clock.sleep(backoff.delay_s(failures, self._runtime.randomness) if failures else 0.0)
+                if not owed:
+                    return
+                until_s, word = first = owed[0]
+                try:
+                    await word()
+                    failures = 0
+                except Unavailable:
+                    failures += 1
+                    if clock.monotonic_s() < until_s:
+                        continue
+                except OrtooError:
+                    failures = 0
+                if owed and owed[0] is first:  # more words may have driven it out
+                    owed.popleft()
+        finally:
+            del self._owed[enode]

@@ -254,11 +254,17 @@ class Popping:
             rules,
             request_id=request_id,
         )
+        background = self._runtime.background
+        asked = background.asked("pop", link.pop(wish))
         try:
-            popped = await link.pop(wish)
+            popped = await asyncio.shield(asked)
         except asyncio.CancelledError:
             # Only this request: the consumer may ask for the attempt again, for its call has run out of time.
-            self._runtime.background.contained("call off", self._giving_back.call_off(source.enode, wish))
+            background.contained("call off", self._giving_back.call_off(source.enode, wish, asked))
+            raise
+        except Unavailable:
+            # What it got would wait for its lease's end when the others' messages are all the consumer hears of.
+            background.contained("call off", self._giving_back.call_off(source.enode, wish))
             raise
         try:
             if popped.wants_dead_letter_topic:

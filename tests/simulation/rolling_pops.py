@@ -1,0 +1,127 @@
+"""Enodes and snodes restarted in good order, one after another, while consumers pop.
+
+python -m tests.simulation.rolling_pops [--seeds N] [--first SEED]
+
+Messages come at random moments, so that some are leased just as their pop is called off, answered, or let go by a
+process that stops. None is lost, and none has an attempt counted that its consumer never saw.
+"""
+
+import argparse
+import asyncio
+from collections.abc import Callable, Sequence
+
+from ortoo.client import Client, Fenced, OrtooError, PopSettings, Unavailable
+from ortoo.testing.simulation.cluster.cluster import Shape
+from tests.simulation.stage import Stage, play
+
+SHAPE = Shape(enodes=2, snodes=2)
+POPPERS = 3
+LEASE_MS = 20_000.0
+ROUNDS = 2
+AT_ONCE = 4
+"""So many messages come at once, so that several enodes have some for the same pop."""
+BETWEEN_S = 0.05
+"""Between two such moments, on average."""
+MEANWHILE_S = 0.02
+"""So long after that a process stops, at most: while they are stored, or on their way to a consumer."""
+SETTLED_S = 1.0
+"""After a process is ready again until the next one stops."""
+
+
+class RollingPops:
+    """What was sent, and what came of it."""
+
+    def __init__(self, stage: Stage, client: Client) -> None:
+        self.stored: dict[bytes, None] = {}
+        self.popped: dict[bytes, int] = {}
+        """Body to the attempt that it first came as."""
+        self._burst = asyncio.Event()
+        """Set when messages are about to be sent."""
+        self._stage = stage
+        self._client = client
+        self._chance = stage.world.chances.of("load")
+
+    async def send(self) -> None:
+        """Some messages, and again, for ever."""
+        async with self._client.producer("t") as producer:
+            number = 0
+            while True:
+                bodies = [b"%06d" % (number + at) for at in range(AT_ONCE)]
+                number += AT_ONCE
+                self._burst.set()
+                await asyncio.gather(*map(producer.send, bodies))
+                self.stored.update(dict.fromkeys(bodies))
+                await self._stage.clock.sleep(self._chance.uniform(0, 2 * BETWEEN_S))
+
+    async def pop(self) -> None:
+        """One pop after another, for ever; each message is acknowledged at once."""
+        settings = PopSettings(invisible_ms=LEASE_MS, wait_ms=2_000, messages_max=256)
+        async with self._client.pop_consumer("g", "t", settings=settings) as consumer:
+            while True:
+                try:
+                    messages = await consumer.pop()
+                except Unavailable:
+                    continue
+                for message in messages:
+                    self.popped.setdefault(message.body, message.attempt)
+                for outcome in await asyncio.gather(*(one.ack() for one in messages), return_exceptions=True):
+                    if isinstance(outcome, OrtooError) and not isinstance(outcome, Fenced):
+                        raise outcome
+
+    async def restarts(self) -> None:
+        """Every enode and snode in turn."""
+        cluster = self._stage.cluster
+        for _ in range(ROUNDS):
+            for machine in (*cluster.enodes, *cluster.snodes):
+                self._burst.clear()
+                await self._burst.wait()
+                await self._stage.clock.sleep(self._chance.uniform(0, MEANWHILE_S))
+                await machine.stop()
+                machine.start()
+                await machine.ready.wait()
+                await self._stage.clock.sleep(self._chance.uniform(0.2, 2 * SETTLED_S))
+
+
+def rolling_pops(seed: int) -> int:
+    """Restart everything under pops; returns how many messages came."""
+    seen: list[int] = []
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            await stage.clock.sleep(SETTLED_S)
+            await client.admin.ensure_topic("t", queue_count=2)
+            rolling = RollingPops(stage, client)
+            async with asyncio.TaskGroup() as group:
+                sending = group.create_task(rolling.send())
+                popping = [group.create_task(rolling.pop()) for _ in range(POPPERS)]
+                await stage.clock.sleep(1)
+                await rolling.restarts()
+                sending.cancel()
+                for _ in range(100):
+                    if rolling.stored.keys() <= rolling.popped.keys():
+                        break
+                    await stage.clock.sleep(LEASE_MS / 20_000)
+                for one in popping:
+                    one.cancel()
+            missing = rolling.stored.keys() - rolling.popped.keys()
+            assert not missing, f"{sorted(missing)} never came"
+            burned = {body: attempt for body, attempt in rolling.popped.items() if attempt > 1}
+            assert not burned, f"the consumer never saw an attempt of {burned}"
+            seen.append(len(rolling.popped))
+
+    play(script, seed=seed, shape=SHAPE)
+    return seen[0]
+
+
+def main(arguments: Sequence[str] | None = None, say: Callable[[str], None] = print) -> None:
+    """Do it for several seeds; the first attempt that nobody saw ends it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--first", type=int, default=1)
+    options = parser.parse_args(arguments)
+    for seed in range(options.first, options.first + options.seeds):
+        say(f"seed {seed}: {rolling_pops(seed)} messages, none lost, no attempt burned")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,23 @@
+"""Restarts in good order cost consumers that pop nothing."""
+
+import pytest
+
+from tests.simulation.rolling_pops import rolling_pops
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_restarts_in_good_order_lose_no_popped_message_and_no_attempt(seed: int) -> None:
+    """Enodes and snodes in turn, each just when messages are stored, leased and answered."""
+    assert rolling_pops(seed) > 200
+
+
+def test_an_attempt_that_no_consumer_saw_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search that finds nothing proves nothing."""
+
+    async def kept(*_: object) -> None:
+        """Give nothing back."""
+
+    monkeypatch.setattr("ortoo.snode.pop.giving_back.GivingBack.release", kept)
+    monkeypatch.setattr("ortoo.enode.pops.attempts.Attempts.call_off", lambda *_: [])
+    with pytest.raises(AssertionError, match="the consumer never saw an attempt"):
+        rolling_pops(1)
