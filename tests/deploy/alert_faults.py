@@ -23,6 +23,7 @@ from ortoo.common.grpc.channels import Channels
 from ortoo.common.process import logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
+from ortoo.testing.servers.ports import free_ports
 from ortoo.testing.servers.postgres import postgres
 from ortoo.testing.servers.processes import SMALL_STORE, ProcessCluster, RoleProcess
 from ortoo.v1 import member_report_pb2, producer_pb2, record_pb2, topic_pb2
@@ -31,7 +32,6 @@ from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 from tests.deploy import ailing_enode
 from tests.deploy.alert_scene import AilingEnode, Scene, running
 from tests.deploy.prometheus import MISSING, Prometheus, prometheus
-from tests.integration.test_metrics import free_ports
 
 FIRES_WITHIN_S = 60.0
 RESOLVES_WITHIN_S = 60.0

@@ -1,7 +1,6 @@
 """The image is really built, and all three roles really run from it. It takes two minutes: `make image-check`."""
 
 import asyncio
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from ortoo.client import ConsumerSettings, connect
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers import grpcurl
 from ortoo.testing.servers.containers import Containers, missing_tools
+from ortoo.testing.servers.ports import free_ports
 from ortoo.testing.servers.scrape import get
 from tests.repo.tree import ROOT
 
@@ -36,15 +36,6 @@ def containers() -> Iterator[Containers]:
     yield containers
     containers.podman("rm", "--force", "--time", "0", *ROLES, must=False)
     containers.podman("volume", "rm", "--force", *(f"data-{role}" for role in ROLES), must=False)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody has now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def test_image_is_small_and_runs_as_nobody_special(containers: Containers) -> None:

@@ -9,10 +9,10 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from ortoo.client import connect
+from ortoo.testing.servers.ports import free_ports
 from ortoo.testing.servers.processes import RoleProcess
 from tests.deploy.test_chart import containers, objects, rendered
 from tests.integration.certificates import Authority
-from tests.integration.test_metrics import free_ports
 
 ROLES = ("namesrv", "enode", "snode")
 MOUNT = "/etc/ortoo/cluster-tls"

@@ -22,11 +22,11 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.enode.index.catalog import RUN_BYTES
 from ortoo.testing.servers import command
 from ortoo.testing.servers.cluster import SMALL_STORE, Cluster, open_cluster
+from ortoo.testing.servers.ports import free_ports
 from ortoo.testing.servers.processes import process_cluster
 from ortoo.testing.servers.valkey import valkey
 from ortoo.v1 import namesrv_pb2, producer_pb2, record_pb2, topic_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
-from tests.integration.test_metrics import free_ports
 
 LIMIT_S = 2.0
 PATIENCE = 10.0

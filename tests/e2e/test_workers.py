@@ -13,6 +13,7 @@ import pytest
 from ortoo.client import Client, Consumer, ConsumerSettings, Message, PopSettings, Queue, connect
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.clock import SystemClock
+from ortoo.testing.servers.ports import free_ports
 from ortoo.testing.servers.processes import DidNotStart, ProcessCluster, RoleProcess, process_cluster
 from ortoo.testing.servers.scrape import get, scraped
 from ortoo.testing.servers.valkey import Valkey, valkey
@@ -20,7 +21,6 @@ from ortoo.v1 import findings_pb2, namesrv_pb2, namesrv_pb2_grpc
 from ortoo.v1.findings_pb2_grpc import FindingsServiceStub
 from tests.e2e.consumer_cluster import Books, members, settled, until
 from tests.e2e.test_doctor import looked
-from tests.integration.test_metrics import free_ports
 
 NAMES = ["snode-0.1", "snode-0.2"]
 CLOCK = SystemClock()

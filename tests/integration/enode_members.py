@@ -9,7 +9,7 @@ from typing import Any
 from ortoo.enode.reigns.member import RunningMember, open_member
 from ortoo.enode.settings import Settings
 from ortoo.testing.servers.cluster import STOP_GRACE_S, Cluster
-from tests.integration.test_metrics import free_ports
+from ortoo.testing.servers.ports import free_address, free_ports
 
 
 def one_member(
@@ -19,7 +19,7 @@ def one_member(
     settings: dict[str, Any] = {
         "name": "enode-0",
         "member": number,
-        "listen_address": "127.0.0.1:0",
+        "listen_address": free_address(),
         "member_listen_address": address,
         "namesrv_address": cluster.address_of("namesrv-0"),
         "data_dir": cluster.folder / f"member-{number}",

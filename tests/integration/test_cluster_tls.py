@@ -16,6 +16,7 @@ from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
 from ortoo.enode.settings import load
 from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.ports import free_ports
 from ortoo.testing.servers.processes import RoleProcess
 from ortoo.testing.servers.valkey import valkey
 from ortoo.v1 import client_pb2, enode_pb2, members_pb2, namesrv_pb2
@@ -25,7 +26,6 @@ from ortoo.v1.members_pb2_grpc import MemberServiceStub
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 from tests.integration.certificates import NAME, Authority
 from tests.integration.enode_members import leading, open_members
-from tests.integration.test_metrics import free_ports
 
 ROLES = ("namesrv", "enode", "snode")
 

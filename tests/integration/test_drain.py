@@ -9,8 +9,8 @@ from ortoo.client import connect
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.background import Background
 from ortoo.testing.servers.cluster import open_cluster
+from ortoo.testing.servers.ports import free_ports
 from ortoo.testing.servers.scrape import get
-from tests.integration.test_metrics import free_ports
 
 
 async def test_readiness_goes_red_before_anything_ends(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 from ortoo.client import Client, OrtooError, Queue, connect
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.testing.servers.cluster import open_cluster
+from ortoo.testing.servers.ports import free_ports
 from tests.golden.test_older_stores import JOBS, ORDERS, STORES, bodies
 from tests.integration.enode_members import leading, one_member
-from tests.integration.test_metrics import free_ports
 
 SAMPLE = STORES / "b272859"
 STORE = StoreSettings(cluster="sample", segment_bytes=1 << 16, headroom_bytes=0, retention_age_ms=0)

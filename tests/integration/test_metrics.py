@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import AsyncIterator
@@ -21,18 +20,10 @@ from ortoo.enode.disk.disk import RealDisk
 from ortoo.enode.observe.metrics import register
 from ortoo.enode.store.store import Store, StoreSettings, TopicCopy
 from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.ports import free_ports
 from ortoo.testing.servers.scrape import families, get, scraped
 
 ROLES = ("namesrv", "enode", "snode")
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody has now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 @pytest.fixture

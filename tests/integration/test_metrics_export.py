@@ -14,8 +14,8 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.enode.settings import load
 from ortoo.testing.servers.cluster import open_cluster
 from ortoo.testing.servers.listening import listening
+from ortoo.testing.servers.ports import free_ports
 from ortoo.testing.servers.scrape import scraped
-from tests.integration.test_metrics import free_ports
 
 
 class Receiver(metrics_service_pb2_grpc.MetricsServiceServicer):

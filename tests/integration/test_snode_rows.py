@@ -12,6 +12,7 @@ import pytest
 
 from ortoo.client import Handling, ReceivedMessage, connect
 from ortoo.testing.servers.cluster import open_cluster
+from ortoo.testing.servers.ports import free_ports
 from ortoo.testing.servers.scrape import Series, scraped
 from ortoo.v1 import (
     admin_pb2,
@@ -28,7 +29,6 @@ from tests.integration.pull_group import PROMPT, beside, send, until
 from tests.integration.push_client import PushClient
 from tests.integration.session_client import SessionClient
 from tests.integration.snode_calls import Snode, open_snode_cluster, queue
-from tests.integration.test_metrics import free_ports
 
 
 @contextlib.asynccontextmanager

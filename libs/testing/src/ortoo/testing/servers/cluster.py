@@ -32,6 +32,7 @@ from ortoo.namesrv import app as namesrv_app
 from ortoo.namesrv import settings as namesrv_settings
 from ortoo.snode import app as snode_app
 from ortoo.snode import settings as snode_settings
+from ortoo.testing.servers.ports import free_address
 from ortoo.v1 import namesrv_pb2, namesrv_pb2_grpc, topic_pb2
 
 SMALL_STORE = StoreSettings(segment_bytes=4 << 20, headroom_bytes=0)
@@ -140,7 +141,7 @@ class Cluster:
                     return
 
     def _settings(self, role: str, process: str = "namesrv-0", /, **own: Any) -> dict[str, Any]:
-        shared = {"listen_address": self._addresses.get(process, "127.0.0.1:0"), "stop_grace_s": STOP_GRACE_S}
+        shared = {"listen_address": self._addresses.get(process) or free_address(), "stop_grace_s": STOP_GRACE_S}
         if role != "namesrv":
             shared["namesrv_address"] = self._addresses["namesrv-0"]
         return shared | own | self.settings.get(role, {})

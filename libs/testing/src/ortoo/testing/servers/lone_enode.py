@@ -13,6 +13,7 @@ from ortoo.enode.app import RunningEnode, open_enode
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.settings import Settings
+from ortoo.testing.servers.ports import free_address
 from ortoo.v1 import enode_pb2, enode_pb2_grpc, namesrv_pb2, record_pb2, topic_pb2
 
 NO_NAME_SERVER = "127.0.0.1:1"
@@ -44,7 +45,7 @@ async def open_lone_enode(
 ) -> AsyncIterator[LoneEnode]:
     """Open an enode in `folder` that knows `topics`."""
     settings = {"namesrv_address": NO_NAME_SERVER} | settings
-    chosen = Settings(listen_address="127.0.0.1:0", data_dir=folder, store=store, **settings)
+    chosen = Settings(listen_address=free_address(), data_dir=folder, store=store, **settings)
     async with Channels() as channels, open_enode(chosen, clock=clock, disk=disk) as running:
         enode = LoneEnode(running, enode_pb2_grpc.EnodeServiceStub(channels.to(running.address)), channels)
         if topics:

@@ -11,12 +11,12 @@ import importlib.util
 import os
 import pwd
 import shutil
-import socket
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 from ortoo.common.process.clock import SystemClock
+from ortoo.testing.servers.ports import free_port
 
 USER = "nobody"
 """Who runs the server when the tests run as root: PostgreSQL refuses to be root."""
@@ -98,9 +98,7 @@ async def postgres() -> AsyncIterator[Postgres]:
             os.chown(one, owner.pw_uid, owner.pw_gid)
     made = await _spawn("initdb", "-D", str(data), "-U", "postgres", "--auth=trust", "--no-sync", "--encoding=utf8")
     assert await made.wait() == 0, "initdb failed"
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    server = Postgres(data, port)
+    server = Postgres(data, free_port())
     try:
         await server.start()
         yield server

@@ -21,6 +21,7 @@ from typing import Any
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.forks.spawning import Spawned, spawn
+from ortoo.testing.servers.ports import free_address
 from ortoo.v1 import namesrv_pb2, namesrv_pb2_grpc
 
 READY_TIMEOUT_S = 30.0
@@ -53,6 +54,7 @@ class RoleProcess:
         self.role = role
         self.folder = folder
         self.address = ""
+        self._first_address = free_address()
         self.environ = {"DATA_DIR": folder / "data", **(environ or {})} if role != "snode" else dict(environ or {})
         self.arguments: tuple[str, ...] = ()
         self.environ_more: Mapping[str, str] = {}
@@ -99,11 +101,12 @@ class RoleProcess:
         assert not self.alive, f"{self.role} is running already"
         self.folder.mkdir(parents=True, exist_ok=True)
         clean = {name: value for name, value in os.environ.items() if not name.startswith("ORTOO_")}
+        listen_address = self.address or self._first_address
         with (self.folder / "log").open("ab") as log:
             log_begin = log.tell()
             self._process = await spawn(
-                *self._command(self.address or "127.0.0.1:0"),
-                env=clean | STACKS_AT_ABORT | self._settings(self.address or "127.0.0.1:0") | dict(self.environ_more),
+                *self._command(listen_address),
+                env=clean | STACKS_AT_ABORT | self._settings(listen_address) | dict(self.environ_more),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,

@@ -4,9 +4,10 @@ import asyncio
 import contextlib
 import importlib.util
 import signal
-import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
+
+from ortoo.testing.servers.ports import free_port
 
 START_TIMEOUT_S = 20.0
 
@@ -16,9 +17,7 @@ class Valkey:
 
     def __init__(self, folder: Path) -> None:
         """Prepare a server that works in `folder`, on a port that is free now."""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._process: asyncio.subprocess.Process | None = None

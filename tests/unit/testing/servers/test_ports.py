@@ -1,0 +1,47 @@
+"""Ports of what listens in tests."""
+
+import multiprocessing
+import socket
+from multiprocessing.queues import Queue
+from pathlib import Path
+
+from ortoo.testing.servers.ports import free_address, free_ports
+
+COUNT = 300
+
+
+def some(found: "Queue[list[int]]", over: "Queue[None]") -> None:
+    """Take ports, and keep them until it is said."""
+    found.put(free_ports(COUNT))
+    over.get()
+
+
+def test_no_two_processes_are_given_the_same_port() -> None:
+    """For as long as they live, whether or not anybody listens there."""
+    context = multiprocessing.get_context("spawn")
+    found: Queue[list[int]] = context.Queue()
+    over: Queue[None] = context.Queue()
+    others = [context.Process(target=some, args=(found, over)) for _ in range(2)]
+    for one in others:
+        one.start()
+    ports = free_ports(COUNT)
+    for _ in others:
+        ports += found.get(timeout=60)
+    for _ in others:
+        over.put(None)
+    for one in others:
+        one.join()
+    assert len(set(ports)) == 3 * COUNT
+
+
+def test_a_port_is_none_that_the_system_hands_out() -> None:
+    """Who calls a server that is gone reaches nobody else, such as a JVM that waits for its worker."""
+    first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    assert all(not first <= port <= last for port in free_ports(10))
+
+
+def test_somebody_elses_port_is_passed_over() -> None:
+    """Whatever holds it."""
+    host, port = free_address().split(":")
+    with socket.create_server((host, int(port) + 1)):
+        assert int(port) + 1 not in free_ports(3)
