@@ -227,7 +227,7 @@ async def many_topics(scene: Scene) -> AsyncIterator[None]:
         await scene.new_topic(name)
     yield
     for name in names:
-        await scene.mq.admin.delete_topic(name)
+        await scene.mq.admin.delete_topic(name, at_once=True)
 
 
 async def _reports(scene: Scene, enode: str, numbers: Sequence[int], leaders: Sequence[int] = (0,)) -> None:
