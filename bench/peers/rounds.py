@@ -24,6 +24,8 @@ IN_FLIGHT, IN_FLIGHT_OF_PYTHON = (1, 16, 64), (1, 16)
 THREADS, BATCH = 16, 32
 STEADY_PER_S = 200
 WAYS, WAYS_OF_THREE = ("many", "each", "tasks", "read", "steady"), ("many", "steady")
+TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+"""Processor time is told in these: none seen means less than one."""
 SHARE_READ = 0.9
 """Of a backlog: what threads hold when it is at an end shall not make the others wait."""
 Opened = Callable[[Path], AbstractAsyncContextManager[Servers]]
@@ -84,7 +86,8 @@ async def _singly(load: Load, servers: Servers, seconds: float) -> Figures:
     await asyncio.sleep(seconds / 4)  # starting is over
     before = servers.cpu_s()
     await asyncio.sleep(seconds / 2)
-    idle_share = sum(after - before[name] for name, after in servers.cpu_s().items()) / (seconds / 2)
+    idle_s = sum(after - before[name] for name, after in servers.cpu_s().items())
+    idle_share = max(idle_s, TICK_S) / (seconds / 2)
     figures: Figures = {"idle_processor_share": round(idle_share, 4), "idle": servers.memory_mib()}
     for topic, group in ((BACKLOG, "simple"), (BACKLOG, "push"), (STEADY, "steady")):
         await load.run("anchor", topic, group)
