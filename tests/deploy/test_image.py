@@ -11,9 +11,9 @@ import pytest
 from ortoo.client import ConsumerSettings, connect
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers import grpcurl
-from ortoo.testing.servers.containers import Containers, missing_tools
 from ortoo.testing.servers.ports import free_ports
 from ortoo.testing.servers.scrape import get
+from tests.deploy.containers import Containers, missing_tools
 from tests.repo.tree import ROOT
 
 pytestmark = [

@@ -96,7 +96,7 @@ def enode_server(
 
     server = public_server(settings, calls, token, [(NAME, add), *others], memory)
     handlers.streams = Streams(background, server.draining)
-    background.spawn("drain", _let_go(handlers, server.draining))
+    background.contained("drain", _let_go(handlers, server.draining))
     return server
 
 
