@@ -252,11 +252,11 @@ def _dictionary(column: memoryview, rows: int, path: str) -> DictionaryArrays:
             f"{texts.rows} texts for {rows} rows; put in only those that are used", field=f"{path}.dictionary"
         )
     if rows:
-        lowest, highest = codes.min(), codes.max()
         if texts.rows == 0 and (valid is None or valid.any()):
             raise Invalid("the dictionary is empty but rows have a value", field=f"{path}.dictionary")
-        if lowest < 0 or highest >= max(texts.rows, 1):
-            raise Invalid(f"codes go from {lowest} to {highest}; there are {texts.rows} texts", field=f"{path}.codes")
+        if codes.view("<u4").max() >= max(texts.rows, 1):  # a negative one is a large one
+            reason = f"codes go from {codes.min()} to {codes.max()}; there are {texts.rows} texts"
+            raise Invalid(reason, field=f"{path}.codes")
     return DictionaryArrays(codes, texts, valid)
 
 
