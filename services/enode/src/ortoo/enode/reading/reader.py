@@ -305,10 +305,9 @@ def see(look: Look, found: Sequence[StoredBatch], places: list[Place], ahead: li
             read = partial(_cut, together, first.position)
         for place in places[start:end]:
             try:
-                batch = _batch_at(place, read)
+                look(_batch_at(place, read))  # not kept while the next is read: that goes to the same memory
             except BadFrame as error:
                 return BadPlace(place, str(error))
-            look(batch)
     return None
 
 
