@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,21 @@ async def test_a_filtered_read_ends_before_damage_or_has_it_repaired(tmp_path: P
         refused = await answered(call, asked(200, **wishes))
         assert refused.failure.kind == failure_pb2.FAILURE_KIND_DATA_LOSS
         assert chosen(await answered(call, asked(300, **wishes))) == expected[3:]
+
+
+async def test_what_is_in_memory_is_chosen_while_a_scan_waits_for_the_disk(tmp_path: Path) -> None:
+    """Who filters at the end of a queue is not held up by those who read old batches."""
+    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+        await store(enode, 3)
+        may_end = threading.Event()
+        scan = asyncio.get_running_loop().create_task(enode.running.store.engine.work.scan(may_end.wait, 60))
+        try:
+            answer = await answered(enode.stub.FetchBatches(), asked(tag_expression="tag-7", joined=True))
+            assert [offset for offset, _ in chosen(answer)] == [7, 107, 207]
+            assert not scan.done()
+        finally:
+            may_end.set()
+        assert await scan
 
 
 async def test_the_disk_is_told_what_a_filtered_read_reads_next(

@@ -77,7 +77,7 @@ class Reader:
     async def read(self, queue: QueueLog, from_offset: int, bytes_max: int, look: Look | None = None) -> Fetched:
         """Whole batches from the one that holds `from_offset` on, as many as fit `bytes_max`, at least one.
 
-        With `look` the answer has none of them: it sees each as soon as it is read, in the scans' thread.
+        With `look` the answer has none of them: it sees each as soon as it is read, beside the loop.
         `from_offset` lies in the queue's range. Errors: DataLoss when that batch is damaged; Unavailable when the
         disk cannot be read now; what `look` raises.
         """
@@ -135,7 +135,8 @@ class Reader:
         self.misses += len(missing)
         bad: BadPlace | None = None
         if look is not None:
-            bad = await self._see(self.work.scan, look, found, missing, ahead)
+            run: Seeing = self.work.scan if missing else self.work.run  # what is in memory waits for no disk
+            bad = await self._see(run, look, found, missing, ahead)
             found = []
         elif missing:
             bad = await self._see(self.work.run, found.append, (), missing, ahead)

@@ -34,7 +34,7 @@ class Reads(Protocol):
         wait_ms: int = 0,
         look: Look | None = None,
     ) -> Fetched:
-        """Whole batches from an offset on. Errors: as `Store.fetch`."""
+        """Whole batches from an offset on, or what `look` has seen of them. Errors: as `Store.fetch`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,4 +85,4 @@ class PushedDown:
                 break
             wait_ms, end_offset = 0, fetched.end_offset
             is_over = choice.next_offset in (at, self.wishes.to_offset, end_offset)
-        return Chosen(await store.engine.work.scan(choice.parts), choice.next_offset, end_offset)
+        return Chosen(await store.engine.work.run(choice.parts), choice.next_offset, end_offset)
