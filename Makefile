@@ -164,8 +164,9 @@ lost-disks: $(READY)  ## Destroy the disk of a member at any moment while everyt
 directory-away: $(READY)  ## PostgreSQL away for a minute under load, then away while the leader is killed, then as it was ten minutes before (AWAY=60 AGE=600)
 	@$(PY) -m tests.e2e.directory_away --away $(or $(AWAY),60) --age $(or $(AGE),600)
 
-cancellations: $(READY)  ## Calls that are called off: 1,000 in each of ten runs, then the scenario by itself, 300 seeds with faults and without
+cancellations: $(READY)  ## Calls that are called off: 1,000 in each of ten runs, then the scenario by itself, 300 seeds with faults and without; then restarts under pops
 	@$(PY) -m tests.simulation.cancellations --count 1000 --seeds 10
+	@$(PY) -m tests.simulation.rolling_pops --seeds 50
 	@$(PY) -m ortoo.testing.simulation --scenario cancelling --no-faults --seeds $(or $(SEEDS),300) --workers $$(nproc)
 	@$(PY) -m ortoo.testing.simulation --scenario cancelling --seeds $(or $(SEEDS),300) --workers $$(nproc)
 

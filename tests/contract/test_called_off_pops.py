@@ -1,12 +1,16 @@
 """G8: a pop that is called off keeps no message, whether that is said before it, while it runs or after it."""
 
+from collections.abc import Sequence
+
 import pytest
 
-from ortoo.common.errors import Conflict
-from ortoo.common.groups.pop import PopWish
+from ortoo.common.errors import Conflict, Overloaded
+from ortoo.common.groups.pop import GiveBack, PopWish
+from ortoo.enode.changes.all import Change
+from ortoo.enode.changes.pops import PopLeased
 from ortoo.enode.pops.attempts import CALLED_OFF_S
 from tests.contract.one_store import TOPIC
-from tests.contract.pop_store import GROUP, INVISIBLE_MS, PopStore, attempts, play, texts
+from tests.contract.pop_store import GROUP, INVISIBLE_MS, PopStore, attempts, parts, play, texts
 
 
 def wish(request_id: str, attempt_id: str = "a", *, wait_ms: int = 0, call_off: bool = False) -> PopWish:
@@ -81,6 +85,103 @@ def test_another_request_of_the_attempt_keeps_what_it_was_told_again() -> None:
         await it.leasing.pop(wish("r1", call_off=True))
         assert texts(await it.pop()) == []
         assert await it.ack(again) == 0
+
+    play(scenario)
+
+
+def test_what_was_told_again_is_not_given_back_by_the_first_answer() -> None:
+    """The snode that got the first answer finds late that nobody waits for it, and knows of no other request."""
+
+    async def scenario(it: PopStore) -> None:
+        await it.send("a", "b")
+        first = await it.leasing.pop(wish("r1"))
+        await it.one.clock.sleep(INVISIBLE_MS / 2000)
+        again = await it.leasing.pop(wish("r2"))
+        assert (texts(again), list(attempts(again))) == (["a", "b"], [1, 1])
+        await it.leasing.settle(TOPIC, GROUP, parts(first), GiveBack(counts=False))
+        await it.one.clock.sleep(INVISIBLE_MS / 2000 + 1)  # its lease began with its answer
+        assert texts(await it.pop()) == []
+        await it.restart()
+        assert texts(await it.pop()) == []
+        assert await it.ack(again) == 0
+
+    play(scenario)
+
+
+def test_what_was_told_again_goes_back_when_that_request_is_called_off() -> None:
+    """As if never delivered."""
+
+    async def scenario(it: PopStore) -> None:
+        await it.send("a")
+        await it.leasing.pop(wish("r1"))
+        await it.leasing.pop(wish("r2"))
+        await it.leasing.pop(wish("r2", call_off=True))
+        popped = await it.pop()
+        assert (texts(popped), list(attempts(popped))) == (["a"], [1])
+
+    play(scenario)
+
+
+def test_a_pop_that_waits_hears_at_once_that_it_was_called_off() -> None:
+    """Else those whom nobody waits for would take up the places of those who wait."""
+
+    async def scenario(it: PopStore) -> None:
+        sibling = it.background.asked("pop", it.leasing.pop(wish("r2", wait_ms=60_000)))
+        other = it.popping()
+        waiting = it.background.asked("pop", it.leasing.pop(wish("r1", wait_ms=60_000)))
+        await it.one.clock.sleep(1)
+        begun_s = it.one.clock.monotonic_s()
+        await it.leasing.pop(wish("r1", call_off=True))
+        with pytest.raises(Conflict):
+            await waiting
+        assert it.one.clock.monotonic_s() - begun_s < 1
+        for one in (other, sibling):
+            await it.send("a")
+            assert texts(await one) == ["a"]
+
+    play(scenario)
+
+
+def test_a_pop_is_called_off_again_after_it_could_not_be_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it got is remembered until it has gone back."""
+
+    async def scenario(it: PopStore) -> None:
+        await it.send("a")
+        await it.leasing.pop(wish("r1"))
+
+        async def full(*_: object) -> None:
+            raise Overloaded("the log has no room")
+
+        with monkeypatch.context() as patch, pytest.raises(Overloaded):
+            patch.setattr(it.store.engine, "store", full)
+            await it.leasing.pop(wish("r1", call_off=True))
+        await it.leasing.pop(wish("r1", call_off=True))
+        popped = await it.pop()
+        assert (texts(popped), list(attempts(popped))) == (["a"], [1])
+
+    play(scenario)
+
+
+def test_what_a_pop_got_of_one_queue_is_given_though_the_next_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever hears of a failure has no messages, and would not know of these."""
+
+    async def scenario(it: PopStore) -> None:
+        for queue_id in range(3):
+            await it.send("a", queue_id=queue_id)
+        await it.pop(1)
+        note, calls = it.store.engine.note, list[PopLeased]()
+
+        async def full(changes: Sequence[Change]) -> None:
+            calls.extend(one for one in changes if isinstance(one, PopLeased))
+            if len(calls) == 2:
+                raise Overloaded("the log has no room")
+            await note(changes)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(it.store.engine, "note", full)
+            assert len(texts(await it.leasing.pop(wish("r1")))) == 1
+        assert len(calls) == 2
+        assert len(texts(await it.leasing.pop(wish("r3", "b")))) == 1
 
     play(scenario)
 

@@ -32,6 +32,7 @@ from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 from tests.deploy import ailing_enode
 from tests.deploy.alert_scene import AilingEnode, Scene, running
 from tests.deploy.prometheus import MISSING, Prometheus, prometheus
+from tests.e2e.drill import run_drill
 
 FIRES_WITHIN_S = 60.0
 RESOLVES_WITHIN_S = 60.0
@@ -464,7 +465,7 @@ def main() -> int:
         run = alert_faults(
             Path(folder), chosen, clean_s=arguments.clean_s, say=lambda text: sys.stdout.write(f"{text}\n")
         )
-        report = asyncio.run(run)
+        report = run_drill(run)
     sys.stdout.write(report.table())
     return 1 if report.wrong or report.false_alarms else 0
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from ortoo.client import Client, OrtooError
 from ortoo.common.process import logs
 from ortoo.testing.servers.postgres import Postgres, postgres
-from tests.e2e.drill import say
+from tests.e2e.drill import run_drill, say
 from tests.e2e.history import Send
 from tests.e2e.member_cluster import leading, member_cluster, reign, whole
 from tests.e2e.take_overs import MOST_S, TakeOvers, under_load
@@ -182,7 +182,7 @@ def main() -> int:
     logs.configure(level="error")
 
     with tempfile.TemporaryDirectory(prefix="ortoo-directory-") as folder:
-        found = asyncio.run(directory_away(Path(folder), away_s=given.away, age_s=given.age, rate=given.rate, say=say))
+        found = run_drill(directory_away(Path(folder), away_s=given.away, age_s=given.age, rate=given.rate, say=say))
     for fault in found:
         say(f"broken: {fault}")
     return 1 if found else 0

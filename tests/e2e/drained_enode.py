@@ -32,6 +32,7 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers import command
 from ortoo.testing.servers.processes import ProcessCluster, process_cluster
+from tests.e2e.drill import run_drill
 from tests.e2e.machine import Machine
 
 TOPIC, PUSHED, POPPED = "draining", "pushed", "popped"
@@ -177,7 +178,7 @@ def main() -> int:
     arguments = parser.parse_args()
     logs.configure(level="error")
     with tempfile.TemporaryDirectory(prefix="ortoo-drain-") as folder:
-        cost = asyncio.run(drained(Path(folder), rate=arguments.rate, say=lambda text: sys.stdout.write(f"{text}\n")))
+        cost = run_drill(drained(Path(folder), rate=arguments.rate, say=lambda text: sys.stdout.write(f"{text}\n")))
     sys.stdout.write("\n".join([*cost.faults(), cost.summary(), ""]))
     return 1 if cost.faults() else 0
 

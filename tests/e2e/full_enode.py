@@ -30,6 +30,7 @@ from ortoo.testing.servers.processes import ProcessCluster, process_cluster
 from ortoo.testing.store.full_disk import SKIPPED, NotAllowed, small_disk
 from ortoo.v1 import producer_pb2, record_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
+from tests.e2e.drill import run_drill
 from tests.e2e.machine import Machine
 
 TOPIC, FULL = "filling", "enode-1"
@@ -177,7 +178,7 @@ def main() -> int:
             run = filled(
                 Path(folder), rate=arguments.rate, fills=arguments.fills, say=lambda text: sys.stdout.write(f"{text}\n")
             )
-            cost = asyncio.run(run)
+            cost = run_drill(run)
         except NotAllowed as error:
             sys.stderr.write(f"NOT CHECKED: a full disk needs the right to mount a tmpfs: {error}\n")
             return SKIPPED

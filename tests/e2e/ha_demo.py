@@ -33,6 +33,7 @@ from ortoo.common.process.background import Background
 from ortoo.testing.servers.postgres import postgres
 from ortoo.testing.servers.processes import RoleProcess
 from ortoo.testing.servers.valkey import valkey
+from tests.e2e.drill import run_drill
 from tests.e2e.member_cluster import member_cluster
 from tests.e2e.take_overs import Round, TakeOvers, under_load
 
@@ -168,7 +169,7 @@ def main() -> int:
     logs.configure(level="error")
     with tempfile.TemporaryDirectory(prefix="ortoo-demo-") as folder:
         try:
-            outcome = asyncio.run(ha_demo(Path(folder), given.flights))
+            outcome = run_drill(ha_demo(Path(folder), given.flights))
         except OrtooError as error:
             sys.stderr.write(f"error: {error}\n")
             return 1

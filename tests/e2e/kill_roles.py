@@ -26,6 +26,7 @@ from ortoo.common.records.view import open_batch
 from ortoo.testing.servers import command
 from ortoo.testing.servers.processes import RoleProcess, process_cluster
 from ortoo.v1 import admin_pb2, admin_pb2_grpc, consumer_pb2, consumer_pb2_grpc, namesrv_pb2, topic_pb2
+from tests.e2e.drill import run_drill
 from tests.e2e.ledger import Ledger, Place
 
 TOPIC, GROUP = "kills", "auditors"
@@ -210,7 +211,7 @@ def main() -> int:
             enodes=arguments.enodes,
             say=lambda text: sys.stdout.write(f"{text}\n"),
         )
-        ledger = asyncio.run(run)
+        ledger = run_drill(run)
     sys.stdout.write("\n".join([*ledger.faults[:20], ledger.summary(), ""]))
     return 1 if ledger.faults else 0
 

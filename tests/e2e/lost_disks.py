@@ -33,7 +33,7 @@ from ortoo.testing.simulation.real_world import real_world
 from ortoo.testing.simulation.run.scenarios import SCENARIOS
 from ortoo.testing.simulation.workload.application import Application
 from ortoo.testing.simulation.workload.scenario import Scenario
-from tests.e2e.drill import say
+from tests.e2e.drill import run_drill, say
 from tests.e2e.member_cluster import ENODE, leading, member_cluster, replace_disk, whole
 from tests.e2e.repeating import Repeating
 
@@ -174,9 +174,7 @@ def main() -> int:
     logs.configure(level="error")
 
     with tempfile.TemporaryDirectory(prefix="ortoo-disks-") as folder:
-        run = asyncio.run(
-            lost_disks(Path(folder), rounds=given.rounds, seed=given.seed, rate_per_s=given.rate, say=say)
-        )
+        run = run_drill(lost_disks(Path(folder), rounds=given.rounds, seed=given.seed, rate_per_s=given.rate, say=say))
     found = run.oracle.world.findings.all
     for finding in found:
         say(str(finding))

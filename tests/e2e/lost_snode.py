@@ -16,6 +16,7 @@ from ortoo.common.process import logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from tests.e2e.consumer_cluster import Books, consumer_cluster, ends_of, members, settled, until
+from tests.e2e.drill import run_drill
 
 TOPIC, GROUP = "flow", "workers"
 QUEUES = 64
@@ -94,7 +95,7 @@ def main() -> None:
     arguments = parser.parse_args()
     logs.configure(level="error")
     with tempfile.TemporaryDirectory() as folder:
-        seen = asyncio.run(lose_snode(Path(folder), count=arguments.members))
+        seen = run_drill(lose_snode(Path(folder), count=arguments.members))
     sys.stdout.write(json.dumps({**asdict(seen), "faults": seen.faults}) + "\n")
     sys.exit(bool(seen.faults))
 

@@ -18,6 +18,7 @@ from ortoo.common.process import logs
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers.processes import process_cluster
 from ortoo.v1 import admin_pb2_grpc, consumer_pb2, consumer_pb2_grpc, namesrv_pb2
+from tests.e2e.drill import run_drill
 
 TOPIC = "t"
 QUEUES = 10
@@ -108,7 +109,7 @@ def main() -> None:
     arguments = parser.parse_args()
     logs.configure(level="error")
     with tempfile.TemporaryDirectory() as folder:
-        seen = asyncio.run(many_sessions(Path(folder), count=arguments.sessions, idle_s=arguments.idle))
+        seen = run_drill(many_sessions(Path(folder), count=arguments.sessions, idle_s=arguments.idle))
     sys.stdout.write(json.dumps({**asdict(seen), "faults": seen.faults}) + "\n")
     sys.exit(bool(seen.faults))
 

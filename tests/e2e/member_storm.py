@@ -19,6 +19,7 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from tests.e2e.consumer_cluster import Books, Member, consumer_cluster, ends_of, settled, until
+from tests.e2e.drill import run_drill
 from tests.e2e.store_away import members_seen, produce
 
 TOPIC, GROUP = "flow", "workers"
@@ -113,7 +114,7 @@ def main() -> None:
     arguments = parser.parse_args()
     logs.configure(level="error")
     with tempfile.TemporaryDirectory() as folder:
-        seen = asyncio.run(member_storm(Path(folder), clients=arguments.clients, seconds=arguments.seconds))
+        seen = run_drill(member_storm(Path(folder), clients=arguments.clients, seconds=arguments.seconds))
     sys.stdout.write(json.dumps({**asdict(seen), "faults": seen.faults}) + "\n")
     sys.exit(bool(seen.faults))
 

@@ -8,7 +8,6 @@ the second grows by more than half.
 """
 
 import argparse
-import asyncio
 import contextlib
 import statistics
 import sys
@@ -22,7 +21,7 @@ from ortoo.common.process import logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers.processes import ProcessCluster, RoleProcess
-from tests.e2e.drill import say
+from tests.e2e.drill import run_drill, say
 from tests.e2e.member_cluster import leading, member_cluster, replace_disk, whole
 
 TOPIC = "rejoin"
@@ -133,7 +132,7 @@ def main() -> int:
     logs.configure(level="error")
 
     with tempfile.TemporaryDirectory(prefix="ortoo-rejoin-") as folder:
-        done = asyncio.run(rejoin(Path(folder), megabytes=given.megabytes, say=say))
+        done = run_drill(rejoin(Path(folder), megabytes=given.megabytes, say=say))
     say(done.summary())
     for fault in done.faults():
         say(f"broken: {fault}")

@@ -51,7 +51,7 @@ from ortoo.common.process.service import EXIT_REFUSED
 from ortoo.testing.servers.postgres import postgres
 from ortoo.testing.servers.processes import SMALL_STORE, DidNotStart, ProcessCluster, RoleProcess
 from ortoo.testing.servers.valkey import valkey
-from tests.e2e.drill import say
+from tests.e2e.drill import run_drill, say
 from tests.e2e.machine import Machine
 from tests.e2e.member_cluster import leading, member_cluster, whole
 from tests.repo.tree import ROOT
@@ -322,7 +322,7 @@ def main() -> int:
             run = rolling_members(Path(folder), rate=arguments.rate, say=say)
         else:
             run = rolling_restart(Path(folder), rate=arguments.rate, say=say, older=older)
-        outcome = asyncio.run(run)
+        outcome = run_drill(run)
     faults = outcome.faults(SEND_MAX_MEMBERS_S if arguments.members else SEND_MAX_S)
     say("\n".join([*faults, outcome.summary()]))
     return 1 if faults else 0

@@ -28,6 +28,7 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.testing.forks.spawning import Spawned, spawn
 from ortoo.v1 import admin_pb2_grpc, client_pb2
 from tests.e2e.consumer_cluster import ConsumerCluster, consumer_cluster, ends_of
+from tests.e2e.drill import run_drill
 
 TOPIC, GROUP = "flow", "workers"
 MEMBERS, QUEUES = 10, 20
@@ -269,7 +270,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         run = slow_member(Path(folder), rate=arguments.rate, seconds=arguments.seconds, grace_s=arguments.grace_s)
-        seen = asyncio.run(run)
+        seen = run_drill(run)
     sys.stdout.write(json.dumps(asdict(seen)) + "\n")
     sys.exit(bool(seen.faults))
 

@@ -18,6 +18,7 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.v1 import consumer_pb2_grpc, pull_pb2
 from tests.e2e.consumer_cluster import Books, ConsumerCluster, consumer_cluster, ends_of, members, settled, until
+from tests.e2e.drill import run_drill
 
 TOPIC, GROUP = "flow", "workers"
 QUEUES, MEMBERS = 16, 4
@@ -120,7 +121,7 @@ def main() -> None:
     arguments = parser.parse_args()
     logs.configure(level="error")
     with tempfile.TemporaryDirectory() as folder:
-        seen = asyncio.run(store_away(Path(folder), away_s=arguments.away))
+        seen = run_drill(store_away(Path(folder), away_s=arguments.away))
     sys.stdout.write(json.dumps({**asdict(seen), "faults": seen.faults}) + "\n")
     sys.exit(bool(seen.faults))
 

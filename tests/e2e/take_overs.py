@@ -32,7 +32,7 @@ from ortoo.common.process import logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers.processes import ProcessCluster, RoleProcess
-from tests.e2e.drill import say
+from tests.e2e.drill import run_drill, say
 from tests.e2e.history import History, Read, Send
 from tests.e2e.member_cluster import ENODE, leading, member_cluster, reign, replace_disk, whole
 
@@ -351,9 +351,9 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory() as folder:
         if given.saturated:
-            faults = asyncio.run(saturated(Path(folder), seconds=given.saturated, rate=given.rate, say=say))
+            faults = run_drill(saturated(Path(folder), seconds=given.saturated, rate=given.rate, say=say))
         else:
-            done = asyncio.run(take_overs(Path(folder), rounds=given.rounds, rate=given.rate, say=say, harms=harms))
+            done = run_drill(take_overs(Path(folder), rounds=given.rounds, rate=given.rate, say=say, harms=harms))
             faults = done.faults()
             say(done.summary())
     for fault in faults:

@@ -31,6 +31,7 @@ from ortoo.v1 import (
     producer_pb2_grpc,
     record_pb2,
 )
+from tests.e2e.drill import run_drill
 from tests.e2e.many_sessions import memory_bytes
 
 FLOOD, CALM = "flood", "calm"
@@ -168,7 +169,7 @@ def main() -> None:
     asked = parser.parse_args()
     logs.configure(level="error")
     with tempfile.TemporaryDirectory() as folder:
-        seen = asyncio.run(
+        seen = run_drill(
             unread_sessions(
                 Path(folder), sessions=asked.sessions, tails=asked.tails, budget_bytes=asked.budget_mib << 20
             )

@@ -1,6 +1,8 @@
 """What a reader does not want stays on the enode: tags, SQL conditions and columns are applied where the log lies."""
 
 import asyncio
+import dataclasses
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +16,19 @@ from ortoo.common.records.columns import NUMBERS
 from ortoo.common.records.compression import Codec
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.records.view import open_batch
+from ortoo.enode.disk.disk import RealFile
+from ortoo.enode.log.frame import HEADER_BYTES
 from ortoo.enode.rpc.streams import pushed_down
 from ortoo.snode.enodes import append_wire
 from ortoo.testing.servers.cluster import open_cluster
-from ortoo.testing.servers.lone_enode import LoneEnode, append_request, open_lone_enode, topic
+from ortoo.testing.servers.lone_enode import SMALL_STORE, LoneEnode, append_request, open_lone_enode, topic
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import failure_pb2
 
 TOPIC = 7
 COUNT = 100
+ON_DISK = dataclasses.replace(SMALL_STORE, recent_bytes=0)
+"""A store whose reads all come from its disk."""
 
 
 def message(number: int) -> Message:
@@ -119,6 +125,83 @@ async def test_a_read_that_finds_nothing_says_how_far_it_looked(
             at = answer.next_offset
             steps.append(at)
         assert len(steps) > 3
+
+
+@pytest.mark.parametrize("is_repaired", [False, True])
+async def test_a_filtered_read_ends_before_damage_or_has_it_repaired(tmp_path: Path, is_repaired: bool) -> None:
+    """What lies before a damaged batch is given, and nothing twice; whoever reads on there is told of the damage."""
+    async with open_lone_enode(tmp_path, topic(TOPIC), store=ON_DISK) as enode:
+        await store(enode, 5)
+        reader = enode.running.store.engine.reader
+        (segment,) = tmp_path.glob("*.seg")
+        whole = segment.read_bytes()
+        broken = whole.replace(message(250).body, b"?" * len(message(250).body))
+        assert broken != whole
+        segment.write_bytes(broken)
+        repaired: list[int] = []
+
+        async def repair(position: int, end_position: int) -> int:
+            repaired.append(position)
+            segment.write_bytes(whole)
+            return end_position
+
+        reader.repair = repair if is_repaired else None
+        call = enode.stub.FetchBatches()
+        wishes: dict[str, Any] = {"tag_expression": "tag-7", "joined": True}
+        answer = await answered(call, asked(**wishes))
+        expected = [(n, message(n).body) for n in range(7, 500, 100)]
+        if is_repaired:
+            assert (chosen(answer), answer.next_offset, len(repaired)) == (expected, 500, 1)
+            return
+        assert (chosen(answer), answer.next_offset) == (expected[:2], 200)
+        refused = await answered(call, asked(200, **wishes))
+        assert refused.failure.kind == failure_pb2.FAILURE_KIND_DATA_LOSS
+        assert chosen(await answered(call, asked(300, **wishes))) == expected[3:]
+
+
+async def test_what_is_in_memory_is_chosen_while_a_scan_waits_for_the_disk(tmp_path: Path) -> None:
+    """Who filters at the end of a queue is not held up by those who read old batches."""
+    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+        await store(enode, 3)
+        may_end = threading.Event()
+        scan = asyncio.get_running_loop().create_task(enode.running.store.engine.work.scan(may_end.wait, 60))
+        try:
+            answer = await answered(enode.stub.FetchBatches(), asked(tag_expression="tag-7", joined=True))
+            assert [offset for offset, _ in chosen(answer)] == [7, 107, 207]
+            assert not scan.done()
+        finally:
+            may_end.set()
+        assert await scan
+
+
+async def test_the_disk_is_told_what_a_filtered_read_reads_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scans have one thread: while it looks at one part the disk can begin with the next."""
+    steps: list[tuple[str, int, int]] = []
+
+    def noted(name: str) -> None:
+        plain = getattr(RealFile, name)
+
+        def note(file: RealFile, position: int, length: int) -> Any:
+            steps.append((name, position, position + length))
+            return plain(file, position, length)
+
+        monkeypatch.setattr(RealFile, name, note)
+
+    monkeypatch.setattr(pushed_down, "PART_BYTES", 1 << 10)
+    async with open_lone_enode(tmp_path, topic(TOPIC), store=ON_DISK) as enode:
+        await store(enode, 6)
+        noted("read")
+        noted("read_ahead")
+        assert len(chosen(await answered(enode.stub.FetchBatches(), asked(tag_expression="tag-7")))) == 6
+    told = [(begin, end) for name, begin, end in steps if name == "read_ahead"]
+    bodies = [
+        (begin - HEADER_BYTES, end) for name, begin, end in steps if name == "read" and end - begin > HEADER_BYTES
+    ]
+    assert told == bodies[1:]
+    for each in told:
+        assert steps.index(("read_ahead", *each)) < steps.index(("read", each[0] + HEADER_BYTES, each[1]))
 
 
 async def test_a_waiting_read_hears_of_what_is_stored_wanted_or_not(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Enodes and snodes restarted in good order, one after another, while consumers pop.
 
-python -m tests.simulation.rolling_pops [--seeds N] [--first SEED]
+python -m tests.simulation.rolling_pops [--seeds N] [--first SEED] [--members]
 
 Messages come at random moments, so that some are leased just as their pop is called off, answered, or let go by a
 process that stops. None is lost, and none has an attempt counted that its consumer never saw.
@@ -15,6 +15,10 @@ from ortoo.testing.simulation.cluster.cluster import Shape
 from tests.simulation.stage import Stage, play
 
 SHAPE = Shape(enodes=2, snodes=2)
+MEMBERS = Shape(enodes=1, snodes=2, members=3)
+"""A member that leads hands over when it stops."""
+JOINED_S = 10.0
+"""After so long every enode is led by a member."""
 POPPERS = 3
 LEASE_MS = 20_000.0
 ROUNDS = 2
@@ -72,7 +76,7 @@ class RollingPops:
         """Every enode and snode in turn."""
         cluster = self._stage.cluster
         for _ in range(ROUNDS):
-            for machine in (*cluster.enodes, *cluster.snodes):
+            for machine in (*cluster.stores, *cluster.snodes):
                 self._burst.clear()
                 await self._burst.wait()
                 await self._stage.clock.sleep(self._chance.uniform(0, MEANWHILE_S))
@@ -82,13 +86,13 @@ class RollingPops:
                 await self._stage.clock.sleep(self._chance.uniform(0.2, 2 * SETTLED_S))
 
 
-def rolling_pops(seed: int) -> int:
+def rolling_pops(seed: int, shape: Shape = SHAPE) -> int:
     """Restart everything under pops; returns how many messages came."""
     seen: list[int] = []
 
     async def script(stage: Stage) -> None:
         async with stage.connect("app") as client:
-            await stage.clock.sleep(SETTLED_S)
+            await stage.clock.sleep(SETTLED_S if shape.members == 1 else JOINED_S)
             await client.admin.ensure_topic("t", queue_count=2)
             rolling = RollingPops(stage, client)
             async with asyncio.TaskGroup() as group:
@@ -109,7 +113,7 @@ def rolling_pops(seed: int) -> int:
             assert not burned, f"the consumer never saw an attempt of {burned}"
             seen.append(len(rolling.popped))
 
-    play(script, seed=seed, shape=SHAPE)
+    play(script, seed=seed, shape=shape)
     return seen[0]
 
 
@@ -118,9 +122,11 @@ def main(arguments: Sequence[str] | None = None, say: Callable[[str], None] = pr
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--members", action="store_true", help="of an enode of three members")
     options = parser.parse_args(arguments)
     for seed in range(options.first, options.first + options.seeds):
-        say(f"seed {seed}: {rolling_pops(seed)} messages, none lost, no attempt burned")
+        popped = rolling_pops(seed, MEMBERS if options.members else SHAPE)
+        say(f"seed {seed}: {popped} messages, none lost, no attempt burned")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ortoo.common.errors import Unavailable
+from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.testing.disks.disk_image import KEEP_NOTHING
 from ortoo.testing.simulation.disk.platter import PowerIsOff
 from ortoo.testing.simulation.disk.simulated_disk import MachineDisk
@@ -73,6 +74,26 @@ def test_work_takes_time_keeps_its_order_and_is_finished_by_close() -> None:
 
     run(loop, scenario())
     assert done == [1, 2]
+
+
+def test_scans_come_in_order_while_reads_overtake_one_another() -> None:
+    """They have one lane, as in a real enode one thread; over a few seeds some read ends before one asked for first."""
+    overtook = 0
+    for seed in range(10):
+        loop = VirtualLoop(Chances(seed))
+        work = machine_disk(seed).current.work(loop)
+        scans, reads = list[int](), list[int]()
+
+        async def scenario(work: DiskWork = work, scans: list[int] = scans, reads: list[int] = reads) -> None:
+            await asyncio.gather(
+                *(work.scan(scans.append, number) for number in range(5)),
+                *(work.run(reads.append, number) for number in range(5)),
+            )
+
+        run(loop, scenario())
+        assert scans == [0, 1, 2, 3, 4]
+        overtook += reads != scans
+    assert overtook
 
 
 def test_a_stop_meets_work_in_the_middle() -> None:

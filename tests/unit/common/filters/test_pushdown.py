@@ -52,12 +52,12 @@ def batch(count: int, every: int, *, kind: int = 0, codec: Codec = Codec.NONE, b
     )
 
 
-def parts_of(held: Sequence[StoredBatch], calls: int = 1, begin: int = 0, **wishes: object) -> Sequence[ChosenPart]:
-    """What is chosen when the batches come in so many calls."""
+def parts_of(held: Sequence[StoredBatch], begin: int = 0, **wishes: object) -> Sequence[ChosenPart]:
+    """What is chosen of these batches."""
     pushdown = Pushdown("rare", **wishes)  # type: ignore[arg-type]
-    choice = Choice(pushdown, pushdown.compiled())
-    for at in range(calls):
-        choice.look(held[len(held) * at // calls : len(held) * (at + 1) // calls], begin)
+    choice = Choice(pushdown, pushdown.compiled(), begin)
+    for one in held:
+        choice.look(one)
     return choice.parts()
 
 
@@ -90,21 +90,20 @@ def column(view: RecordBatchView, name: str, row: int) -> object:
     shapes=st.lists(
         st.tuples(st.integers(1, 60), st.sampled_from([1, 2, 7, 100]), st.integers(0, 1023), st.booleans()), max_size=8
     ),
-    calls=st.integers(1, 3),
     begin=st.integers(0, 60),
     missing=st.integers(0, 60),
     columns=st.sampled_from([[], ["count"], ["tag", "keys"], ["expire_at_ms", "properties"], ["body"]]),
 )
 def test_joined_rows_are_those_that_come_batch_by_batch(
-    shapes: list[tuple[int, int, int, bool]], calls: int, begin: int, missing: int, columns: list[str]
+    shapes: list[tuple[int, int, int, bool]], begin: int, missing: int, columns: list[str]
 ) -> None:
     """B-170: offsets, times of storing and all fields are the same, whichever columns and codecs batches have."""
     held = stored([batch(n, every, kind=k, codec=Codec.LZ4 if small else Codec.NONE) for n, every, k, small in shapes])
     end = held[-1].next_offset if held else 0
     begin, to_offset = min(begin, end), max(end - missing, 1)
     asked = columns_of(columns)
-    apart = parts_of(held, calls, begin, to_offset=to_offset, columns=asked)
-    together = parts_of(held, calls, begin, to_offset=to_offset, columns=asked, joined=True)
+    apart = parts_of(held, begin, to_offset=to_offset, columns=asked)
+    together = parts_of(held, begin, to_offset=to_offset, columns=asked, joined=True)
     assert rows_of(together, columns) == rows_of(apart, columns)
     assert len(together) <= len(apart)
 
@@ -112,7 +111,7 @@ def test_joined_rows_are_those_that_come_batch_by_batch(
 def test_few_rows_of_many_batches_are_one_batch() -> None:
     """B-170: a part for each stored batch would cost its readers more than the rows do."""
     held = stored([batch(200, 100, kind=7) for _ in range(50)])
-    (part,) = parts_of(held, 5, joined=True)
+    (part,) = parts_of(held, joined=True)
     assert (part.batch.count, part.next_offset) == (100, 10_000)
     assert rows_of([part]) == rows_of(parts_of(held))
 
@@ -138,8 +137,9 @@ def test_what_was_found_counts_by_its_bytes() -> None:
     """One row may have nearly all bytes of its batch: an answer ends when there is enough of them, not of rows."""
     held = stored([large_row() for _ in range(8)])
     pushdown = Pushdown("rare", joined=True)
-    choice = Choice(pushdown, pushdown.compiled())
-    choice.look(held, 0)
+    choice = Choice(pushdown, pushdown.compiled(), 0)
+    for one in held:
+        choice.look(one)
     assert choice.size_bytes >= sum(len(part.batch.records) for part in choice.parts()) >= 8 * 500_000
 
 
@@ -149,13 +149,16 @@ def large_row() -> SealedBatch:
     return encode([*messages, Message(b"y" * 500_000, "rare")], now_ms=7, codec=Codec.NONE)
 
 
-def test_of_batches_with_a_damaged_one_nothing_is_taken() -> None:
-    """Whoever looks again from the same offset gets each row once."""
+def test_of_a_damaged_batch_nothing_is_taken() -> None:
+    """Whoever goes on where the looking ended gets each row once."""
     good, bad = batch(200, 100), SealedBatch(b"\xff" * 40, 0, 200, 10)
-    first, *others = stored([good, good, bad])
+    first, second, third = stored([good, bad, good])
     pushdown = Pushdown("rare", joined=True)
-    choice = Choice(pushdown, pushdown.compiled())
-    choice.look([first], 0)
+    choice = Choice(pushdown, pushdown.compiled(), 0)
+    choice.look(first)
     with pytest.raises(OrtooError):
-        choice.look(others, 0)
+        choice.look(second)
     assert [offset for offset, _, _ in rows_of(choice.parts())] == [0, 100]
+    assert (choice.next_offset, choice.looked_bytes) == (200, len(good.records))
+    choice.look(third)
+    assert [offset for offset, _, _ in rows_of(choice.parts())] == [0, 100, 400, 500]

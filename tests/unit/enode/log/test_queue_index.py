@@ -24,6 +24,15 @@ def rows(begin: int, batches: int) -> Rows:
     return made
 
 
+def test_rows_fit_while_they_follow_one_another() -> None:
+    """A read ends before what is too much and before a hole; one batch is given however large it is."""
+    found = rows(0, 30)  # 64 bytes each; in front of 0, 10 and 20 something is missing
+    assert [found.fitting(row, 4 * 64) for row in (0, 3, 7, 10, 28)] == [4, 7, 10, 14, 30]
+    assert [found.fitting(row, 4 * 64 - 1) for row in (0, 9, 29)] == [3, 10, 30]
+    assert [found.fitting(row, 1) for row in (5, 29, 30)] == [6, 30, 30]
+    assert found.row(5) == (found.first_offsets[5], 2, found.positions[5], 64)
+
+
 def test_an_index_survives_its_bytes() -> None:
     """Tables and rows are found again, from the tables' part of the file alone."""
     table = {(7, 1): rows(0, 30), (7, 0): rows(50, 3), (9, 4): Rows()}

@@ -1,5 +1,7 @@
 """What pops got, by attempt and request, and which of them were called off: against a model that forgets nothing."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,6 +10,8 @@ from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 from ortoo.enode.pops.attempts import ATTEMPTS_REMEMBERED, CALLED_OFF_MAX, CALLED_OFF_S, Attempts
 
+ANEW = 1_000
+"""By so much a lease's number grows when its messages are leased anew."""
 BATCH = encode([Message(b"x")], now_ms=1)
 ATTEMPT_IDS = st.sampled_from(["a", "b"])
 REQUEST_IDS = st.sampled_from(["1", "2", "3"])
@@ -22,6 +26,11 @@ STEPS = st.one_of(
 def popped(number: int, *offsets: int) -> PoppedBatch:
     """A batch of lease `number`."""
     return PoppedBatch(0, number, 1, BATCH, offsets or (number,), (1,) * len(offsets or (number,)))
+
+
+def leased_anew(part: LeasePart) -> LeasePart:
+    """Its messages under another number."""
+    return replace(part, number=part.number + ANEW)
 
 
 def numbers(parts: list[LeasePart]) -> list[int]:
@@ -49,11 +58,13 @@ def test_each_message_is_its_last_requests_and_goes_back_once(steps: list[tuple[
             owners[number] = request
             attempts.got(request, [popped(number)])
         elif what == "again":
-            assert numbers(attempts.again(request)) == all_of_it
-            owners.update(dict.fromkeys(all_of_it, request))
+            anew = numbers(attempts.again(request, leased_anew))
+            assert anew == sorted(one + ANEW for one in all_of_it)
+            owners = {one: owner for one, owner in owners.items() if owner[0] != attempt_id}
+            owners.update(dict.fromkeys(anew, request))
         else:
             expected = mine if request_id else all_of_it
-            assert numbers(attempts.call_off(request, now_s)) == expected
+            assert numbers(attempts.call_off(request, now_s)) == sorted(expected)
             for one in expected:
                 del owners[one]
             called_off[request] = now_s + CALLED_OFF_S
@@ -76,9 +87,9 @@ def test_only_so_many_are_remembered_the_newest_ones() -> None:
         attempts.got((str(number), ""), [popped(number)])
     attempts.got(("1", ""), [popped(1)])
     attempts.got(("new", ""), [popped(2)])
-    assert attempts.again(("0", "")) == []
-    assert attempts.again(("2", "")) == []
-    assert numbers(attempts.again(("1", ""))) == [1]
+    assert attempts.again(("0", ""), leased_anew) == []
+    assert attempts.again(("2", ""), leased_anew) == []
+    assert numbers(attempts.again(("1", ""), leased_anew)) == [1 + ANEW]
     for number in range(CALLED_OFF_MAX):
         attempts.call_off((str(number), "r"), 0.0)
     attempts.call_off(("0", "r"), 1.0)  # said again, it is a new one

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ortoo.common.errors import NotFound, OrtooError, Unavailable
+from ortoo.common.errors import NotFound, OrtooError, Overloaded, Unavailable
 from ortoo.common.groups.pop import GiveBack, LeasePart, Popped, PoppedBatch, PopWish
 from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
@@ -97,9 +97,10 @@ def test_what_an_older_enode_pops_instead_goes_back_as_if_never_delivered() -> N
     assert enode.given_back == [GONE_BACK]
 
 
-def test_an_enode_that_is_away_is_told_when_it_is_back() -> None:
-    """Again and again."""
-    enode = Enode(*[Unavailable("away")] * 5)
+@pytest.mark.parametrize("error", [Unavailable("away"), Overloaded("no room")])
+def test_an_enode_that_is_away_or_has_no_room_is_told_again_and_again(error: OrtooError) -> None:
+    """Until it hears it."""
+    enode = Enode(*[error] * 5)
     giving_back(enode, lambda back: back.call_off("enode-0", WISH))
     assert len(enode.asked) == 6
 
@@ -138,9 +139,10 @@ def test_what_a_pop_brings_after_it_was_called_off_goes_back() -> None:
     assert enode.given_back == [GONE_BACK]
 
 
-def test_what_an_enode_answers_as_it_stops_goes_back_when_it_is_there_again() -> None:
+@pytest.mark.parametrize("error", [Unavailable("away"), Overloaded("no room")])
+def test_what_an_enode_answers_as_it_stops_goes_back_when_it_is_there_again(error: OrtooError) -> None:
     """It hears of nothing while it stops, and remembers the lease alone: by that the message goes back, uncounted."""
-    enode = Enode(Unavailable("stopping"), settle_errors=[Unavailable("away")] * 4)
+    enode = Enode(Unavailable("stopping"), settle_errors=[error] * 4)
     giving_back(enode, lambda back: back.call_off("enode-0", WISH, answer(*FOUND)))
     assert len(enode.asked) == 1
     assert enode.given_back == [GONE_BACK]

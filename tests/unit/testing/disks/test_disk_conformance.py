@@ -51,6 +51,16 @@ def test_bytes_are_read_back_where_they_were_written(disk: Disk, folder: Path) -
     file.close()
 
 
+def test_reading_ahead_changes_nothing(disk: Disk, folder: Path) -> None:
+    """It may name bytes that are not there; what is read is what was written."""
+    file = disk.open(folder / "f", create=True)
+    file.write(0, [b"abcdef"])
+    for position, length in ((0, 6), (3, 100), (50, 1)):
+        file.read_ahead(position, length)
+    assert (file.read(0, 100), file.size_bytes()) == (b"abcdef", 6)
+    file.close()
+
+
 def test_more_buffers_than_one_call_takes_are_written(disk: Disk, folder: Path) -> None:
     """The system's limit on buffers is not the caller's business."""
     count = 2 * BUFFERS_PER_WRITE_MAX + 3

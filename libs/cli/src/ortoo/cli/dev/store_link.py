@@ -119,7 +119,9 @@ class StoreLink(GrpcEnodeLink):
         self._closed = True
         return Unavailable(f"enode {self.enode} is closing")
 
-    async def _call(self, method: Callable[[Any], Any], request: object, timeout_s: float | None = None) -> Any:
+    async def _call(
+        self, method: Callable[[Any], Any], request: object, timeout_s: float | None = None, *, lasts: bool = False
+    ) -> Any:
         """Ask the only one that there is."""
         return await method(self._stub)(request)
 

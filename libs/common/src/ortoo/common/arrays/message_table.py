@@ -7,7 +7,7 @@ A table may have more messages than a batch. Columns that no row uses are None, 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -57,15 +57,14 @@ class MessageTable:
     @property
     def size_bytes(self) -> int:
         """What its columns take, about."""
-        return sum(_size(getattr(self, field.name)) for field in fields(self))
+        return _size(self)
 
 
 def _size(column: Any) -> int:
-    if column is None:
-        return 0
     if isinstance(column, np.ndarray | memoryview):
         return column.nbytes
-    return sum(_size(getattr(column, field.name)) for field in fields(column))
+    parts = [getattr(column, name) for name in column.__slots__]
+    return sum([_size(part) for part in parts if part is not None])
 
 
 MessageColumns = OpenedBatch | MessageTable
@@ -186,7 +185,7 @@ def _ranges(offsets: Int32s, data: memoryview, rows: Int32s) -> tuple[Int32s, me
 def _sums(sizes: Int32s) -> Int32s:
     """Return where each row starts once the rows lie close together, and where the last ends."""
     sums = np.zeros(len(sizes) + 1, "<i4")
-    np.cumsum(sizes, out=sums[1:])
+    sizes.cumsum(out=sums[1:])
     return sums
 
 

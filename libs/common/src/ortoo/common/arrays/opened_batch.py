@@ -195,7 +195,8 @@ class OpenedBatch:
 
     def _text(self, name: str) -> TextArrays | None:
         data = self._buffer(name)
-        return _texts(data, self.count, f"{RECORDS_PATH}.{name}") if data else None
+        path = f"{RECORDS_PATH}.{name}"
+        return _texts(read_fields(data, path), self.count, path) if data else None
 
 
 def _int32s(data: memoryview, rows: int, path: str) -> Int32s:
@@ -222,8 +223,7 @@ def _valid(data: memoryview, rows: int, path: str) -> Mask | None:
     return None if valid.all() else valid
 
 
-def _texts(column: memoryview, rows: int, path: str) -> TextArrays:
-    fields = read_fields(column, path)
+def _texts(fields: reader.Fields, rows: int, path: str) -> TextArrays:
     data = reader.buffer(fields, 3, f"{path}.data")
     offsets = _offsets(reader.buffer(fields, 2, f"{path}.offsets"), rows, len(data), f"{path}.offsets")
     return TextArrays(offsets, data, _valid(reader.buffer(fields, 1, f"{path}.validity"), rows, f"{path}.validity"))
@@ -239,7 +239,7 @@ def _dense_texts(column: memoryview, path: str) -> TextArrays:
         return _NO_TEXTS
     if size < 4 or size % 4:
         raise Invalid(f"{size} bytes; offsets are int32 x (rows + 1)", field=f"{path}.offsets")
-    return _texts(column, size // 4 - 1, path)
+    return _texts(fields, size // 4 - 1, path)
 
 
 def _dictionary(column: memoryview, rows: int, path: str) -> DictionaryArrays:
@@ -252,11 +252,11 @@ def _dictionary(column: memoryview, rows: int, path: str) -> DictionaryArrays:
             f"{texts.rows} texts for {rows} rows; put in only those that are used", field=f"{path}.dictionary"
         )
     if rows:
-        lowest, highest = codes.min(), codes.max()
         if texts.rows == 0 and (valid is None or valid.any()):
             raise Invalid("the dictionary is empty but rows have a value", field=f"{path}.dictionary")
-        if lowest < 0 or highest >= max(texts.rows, 1):
-            raise Invalid(f"codes go from {lowest} to {highest}; there are {texts.rows} texts", field=f"{path}.codes")
+        if codes.view("<u4").max() >= max(texts.rows, 1):  # a negative one is a large one
+            reason = f"codes go from {codes.min()} to {codes.max()}; there are {texts.rows} texts"
+            raise Invalid(reason, field=f"{path}.codes")
     return DictionaryArrays(codes, texts, valid)
 
 

@@ -69,14 +69,13 @@ class TagFilter:
         data = bytes(column.texts.data)
         if not any(tag in data for tag in self._wanted):
             return _NO_ROWS  # most batches, when the tag is a rare one
-        ends = column.texts.offsets.tolist()
-        wanted = np.array([data[start:end] in self._wanted for start, end in pairwise(ends)], np.bool_)
-        if not wanted.any():
+        texts = pairwise(column.texts.offsets.tolist())
+        wanted = [data[start:end] in self._wanted for start, end in texts]
+        number = sum(wanted)
+        if not number:
             return _NO_ROWS
-        if column.valid is None and wanted.all():
-            return None
-        hits = wanted[column.codes]
-        rows = np.flatnonzero(hits if column.valid is None else hits & column.valid).astype("<i4")
+        hits = column.codes == wanted.index(True) if number == 1 else np.array(wanted)[column.codes]
+        rows = (hits if column.valid is None else hits & column.valid).nonzero()[0].astype("<i4")
         return None if len(rows) == opened.count else rows
 
 

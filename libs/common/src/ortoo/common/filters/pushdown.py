@@ -1,6 +1,6 @@
 """What a reader wants of a queue, as it travels to where the log lies; applied there, the rest need not travel."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -82,44 +82,51 @@ class _Few(NamedTuple):
 class Choice:
     """What is wanted of a stretch of a queue, put together batch by batch."""
 
-    def __init__(self, pushdown: Pushdown, wanted: MessageFilter | None) -> None:
-        """Choose by `pushdown`, whose filter is `wanted`."""
+    def __init__(self, pushdown: Pushdown, wanted: MessageFilter | None, from_offset: int) -> None:
+        """Choose by `pushdown`, whose filter is `wanted`, from an offset on."""
         self._pushdown = pushdown
         self._wanted = wanted
         self._parts: list[ChosenPart] = []
         self._few: list[_Few] = []
+        self._few_messages = 0
+        self.next_offset = from_offset
+        """Behind what was looked at."""
         self.size_bytes = 0
         """What was found, about."""
+        self.looked_bytes = 0
 
-    def look(self, stored: Iterable[StoredBatch], from_offset: int) -> None:
-        """Take what is wanted of further batches. Errors: Invalid, Unsupported; then nothing of them was taken."""
+    def look(self, stored: StoredBatch) -> None:
+        """Take what is wanted of the next batch. Errors: Invalid, Unsupported; then nothing of it was taken."""
         columns, to_offset = self._pushdown.columns, self._pushdown.to_offset or None
-        parts, few, size_bytes = list[ChosenPart](), list(self._few), self.size_bytes
-        messages = sum(len(each.rows) for each in few)
-        for one in stored:
-            opened, rows, stop, _ = matching(one, from_offset, to_offset, self._wanted)
-            first, batch = one.first_offset, one.batch
-            if rows is not None and not len(rows):
-                continue
+        first, batch = stored.first_offset, stored.batch
+        opened, rows, stop, _ = matching(stored, self.next_offset, to_offset, self._wanted)
+        behind = first + stop
+        if rows is None or len(rows):
             if self._pushdown.joined and rows is not None and opened is not None and is_narrow(opened, rows):
-                found = _Few(first, first + stop, one.stored_at_ms, rows, taken(opened, rows, columns))
-                messages += len(rows)
-                if few and (found.sort != few[0].sort or messages > MESSAGES_MAX):
-                    parts += _together(few, columns)
-                    few, messages = [], len(rows)
-                few.append(found)
-                size_bytes += found.size_bytes
-                continue
-            parts += _together(few, columns)
-            few, messages = [], 0
-            if rows is not None and opened is not None:
-                batch, rows = narrowed(opened, rows, columns)
-            batch = projected(batch, columns)
-            named = b"" if rows is None else rows.tobytes()
-            parts.append(ChosenPart(first, first + stop, one.stored_at_ms, batch, named))
-            size_bytes += len(batch.records)
-        self._parts += parts
-        self._few, self.size_bytes = few, size_bytes
+                table = taken(opened, rows, columns)
+                self._join(_Few(first, behind, stored.stored_at_ms, rows, table))
+            else:
+                if rows is not None and opened is not None:
+                    batch, rows = narrowed(opened, rows, columns)
+                batch = projected(batch, columns)
+                named = b"" if rows is None else rows.tobytes()
+                self._end_few()
+                self._parts.append(ChosenPart(first, behind, stored.stored_at_ms, batch, named))
+                self.size_bytes += len(batch.records)
+        self.looked_bytes += len(stored.batch.records)
+        self.next_offset = max(self.next_offset, behind)
+
+    def _join(self, found: _Few) -> None:
+        messages = self._few_messages + len(found.rows)
+        if self._few and (found.sort != self._few[0].sort or messages > MESSAGES_MAX):
+            self._end_few()
+        self._few.append(found)
+        self._few_messages += len(found.rows)
+        self.size_bytes += found.size_bytes
+
+    def _end_few(self) -> None:
+        self._parts += _together(self._few, self._pushdown.columns)
+        self._few, self._few_messages = [], 0
 
     def parts(self) -> Sequence[ChosenPart]:
         """All of it, in order."""

@@ -105,10 +105,11 @@ def matching(
     opened = OpenedBatch(batch) if wanted is not None or expires else None
     hits = wanted.select(opened) if wanted is not None and opened is not None else None
     alive = unexpired(opened, now_ms) if expires and opened is not None else None
-    if start == 0 and stop == batch.count and hits is None and alive is None:
-        return Matching(opened, None, stop)
-    rows = _between(hits, start, stop)
-    if alive is None:
+    if start == 0 and stop == batch.count and (hits is not None or alive is None):
+        rows = hits
+    else:
+        rows = _between(hits, start, stop)
+    if rows is None or alive is None:
         return Matching(opened, rows, stop)
     living = np.intersect1d(rows, alive, assume_unique=True)
     return Matching(opened, living, stop, len(rows) - len(living))

@@ -189,7 +189,7 @@ def read_head(fields: reader.Fields) -> tuple[int, Codec, int]:
     if not 1 <= count <= MESSAGES_MAX:
         raise Invalid(f"{count} messages; a batch holds 1 to {MESSAGES_MAX}", field=f"{_PATH}.count")
     codec_number = reader.number(fields, NUMBERS["codec"], f"{_PATH}.codec")
-    if codec_number > max(Codec):
+    if codec_number > _LAST_CODEC:
         raise Unsupported(f"codec {codec_number} is not known here: upgrade this process", field=f"{_PATH}.codec")
     size = reader.number(fields, NUMBERS["body_inflated_bytes"], f"{_PATH}.body_inflated_bytes")
     if size > BODY_INFLATED_BYTES_MAX:
@@ -225,5 +225,6 @@ _READERS: dict[str, Callable[[memoryview, int, str], list[object]]] = {
 }
 _RARE = tuple((name, RareFields._field_defaults[name]) for name in RareFields._fields)
 _RARE_NAMES = frozenset(RareFields._fields)
+_LAST_CODEC = max(Codec)
 _all = partial(deque[object], maxlen=0)
 """Exhausts an iterator, as fast as Python can."""

@@ -55,7 +55,11 @@ def read_fields(data: memoryview, path: str) -> dict[int, Field]:
         seen += 1
         if seen > FIELDS_MAX:
             raise Invalid(f"more than {FIELDS_MAX} fields; this is no record batch", field=path)
-        key, position = _read_varint(data, position, end, path)
+        key = data[position]
+        if key < 0x80:  # nearly every key: a call for it would be a quarter of the time
+            position += 1
+        else:
+            key, position = _read_varint(data, position, end, path)
         field, kind = key >> 3, key & 7
         if kind == 2:
             length, position = _read_varint(data, position, end, path)

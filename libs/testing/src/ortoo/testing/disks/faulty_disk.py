@@ -46,6 +46,9 @@ class FaultyFile:
         """Read; bits that were flipped on the way from the disk are."""
         return self._disk.flipped(self.path, position, self._file.read(position, length))
 
+    def read_ahead(self, position: int, length: int) -> None:
+        """Nothing is gained by it here."""
+
     def sync_data(self) -> None:
         """Make everything durable, or fail, or only say so."""
         error = self._disk.next_sync_error()

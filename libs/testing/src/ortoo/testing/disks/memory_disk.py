@@ -63,6 +63,9 @@ class MemoryFile:
         self._check()
         return self._disk.read(self._number, position, length)
 
+    def read_ahead(self, position: int, length: int) -> None:
+        """Nothing is gained by it here."""
+
     def sync_data(self) -> None:
         """Make everything written so far durable."""
         self._check()

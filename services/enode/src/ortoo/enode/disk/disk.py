@@ -32,6 +32,9 @@ class File(Protocol):
     def read(self, position: int, length: int) -> bytes:
         """Read up to `length` bytes; fewer only at the end of the file."""
 
+    def read_ahead(self, position: int, length: int) -> None:
+        """Say that these bytes are read soon, so that the disk may begin; returns at once."""
+
     def sync_data(self) -> None:
         """Make everything written so far durable, with the file's size.
 
@@ -129,6 +132,10 @@ class RealFile:
             parts.append(data)
             missing -= len(data)
         return b"".join(parts)
+
+    def read_ahead(self, position: int, length: int) -> None:
+        """Have the system read these bytes into its cache, while the caller goes on."""
+        os.posix_fadvise(self._descriptor, position, length, os.POSIX_FADV_WILLNEED)
 
     def sync_data(self) -> None:
         """Make everything written so far durable, with the file's size."""

@@ -53,6 +53,20 @@ class Rows:
             return row
         return -1 - (row + 1)
 
+    def row(self, at: int) -> tuple[int, int, int, int]:
+        """First offset, count, position and length of a row."""
+        return self.first_offsets[at], self.counts[at], self.positions[at], self.lengths[at]
+
+    def fitting(self, row: int, bytes_max: int) -> int:
+        """The row behind those from `row` on that follow one another and fit `bytes_max` together; one always does."""
+        total, expected = 0, -1
+        for at in range(row, len(self)):
+            total += self.lengths[at]
+            if at > row and (total > bytes_max or self.first_offsets[at] != expected):
+                return at
+            expected = self.first_offsets[at] + self.counts[at]
+        return len(self)
+
     def find_time(self, stored_at_ms: int) -> int:
         """The first row stored at or after that time; the number of rows if there is none."""
         return bisect_left(self.stored_at_ms, stored_at_ms)

@@ -99,6 +99,10 @@ class Segment:
         """Bytes of the log from `position`; fewer at the end of the file."""
         return self.file.read(position - self.base, length)
 
+    def read_ahead(self, position: int, length: int) -> None:
+        """Say which bytes of the log are read soon."""
+        self.file.read_ahead(position - self.base, length)
+
     def acquire(self) -> None:
         """Open the file, and keep it open while somebody reads. Errors: OSError."""
         _ = self.file

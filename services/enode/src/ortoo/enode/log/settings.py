@@ -82,7 +82,7 @@ class StoreSettings:
     fetch_bytes_max: Annotated[int, Range(1, 64 * MIB)] = 4 * MIB
     """The most that one fetch answers, beyond its first batch."""
     read_threads: Annotated[int, Range(1, 1_024)] = 4
-    """How many reads of old batches may be at the disk at once."""
+    """How many reads of old batches may be at the disk at once; those that choose rows or columns take turns beside."""
     waiters_max: Annotated[int, Range(1, COUNT_MAX)] = 100_000
     """How many fetches may wait for a message at once."""
 

@@ -1,7 +1,7 @@
 """What the pops of a group got, for those who ask again, and which of them nobody waits for any more."""
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ortoo.common.groups.pop import LeasePart, PoppedBatch, runs
 
@@ -39,13 +39,13 @@ class Attempts:
         while len(self._given) > ATTEMPTS_REMEMBERED:
             self._given.popitem(last=False)
 
-    def again(self, request: Request) -> list[LeasePart]:
-        """What the requests of an attempt got. From now on it is this one's: the others may be called off."""
+    def again(self, request: Request, leased_anew: Callable[[LeasePart], LeasePart]) -> list[LeasePart]:
+        """What the requests of an attempt got, leased anew. It is this one's now: the others may be called off."""
         attempt_id, request_id = request
         given = self._given.get(attempt_id)
         if given is None:
             return []
-        parts = [part for one in given.values() for part in one]
+        parts = [leased_anew(part) for one in given.values() for part in one]
         self._given[attempt_id] = {request_id: parts}
         return parts
 
@@ -60,6 +60,11 @@ class Attempts:
         if not request_id:
             return [part for one in self._given.pop(attempt_id, {}).values() for part in one]
         return self._given.get(attempt_id, {}).pop(request_id, [])
+
+    def still_has(self, request: Request, parts: list[LeasePart]) -> None:
+        """What a request that was called off got could not be given back; it is to be called off once more."""
+        attempt_id, request_id = request
+        self._given.setdefault(attempt_id, {}).setdefault(request_id, []).extend(parts)
 
     def forget_old(self, now_s: float) -> None:
         """Forget what was called off so long ago that it cannot come any more."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 
-from ortoo.common.errors import Conflict, NotFound
+from ortoo.common.errors import Conflict, NotFound, OrtooError
 from ortoo.common.groups.failure_rule import REASON_ATTEMPTS
 from ortoo.common.groups.pop import (
     GiveBack,
@@ -24,6 +24,7 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.enode.changes.lives import Mode
 from ortoo.enode.changes.pops import Delivered, PopFinished, PopLeased
+from ortoo.enode.pops.attempts import Request
 from ortoo.enode.pops.deliveries import Deliveries, deliveries
 from ortoo.enode.pops.line import SCANNED_MAX
 from ortoo.enode.pops.lines import GroupLine, GroupLines, Lines
@@ -83,8 +84,7 @@ class Leasing:
         group = self._lines.of(wish.topic_id, wish.group)
         request = (wish.attempt_id, wish.request_id)
         if wish.call_off:
-            parts = group.attempts.call_off(request, self._clock.monotonic_s())
-            await self._settling.settle(group, parts, GiveBack(counts=False))
+            await self._call_off(group, request)
             return Popped()
         await self._store.modes.use(wish.topic_id, wish.group, Mode.POP_IN_ORDER if wish.rules.in_order else Mode.POP)
         if group.attempts.is_called_off(request):
@@ -96,7 +96,7 @@ class Leasing:
             popped = await self._pop_now(group, wish)
             if popped.batches or popped.wants_dead_letter_topic or self._clock.monotonic_s() >= deadline_s:
                 return popped
-            await group.wait(deadline_s)
+            await group.wait(deadline_s, wish.attempt_id)
             if self._lines.is_closed:
                 return popped
             if group.attempts.is_called_off(request):
@@ -172,6 +172,15 @@ class Leasing:
 
     # popping
 
+    async def _call_off(self, group: GroupLines, request: Request) -> None:
+        parts = group.attempts.call_off(request, self._clock.monotonic_s())
+        group.wake_attempt(request[0])
+        try:
+            await self._settling.settle(group, parts, GiveBack(counts=False))
+        except BaseException:
+            group.attempts.still_has(request, parts)
+            raise
+
     async def _pop_now(self, group: GroupLines, wish: PopWish) -> Popped:
         popped, request = Popped(), (wish.attempt_id, wish.request_id)
         room, bytes_left = wish.messages_max, wish.bytes_max
@@ -186,14 +195,15 @@ class Leasing:
                 line = await group.ready_line(queue_id, wish.rules)
                 if not line.may_have(group.now_ms(), self._end(wish.topic_id, queue_id)):
                     continue
-                batches, expired = await self._pop_queue(line, wish, room, bytes_left, popped)
-                while expired and not batches:
-                    batches, expired = await self._pop_queue(line, wish, room, bytes_left, popped)
+                batches = await self._pop_line(line, wish, room, bytes_left, popped)
                 room -= sum(len(batch.offsets) for batch in batches)
                 bytes_left -= sum(len(batch.batch.records) for batch in batches)
                 if room <= 0 or bytes_left <= 0:
                     group.wake()  # there may be more for the next one
                     break
+        except OrtooError:
+            if not popped.batches:  # else its caller would hear of a failure alone, and not of what it has
+                raise
         finally:
             # A pop whose caller goes at its second queue has messages of the first: by its id they are asked for.
             if popped.batches and wish.attempt_id:
@@ -209,13 +219,40 @@ class Leasing:
         return popped
 
     async def _again(self, group: GroupLines, wish: PopWish) -> Popped:
-        """What an earlier pop with this id got and still has; its answer was lost."""
-        popped = Popped()
-        for part in group.attempts.again((wish.attempt_id, wish.request_id)):
-            line = group.line(part.queue_id)
-            held = line.held(part.ranges, part.number)
-            popped.batches += await self._reading.read(line, part.number, held, wish.bytes_max, [])
+        """What an earlier pop with this id got and still has; its answer was lost.
+
+        It is leased anew: whoever finds the first answer late, and gives it back by its lease, takes nothing from here.
+        """
+        popped, leased = Popped(), list[tuple[int, int, list[Delivered]]]()
+
+        def leased_anew(part: LeasePart) -> LeasePart:
+            line, number = group.line(part.queue_id), self._lines.next_number()
+            rows = line.lease_anew(part, number, group.now_ms(), wish.invisible_ms)
+            leased.append((part.queue_id, number, rows))
+            return replace(part, number=number)
+
+        group.attempts.again((wish.attempt_id, wish.request_id), leased_anew)
+        for queue_id, number, rows in leased:
+            line = group.line(queue_id)
+            batches = await self._reading.read(line, number, rows, wish.bytes_max, [])
+            await self._note_lease(line, number, batches, wish)
+            popped.batches += batches
         return popped
+
+    async def _note_lease(self, line: GroupLine, number: int, batches: Iterable[PoppedBatch], wish: PopWish) -> None:
+        if rows := tuple(_delivered(batches)):
+            until_ms = self._clock.now_ms() + wish.invisible_ms
+            await self._store.engine.note([PopLeased(*line.place, number, until_ms, wish.invisible_ms, rows)])
+            line.group.leased_to(number, wish.consumer)
+
+    async def _pop_line(
+        self, line: GroupLine, wish: PopWish, room: int, bytes_left: int, popped: Popped
+    ) -> list[PoppedBatch]:
+        """Lease messages of one queue, whatever had to be left out before them."""
+        while True:
+            batches, is_short = await self._pop_queue(line, wish, room, bytes_left, popped)
+            if batches or not is_short:
+                return batches
 
     async def _pop_queue(
         self, line: GroupLine, wish: PopWish, room: int, bytes_left: int, popped: Popped
@@ -249,10 +286,7 @@ class Leasing:
                     popped.blocked = popped.blocked or taken.blocked
                     break
             batches = await self._reading.read(line, number, leased, bytes_left, expired)
-            if rows := tuple(_delivered(batches)):
-                until_ms = self._clock.now_ms() + wish.invisible_ms
-                await self._store.engine.note([PopLeased(*line.place, number, until_ms, wish.invisible_ms, rows)])
-                line.group.leased_to(number, wish.consumer)
+            await self._note_lease(line, number, batches, wish)
             given = True
             popped.batches += batches
         finally:

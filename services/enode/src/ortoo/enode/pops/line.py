@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from ortoo.common.groups.failure_rule import FailureRule
+from ortoo.common.groups.pop import LeasePart
 from ortoo.enode.changes.pops import Delivered
 from ortoo.enode.pops.key_order import KeyOrder
 from ortoo.enode.state.interval_map import Hold, IntervalMap, Phase, Piece
@@ -185,14 +186,20 @@ class PopLine:
                 found.update(range(at, end))
         return found
 
-    def held(self, ranges: Iterable[tuple[int, int]], number: int) -> list[Delivered]:
-        """(first offset, count, attempt) of those messages that lease `number` has now."""
-        return [
-            (piece.first, piece.end - piece.first, piece.hold.attempt)
-            for first, count in ranges
-            for piece in self.intervals.unfinished(first, first + count)
-            if piece.hold is not None and piece.hold.phase is Phase.LEASED and piece.hold.number == number
-        ]
+    def lease_anew(self, part: LeasePart, number: int, now_ms: int, duration_ms: int) -> list[Delivered]:
+        """What of a part its lease has now is lease `number`'s, for `duration_ms`, as the same attempt.
+
+        Returns (first offset, count, attempt) of it.
+        """
+        self._advance(now_ms)
+        rows: list[Delivered] = []
+        for first, count in part.ranges:
+            for piece in list(self.intervals.unfinished(first, first + count)):
+                hold = piece.hold
+                if hold is not None and hold.phase is Phase.LEASED and hold.number == part.number:
+                    rows.append((piece.first, piece.end - piece.first, hold.attempt))
+                    self._hold(piece, Hold(Phase.LEASED, hold.attempt, number, now_ms + duration_ms, duration_ms))
+        return rows
 
     def finish(self, ranges: Iterable[tuple[int, int]], number: int) -> Settled:
         """Messages of lease `number` are done; those that are done already are passed over."""

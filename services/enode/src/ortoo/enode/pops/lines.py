@@ -13,7 +13,7 @@ from ortoo.enode.changes.groups import GroupGone
 from ortoo.enode.changes.pops import PopIntervals, finished
 from ortoo.enode.pops.attempts import Attempts
 from ortoo.enode.pops.line import OPENING_SHIFT, PopLine
-from ortoo.enode.reading.waiting import Waiters, wake_first
+from ortoo.enode.reading.waiting import Waiters, let_go, wake_first
 from ortoo.enode.state.interval_map import IntervalMap
 from ortoo.enode.state.tables.pops import FinishReason, PopQueue
 from ortoo.enode.store.store import Store
@@ -54,6 +54,8 @@ class GroupLines:
         self._clock = clock
         self._waiters = waiters
         self._waiting: deque[asyncio.Future[None]] = deque()
+        self._by_attempt: dict[str, list[asyncio.Future[None]]] = {}
+        """Those of them that have an attempt id."""
         self._wake_at_s = 0.0
         self._wake_up: Deadline | None = None
         """The next planned call of `wake`, at `_wake_at_s`."""
@@ -121,10 +123,23 @@ class GroupLines:
         """How many messages consumers have."""
         return sum([line.leased_count for line in self._lines.values()])
 
-    async def wait(self, until_s: float) -> None:
+    async def wait(self, until_s: float, attempt_id: str) -> None:
         """Wait for messages until a monotonic time. Errors: Overloaded when too many pops wait already."""
         self._plan()
-        await self._waiters.wait_in(self._waiting, until_s)
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        siblings = self._by_attempt.setdefault(attempt_id, [])
+        siblings.append(waiter)
+        try:
+            await self._waiters.wait_in(self._waiting, until_s, waiter)
+        finally:
+            siblings.remove(waiter)
+            if not siblings:
+                self._by_attempt.pop(attempt_id, None)
+
+    def wake_attempt(self, attempt_id: str) -> None:
+        """Have all who wait for an attempt look whether they were called off."""
+        for waiter in self._by_attempt.get(attempt_id, ()):
+            let_go(waiter)
 
     def wake(self) -> None:
         """Something may be there for one of those who wait."""

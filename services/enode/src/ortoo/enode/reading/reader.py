@@ -1,7 +1,7 @@
 """The reading end of the log: from an offset to the batches that are stored there."""
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.whole_files import Damaged
 from ortoo.enode.index.catalog import Catalog, QueueLog, Run
 from ortoo.enode.index.index_files import load_rows, make_index
-from ortoo.enode.log.answers import Damage, DamagedQueue
+from ortoo.enode.log.answers import Damage, DamagedQueue, Fetched
 from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, Kind, decode_header, frame_bytes
 from ortoo.enode.log.rows import Rows
@@ -37,6 +37,11 @@ class Place(NamedTuple):
     position: int
     length: int
 
+    @property
+    def end_offset(self) -> int:
+        """The offset behind its last message."""
+        return self.first_offset + self.message_count
+
 
 @dataclass(frozen=True, slots=True)
 class BadPlace:
@@ -44,6 +49,11 @@ class BadPlace:
 
     place: Place
     reason: str
+
+
+Look = Callable[[StoredBatch], None]
+"""Sees a batch that was read, beside the event loop."""
+Seeing = Callable[..., Awaitable[BadPlace | None]]
 
 
 @dataclass(eq=False)
@@ -64,11 +74,12 @@ class Reader:
     _loaded: OrderedDict[Run, Rows] = field(default_factory=OrderedDict)
     _loaded_bytes: int = 0
 
-    async def read(self, queue: QueueLog, from_offset: int, bytes_max: int) -> tuple[StoredBatch, ...]:
+    async def read(self, queue: QueueLog, from_offset: int, bytes_max: int, look: Look | None = None) -> Fetched:
         """Whole batches from the one that holds `from_offset` on, as many as fit `bytes_max`, at least one.
 
+        With `look` the answer has none of them: it sees each as soon as it is read, beside the loop.
         `from_offset` lies in the queue's range. Errors: DataLoss when that batch is damaged; Unavailable when the
-        disk cannot be read now.
+        disk cannot be read now; what `look` raises.
         """
         run = queue.run_with(from_offset)
         segment = run.segment if run is not None else self.catalog.active
@@ -79,14 +90,14 @@ class Reader:
                 rows = await self._rows_of(run) if run is not None else Rows()
             row = rows.find(from_offset)
             if row >= 0:
-                return await self._read_rows(queue, segment, rows, row, bytes_max)
+                return await self._read_rows(queue, segment, rows, row, bytes_max, look)
             if not await self._filled(queue, from_offset):
                 raise self._hole(queue, from_offset, rows, -1 - row)
         except OSError as error:
             raise _unreadable(error) from error
         finally:
             segment.release()
-        return await self.read(queue, from_offset, bytes_max)
+        return await self.read(queue, from_offset, bytes_max, look)
 
     async def find_time(self, queue: QueueLog, stored_at_ms: int) -> int:
         """The first offset stored at or after a time; the end of the queue if there is none."""
@@ -107,48 +118,49 @@ class Reader:
         return queue.end_offset
 
     async def _read_rows(
-        self, queue: QueueLog, segment: Segment, rows: Rows, row: int, bytes_max: int
-    ) -> tuple[StoredBatch, ...]:
-        recent = self.recent
-        found: list[StoredBatch] = []
-        missing: list[Place] = []
-        total = 0
-        expected = rows.first_offsets[row]
-        for at in range(row, len(rows)):
-            length = rows.lengths[at]
-            first_offset = rows.first_offsets[at]
-            if first_offset != expected or (total and total + length > bytes_max):
+        self, queue: QueueLog, segment: Segment, rows: Rows, row: int, bytes_max: int, look: Look | None
+    ) -> Fetched:
+        end = rows.fitting(row, bytes_max)
+        soon = end if look is None else rows.fitting(end, bytes_max)
+        places = [Place(segment, *queue.key, *rows.row(at)) for at in range(row, soon)]
+        places, ahead = places[: end - row], places[end - row :]
+        found = list[StoredBatch]()
+        for place in places:
+            batch = self.recent.get(place.position)
+            if batch is None:
                 break
-            total += length
-            expected = first_offset + rows.counts[at]
-            position = rows.positions[at]
-            batch = recent.get(position) if not missing else None
-            if batch is not None:
-                found.append(batch)
-            else:
-                missing.append(Place(segment, *queue.key, first_offset, rows.counts[at], position, length))
+            found.append(batch)
+        missing = places[len(found) :]
         self.hits += len(found)
-        if missing:
-            self.misses += len(missing)
-            batches, bad = await self._whole(missing)
-            found += batches
-            if bad is not None:
-                damage = self._remember(bad)
-                if not found:
-                    raise _damaged(damage, bad.place.first_offset, bad.place.first_offset + bad.place.message_count)
-        return tuple(found)
+        self.misses += len(missing)
+        bad: BadPlace | None = None
+        if look is not None:
+            run: Seeing = self.work.scan if missing else self.work.run  # what is in memory waits for no disk
+            bad = await self._see(run, look, found, missing, ahead)
+            found = []
+        elif missing:
+            bad = await self._see(self.work.run, found.append, (), missing, ahead)
+        if bad is None:
+            return Fetched(tuple(found), places[-1].end_offset, queue.end_offset)
+        damage, first_offset = self._remember(bad), bad.place.first_offset
+        if bad.place == places[0]:
+            raise _damaged(damage, first_offset, bad.place.end_offset)
+        return Fetched(tuple(found), first_offset, queue.end_offset)
 
-    async def _whole(self, places: list[Place]) -> tuple[list[StoredBatch], BadPlace | None]:
-        """Batches until one is bad for good: one that another copy has is read again. Errors: Unavailable, OSError."""
-        batches, bad = await self.work.run(read_places, places)
-        position = -1
+    async def _see(
+        self, run: Seeing, look: Look, found: Sequence[StoredBatch], places: list[Place], ahead: list[Place]
+    ) -> BadPlace | None:
+        """Have all seen until one is bad for good: one that another copy has is read again.
+
+        Errors: Unavailable, OSError; what `look` raises.
+        """
+        bad, position = await run(see, look, found, places, ahead), -1
         while bad is not None and self.repair is not None and bad.place.position != position:
             position = bad.place.position
             if not await self.repair(position, position + frame_bytes(bad.place.length)):
                 break
-            more, bad = await self.work.run(read_places, places[len(batches) :])
-            batches += more
-        return batches, bad
+            bad = await run(see, look, (), places[places.index(bad.place) :], [])
+        return bad
 
     async def _filled(self, queue: QueueLog, offset: int) -> bool:
         """Have the damaged places repaired that an offset may lie in, in closed segments; whether any was."""
@@ -217,9 +229,7 @@ class Reader:
 
     def _remember(self, bad: BadPlace) -> Damage:
         place = bad.place
-        lost = DamagedQueue(
-            place.topic_id, place.queue_id, place.first_offset, place.first_offset + place.message_count
-        )
+        lost = DamagedQueue(place.topic_id, place.queue_id, place.first_offset, place.end_offset)
         damage = Damage(
             segment_name(place.segment.base), place.position, frame_bytes(place.length), bad.reason, (lost,)
         )
@@ -278,12 +288,16 @@ def _damaged(damage: Damage, begin_offset: int, end_offset: int) -> DataLoss:
     )
 
 
-def read_places(places: list[Place]) -> tuple[list[StoredBatch], BadPlace | None]:
-    """Read batches until one is bad. Runs beside the loop, touches nothing but the segments' files.
+def see(look: Look, found: Sequence[StoredBatch], places: list[Place], ahead: list[Place]) -> BadPlace | None:
+    """Look at what was found, then at what is read, each before the next, until one is bad.
 
-    Small frames that lie close together are read at once.
+    Runs beside the loop, touches nothing but the segments' files. Frames that are small and lie close are read at once.
+    The disk may begin with what is read next time.
     """
-    batches: list[StoredBatch] = []
+    for place in ahead:
+        place.segment.read_ahead(place.position, HEADER_BYTES + place.length)
+    for batch in found:
+        look(batch)
     for start, end in _neighbours(places):
         first, last = places[start], places[end - 1]
         read: Read = first.segment.read
@@ -292,10 +306,10 @@ def read_places(places: list[Place]) -> tuple[list[StoredBatch], BadPlace | None
             read = partial(_cut, together, first.position)
         for place in places[start:end]:
             try:
-                batches.append(_batch_at(place, read))
+                look(_batch_at(place, read))  # not kept while the next is read: that goes to the same memory
             except BadFrame as error:
-                return batches, BadPlace(place, str(error))
-    return batches, None
+                return BadPlace(place, str(error))
+    return None
 
 
 def _cut(data: bytes, begin_position: int, position: int, length: int) -> bytes:

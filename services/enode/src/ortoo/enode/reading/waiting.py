@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import MutableSequence
+from functools import partial
 
 from ortoo.common.errors import Overloaded
 from ortoo.common.process.clock import Clock
@@ -28,19 +29,21 @@ class Waiters:
         """How many wait."""
         return len(self._all)
 
-    async def wait_in(self, line: Line, until_s: float) -> None:
+    async def wait_in(self, line: Line, until_s: float, waiter: asyncio.Future[None] | None = None) -> None:
         """Return when woken, at a monotonic time, or when this is closed. Errors: Overloaded if too many wait already.
 
+        `waiter` is for whoever wants to wake this one by itself.
         One that is woken and cancelled at the same moment wakes the next one in its line.
         """
         if self.is_closed:
             return
         if len(self._all) >= self._waiters_max:
             raise Overloaded(f"{len(self._all)} {self._what} wait already on this enode", retry_after_ms=1000)
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if waiter is None:
+            waiter = asyncio.get_running_loop().create_future()
         line.append(waiter)
         self._all.add(waiter)
-        deadline = self.wheel.set(until_s, lambda: _let_go(waiter))
+        deadline = self.wheel.set(until_s, partial(let_go, waiter))
         try:
             await waiter
         except asyncio.CancelledError:
@@ -57,7 +60,7 @@ class Waiters:
         """Let everybody go; nobody waits any more."""
         self.is_closed = True
         for waiter in self._all:
-            _let_go(waiter)
+            let_go(waiter)
         await self.wheel.close()
 
 
@@ -78,7 +81,7 @@ class Waiting(Waiters):
         waiters = queue.waiters.copy()
         queue.waiters.clear()
         for waiter in waiters:
-            _let_go(waiter)
+            let_go(waiter)
 
 
 def wake_first(line: Line) -> None:
@@ -86,12 +89,12 @@ def wake_first(line: Line) -> None:
     while line:
         waiter = line[0]
         del line[0]
-        if _let_go(waiter):
+        if let_go(waiter):
             return
 
 
-def _let_go(waiter: asyncio.Future[None]) -> bool:
-    """Wake one; False when somebody did already, or it was cancelled."""
+def let_go(waiter: asyncio.Future[None]) -> bool:
+    """Wake this one; False when somebody did already, or it was cancelled."""
     if waiter.done():
         return False
     waiter.set_result(None)

@@ -17,6 +17,7 @@ from ortoo.enode.index.key_search import FoundMessage, Query, Stretch
 from ortoo.enode.log.answers import Appended, Damage, DamagedQueue, Fetched, QueueRange, StoreDescription, TopicCopy
 from ortoo.enode.log.frame import FrameHeader, Kind, frame_bytes
 from ortoo.enode.log.settings import FlushMode, StoreSettings
+from ortoo.enode.reading.reader import Look
 from ortoo.enode.state.tables.dedup import Duplicate
 from ortoo.enode.state.tables.halves import Halves
 from ortoo.enode.state.tables.timers import Timers
@@ -197,12 +198,20 @@ class Store:
             await self._flushed(answers[-1])
 
     async def fetch(
-        self, topic_id: int, queue_id: int, from_offset: int, *, bytes_max: int = 0, wait_ms: int = 0
+        self,
+        topic_id: int,
+        queue_id: int,
+        from_offset: int,
+        *,
+        bytes_max: int = 0,
+        wait_ms: int = 0,
+        look: Look | None = None,
     ) -> Fetched:
         """Read whole batches from `from_offset` on; the first may start before it. At the end, wait for more.
 
         At least one batch is given if there is one; further ones while they fit `bytes_max` (0 = 1 MiB). A topic
-        queue that exists and is empty has the range 0 to 0. After `wait_ms` at the end the answer is empty.
+        queue that exists and is empty has the range 0 to 0. After `wait_ms` at the end the answer is empty. With `look`
+        the answer holds none of them, `look` has seen them.
         Errors: NotFound (field "topic_id" or "queue_id"); OutOfRange with begin and end when `from_offset` lies
         outside begin..end; DataLoss when the batch at `from_offset` is damaged, saying where reading can go on;
         Overloaded when too many wait.
@@ -210,18 +219,18 @@ class Store:
         self.engine.check_open()
         self._fetches += 1
         queue = self._queue_to_read(topic_id, queue_id)
-        if not queue.begin_offset <= from_offset <= queue.end_offset:
-            raise _out_of_range(queue, from_offset)
+        begin, end = queue.begin_offset, queue.end_offset
+        if not begin <= from_offset <= end:
+            reason = f"offset {from_offset} is not stored; the queue holds {begin} to {end}"
+            raise OutOfRange(reason, field="from_offset", begin_offset=begin, end_offset=end)
         if from_offset == queue.end_offset:
             if wait_ms > 0:
                 await self.engine.waiting.wait(queue, wait_ms)
                 queue = self._queue_to_read(topic_id, queue_id)
             if from_offset >= queue.end_offset or self.engine.closed:
                 return Fetched((), from_offset, queue.end_offset)
-        batches = await self._reader.read(
-            queue, from_offset, min(bytes_max or FETCH_BYTES, self._settings.fetch_bytes_max)
-        )
-        return Fetched(batches, batches[-1].next_offset, queue.end_offset)
+        bytes_max = min(bytes_max or FETCH_BYTES, self._settings.fetch_bytes_max)
+        return await self._reader.read(queue, from_offset, bytes_max, look)
 
     def describe_queues(self, topic_id: int) -> list[QueueRange]:
         """All queues of a topic, in order of queue id. Errors: NotFound."""
@@ -283,7 +292,7 @@ class Store:
     async def read_deferred(self, system_topic_id: int, place: int, *, bytes_max: int) -> tuple[StoredBatch, ...]:
         """Whole batches of those that wait, from the one at `place` on. Errors: DataLoss, Unavailable."""
         self.engine.check_open()
-        return await self._reader.read(self._catalog.queue((system_topic_id, 0)), place, bytes_max)
+        return (await self._reader.read(self._catalog.queue((system_topic_id, 0)), place, bytes_max)).batches
 
     async def change(self, *changes: Change) -> None:
         """Store changes of the state; returns when they are durable. Errors: Overloaded, Unavailable."""
@@ -388,12 +397,3 @@ class Store:
         self._appender.wait_flush(waiter, answer, early=early)
         self._appender.want_flush()
         return waiter
-
-
-def _out_of_range(queue: QueueLog, from_offset: int) -> OutOfRange:
-    return OutOfRange(
-        f"offset {from_offset} is not stored; the queue holds {queue.begin_offset} to {queue.end_offset}",
-        field="from_offset",
-        begin_offset=queue.begin_offset,
-        end_offset=queue.end_offset,
-    )

@@ -78,7 +78,8 @@ class GrpcEnodeLink:
         self._timeout_s = leaders.timeout_s
         self.opened_s = leaders.clock.monotonic_s()
         self._tasks: list[asyncio.Task[Any]] = []
-        self._calls: dict[Any, None] = {}
+        self._calls: dict[Any, bool] = {}
+        """Each with whether its answer is worth waiting for when the link is closed."""
         self._gone: OrtooError | None = None
         self._held = leaders.held(enode)
         self.appends = RequestStream[Bulky, enode_pb2.AppendResponse, Appended](
@@ -109,7 +110,7 @@ class GrpcEnodeLink:
         ]
 
     def close(self, moved: Moved | None = None) -> OrtooError:
-        """Stop; what is on its way fails with the error returned.
+        """Stop; what is on its way fails with the error returned, pops when `break_off` is called.
 
         When the enode has `moved`, what was not sent waits for its leader.
         """
@@ -117,9 +118,16 @@ class GrpcEnodeLink:
             task.cancel()
         self._gone = gone = self.fail_reads()
         self.appends.fail_all(gone, moved)
-        for call in tuple(self._calls):
-            call.cancel()
+        self._cancel(lasting=False)
         return gone
+
+    def break_off(self) -> None:
+        """Wait no longer for answers of pops. Who led until a moment ago has leased what it answers."""
+        self._cancel(lasting=True)
+
+    def _cancel(self, *, lasting: bool) -> None:
+        for call in [call for call, lasts in self._calls.items() if lasts is lasting]:
+            call.cancel()
 
     def fail_reads(self) -> OrtooError:
         """Let those ask anew who wait for messages here; the error that they get."""
@@ -308,7 +316,8 @@ class GrpcEnodeLink:
 
     async def pop(self, wish: PopWish) -> Popped:
         """Lease messages; wait for the first one as the wish says."""
-        answer = await self._call(lambda stub: stub.PopQueues, wish_to(wish), self._timeout_s + wish.wait_ms / 1000)
+        timeout_s = self._timeout_s + wish.wait_ms / 1000
+        answer = await self._call(lambda stub: stub.PopQueues, wish_to(wish), timeout_s, lasts=True)
         return popped_of(answer)
 
     async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: Verdict) -> list[Stale]:
@@ -363,9 +372,11 @@ class GrpcEnodeLink:
         method: Callable[[EnodeServiceStub], Callable[..., Awaitable[Answer]]],
         request: object,
         timeout_s: float | None = None,
+        *,
+        lasts: bool = False,
     ) -> Answer:
         """Ask who leads, once. Errors: as the enode says; Unavailable when it does not answer within its time."""
-        return await self._led(lambda link: link._ask(method(link._stub), request, timeout_s or self._timeout_s))
+        return await self._led(lambda link: link._ask(method(link._stub), request, timeout_s or self._timeout_s, lasts))
 
     async def _led(self, asked: "Callable[[GrpcEnodeLink], Awaitable[Answer]]") -> Answer:
         """What the leader answers. A member that does not lead did nothing of it, so the next one may be asked."""
@@ -384,10 +395,12 @@ class GrpcEnodeLink:
                     if not moved.epoch:  # it is not said that another one leads: this one may be about to
                         break
 
-    async def _ask(self, method: Callable[..., Awaitable[Answer]], request: object, timeout_s: float) -> Answer:
+    async def _ask(
+        self, method: Callable[..., Awaitable[Answer]], request: object, timeout_s: float, lasts: bool
+    ) -> Answer:
         with rpc_errors(self._peer, within=True):
             call = method(request, timeout=timeout_s)
-            self._calls[call] = None
+            self._calls[call] = lasts
             try:
                 return await call
             except asyncio.CancelledError:

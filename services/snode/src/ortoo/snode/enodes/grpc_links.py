@@ -12,6 +12,9 @@ from ortoo.snode.enodes.grpc_link import GrpcEnodeLink, Held
 MEMBER_KEPT_S = 60.0
 """How long the way to a member stays open that does not lead any more."""
 RETIRING_LOOK_S = 0.05
+ON_THEIR_WAY_S = 0.2
+"""So long after another one leads answers of pops may arrive that the one before has given: longer than they travel.
+Whoever waits at a leader that is gone asks the next one so much later."""
 
 
 class GrpcLinks:
@@ -37,6 +40,7 @@ class GrpcLinks:
     ) -> None:
         for enode, link in self._links.items():
             gone = link.close()
+            link.break_off()
             self._held[enode].fail_all(gone)
         self._links.clear()
 
@@ -96,6 +100,8 @@ class GrpcLinks:
 
     async def _drop(self, link: GrpcEnodeLink) -> None:
         """Close the way to an address that nobody uses any more. A member may be asked about other things, for long."""
+        await self.clock.sleep(ON_THEIR_WAY_S)
+        link.break_off()
         if link.epoch:
             await self.clock.sleep(MEMBER_KEPT_S)
         if all(one.address != link.address for one in self._links.values()):

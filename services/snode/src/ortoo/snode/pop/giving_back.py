@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 
-from ortoo.common.errors import OrtooError, Unavailable
+from ortoo.common.errors import OrtooError
 from ortoo.common.groups.pop import GiveBack, LeasePart, Popped, PoppedBatch, PopWish, runs
 from ortoo.common.process.retry import Backoff
 from ortoo.snode.cluster.runtime import Runtime
@@ -41,22 +41,22 @@ class GivingBack:
         `asked` is the pop itself while it is under way. It is awaited rather than broken off: an enode that stops
         answers what it was asked, hears of nothing else, and remembers of its pops only the leases.
         """
-        outstanding: Unavailable | None = None
+        is_outstanding = False
         try:
             await self.call_off_once(enode, wish)
-        except Unavailable as error:
-            outstanding = error
-        except OrtooError:
-            return  # the topic has gone: nothing is left to give back
+        except OrtooError as error:
+            if not error.retriable:
+                return  # the topic has gone: nothing is left to give back
+            is_outstanding = True
         if asked is not None:
             try:
                 await self.release(enode, wish.topic_id, wish.group, (await asked).batches)
                 return
-            except Unavailable:
-                pass  # whether it has leased anything is not known
-            except OrtooError:
-                return
-        if outstanding is not None:
+            except OrtooError as error:
+                if not error.retriable:
+                    return
+                # Whether it has leased anything is not known.
+        if is_outstanding:
             self._owe(enode, lambda: self.call_off_once(enode, wish), min(wish.invisible_ms / 1000, OWED_MAX_S))
 
     async def call_off_once(self, enode: str, wish: PopWish) -> None:
@@ -69,10 +69,9 @@ class GivingBack:
     async def _tell(self, enode: str, word: Word, for_s: float) -> None:
         try:
             await word()
-        except Unavailable:
-            self._owe(enode, word, for_s)
-        except OrtooError:
-            pass  # what it is about has gone
+        except OrtooError as error:
+            if error.retriable:  # otherwise what it is about has gone
+                self._owe(enode, word, for_s)
 
     def _owe(self, enode: str, word: Word, for_s: float) -> None:
         owed = self._owed.get(enode)
@@ -93,12 +92,10 @@ class GivingBack:
                 try:
                     await word()
                     failures = 0
-                except Unavailable:
-                    failures += 1
-                    if clock.monotonic_s() < until_s:
+                except OrtooError as error:
+                    failures = failures + 1 if error.retriable else 0
+                    if error.retriable and clock.monotonic_s() < until_s:
                         continue
-                except OrtooError:
-                    failures = 0
                 if owed and owed[0] is first:  # more words may have driven it out
                     owed.popleft()
         finally:

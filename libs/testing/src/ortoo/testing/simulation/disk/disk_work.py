@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from ortoo.common.errors import Unavailable
@@ -77,7 +78,7 @@ class Lane:
 
 
 class SimulatedDiskWork:
-    """One lane that only flushes, and a few for everything else."""
+    """One lane that only flushes, one that scans, and a few for everything else."""
 
     def __init__(
         self,
@@ -91,12 +92,13 @@ class SimulatedDiskWork:
         self._closed = False
         self._writes = writes
         self._flushing = Lane(loop, chance, latency)
+        self._scanning = Lane(loop, chance, latency)
         self._reading = [Lane(loop, chance, latency) for _ in range(READ_LANES)]
 
     @property
     def lanes(self) -> list[Lane]:
         """All lanes, that of the flushes first."""
-        return [self._flushing, *self._reading]
+        return [self._flushing, self._scanning, *self._reading]
 
     def flush(self, group: Group, done: Done) -> None:
         """Write a group, then call `done` on the loop."""
@@ -114,18 +116,26 @@ class SimulatedDiskWork:
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work` in one of the lanes. A cancelled caller still waits for it: nothing runs behind its back."""
+        lane = min(self._reading, key=lambda lane: len(lane.waiting))
+        return await self._run_in(lane, partial(work, *args, **kwargs))
+
+    async def scan(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `work` in the scans' lane, as `run`."""
+        return await self._run_in(self._scanning, partial(work, *args, **kwargs))
+
+    async def _run_in(self, lane: Lane, work: Callable[[], T]) -> T:
         if self._closed:
             raise Unavailable("the store is closed")
         answer: asyncio.Future[T] = self._loop.create_future()
 
         def step() -> Callable[[], object]:
             try:
-                result = work(*args, **kwargs)
+                result = work()
             except Exception as caught:
                 return _failing(answer, caught)
             return lambda: None if answer.done() else answer.set_result(result)
 
-        min(self._reading, key=lambda lane: len(lane.waiting)).put(step)
+        lane.put(step)
         try:
             return await asyncio.shield(answer)
         except asyncio.CancelledError:

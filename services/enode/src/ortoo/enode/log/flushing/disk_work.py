@@ -5,6 +5,7 @@ import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from ortoo.common.errors import Unavailable
@@ -26,12 +27,18 @@ class DiskWork(Protocol):
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a read or a piece of housekeeping."""
 
+    async def scan(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a read that looks at what it reads, when those before it are done."""
+
     def close(self) -> None:
         """Stop; running work is finished first."""
 
 
 class ThreadedDiskWork:
-    """One thread that only flushes, and a few for everything else."""
+    """One thread that only flushes, one that scans, and a few for everything else.
+
+    Scans spend their time in the interpreter: beside one another they would only take it from each other.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, read_threads: int) -> None:
         """Start the flush thread; the others start when needed."""
@@ -39,6 +46,7 @@ class ThreadedDiskWork:
         self._closed = False
         self._groups: queue.SimpleQueue[tuple[Group, Done] | None] = queue.SimpleQueue()
         self._pool = ThreadPoolExecutor(read_threads, thread_name_prefix="disk")
+        self._scanning = ThreadPoolExecutor(1, thread_name_prefix="scan")
         self._thread = threading.Thread(target=self._flush_groups, name="flush", daemon=True)
         self._thread.start()
 
@@ -48,9 +56,16 @@ class ThreadedDiskWork:
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work` in one of the threads. A cancelled caller still waits for it: nothing runs behind its back."""
+        return await self._run_in(self._pool, partial(work, *args, **kwargs))
+
+    async def scan(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `work` in the scans' thread, as `run`."""
+        return await self._run_in(self._scanning, partial(work, *args, **kwargs))
+
+    async def _run_in(self, threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         if self._closed:
             raise Unavailable("the store is closed")
-        running = self._loop.run_in_executor(self._pool, lambda: work(*args, **kwargs))
+        running = self._loop.run_in_executor(threads, work)
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
@@ -63,6 +78,7 @@ class ThreadedDiskWork:
         self._groups.put(None)
         self._thread.join()
         self._pool.shutdown(wait=True)
+        self._scanning.shutdown(wait=True)
 
     def _flush_groups(self) -> None:
         while (item := self._groups.get()) is not None:
@@ -90,6 +106,10 @@ class InlineDiskWork:
         self._loop.call_soon(self._write, group, done)
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `work` at once."""
+        return work(*args, **kwargs)
+
+    async def scan(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work` at once."""
         return work(*args, **kwargs)
 

@@ -11,11 +11,13 @@ from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.process.containment import Scope
 from ortoo.common.records.stored_batch import StoredBatch
 from ortoo.enode.cluster.topic_copies import TopicCopies
+from ortoo.enode.log.answers import Fetched
+from ortoo.enode.reading.reader import Look
 from ortoo.enode.rpc.streams.all import outcome
 from ortoo.enode.rpc.streams.outbox import Outbox
 from ortoo.enode.rpc.streams.pushed_down import PART_BYTES, Chosen, PushedDown, Reads
 from ortoo.enode.store.engine import Engine
-from ortoo.enode.store.store import Fetched, Store
+from ortoo.enode.store.store import Store
 from ortoo.v1 import enode_pb2, record_pb2
 
 READS_MAX = 8_000
@@ -144,15 +146,21 @@ class CommittedReads:
         self.engine = engine
 
     async def fetch(
-        self, topic_id: int, queue_id: int, from_offset: int, *, bytes_max: int = 0, wait_ms: int = 0
+        self,
+        topic_id: int,
+        queue_id: int,
+        from_offset: int,
+        *,
+        bytes_max: int = 0,
+        wait_ms: int = 0,
+        look: Look | None = None,
     ) -> Fetched:
         """Whole batches from an offset on. Errors: Unavailable when it is not here; DataLoss when it is damaged."""
         engine = self.engine
         queue = engine.catalog.queues.get((topic_id, queue_id))
         if engine.closed or queue is None or not queue.begin_offset <= from_offset < queue.end_offset:
             raise Unavailable("this member does not have that: ask the enode's leader", field=NOT_TAKEN_FIELD)
-        batches = await engine.reader.read(queue, from_offset, min(bytes_max, engine.settings.fetch_bytes_max))
-        return Fetched(batches, batches[-1].next_offset, queue.end_offset)
+        return await engine.reader.read(queue, from_offset, min(bytes_max, engine.settings.fetch_bytes_max), look)
 
 
 def _answer(request: enode_pb2.FetchBatchesRequest, found: Fetched | Chosen) -> Bulky:

@@ -8,8 +8,9 @@ from ortoo.common.errors import OrtooError
 from ortoo.common.filters.message_filter import MessageFilter
 from ortoo.common.filters.pushdown import Choice, ChosenPart, Pushdown
 from ortoo.common.grpc.fields import read
+from ortoo.enode.log.answers import Fetched
+from ortoo.enode.reading.reader import Look
 from ortoo.enode.store.engine import Engine
-from ortoo.enode.store.store import Fetched
 from ortoo.v1 import enode_pb2
 
 PART_BYTES = 4 << 20
@@ -24,9 +25,16 @@ class Reads(Protocol):
     engine: Engine
 
     async def fetch(
-        self, topic_id: int, queue_id: int, from_offset: int, *, bytes_max: int = 0, wait_ms: int = 0
+        self,
+        topic_id: int,
+        queue_id: int,
+        from_offset: int,
+        *,
+        bytes_max: int = 0,
+        wait_ms: int = 0,
+        look: Look | None = None,
     ) -> Fetched:
-        """Whole batches from an offset on. Errors: as `Store.fetch`."""
+        """Whole batches from an offset on, or what `look` has seen of them. Errors: as `Store.fetch`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +70,19 @@ class PushedDown:
         Where there is nothing yet, wait so long. An error behind the first part is met again by whoever reads on.
         Errors: as `Store.fetch`; Unsupported.
         """
-        topic_id, queue_id, at = request.topic_id, request.queue_id, request.from_offset
-        end = self.wishes.to_offset
-        choice = Choice(self.wishes, self.wanted)
-        run, looked = store.engine.work.run, 0
-        while True:
+        begin, end_offset = request.from_offset, 0
+        choice = Choice(self.wishes, self.wanted, begin)
+        is_over = False
+        while not (is_over or choice.size_bytes >= bytes_max or choice.looked_bytes >= LOOKED_BYTES_MAX):
+            at = choice.next_offset
+            place = request.topic_id, request.queue_id, at
             try:
-                fetched = await store.fetch(topic_id, queue_id, at, bytes_max=PART_BYTES, wait_ms=wait_ms)
-                await run(choice.look, fetched.batches, at)
+                fetched = await store.fetch(*place, bytes_max=PART_BYTES, wait_ms=wait_ms, look=choice.look)
             except OrtooError:
-                if at == request.from_offset:
+                if choice.next_offset == begin:
                     raise
-                return Chosen(await run(choice.parts), at, at)
-            at, wait_ms = min(fetched.next_offset, end or fetched.next_offset), 0
-            looked += sum(len(stored.batch.records) for stored in fetched.batches)
-            is_over = at == fetched.end_offset or at == end or not fetched.batches
-            if is_over or choice.size_bytes >= bytes_max or looked >= LOOKED_BYTES_MAX:
-                return Chosen(await run(choice.parts), at, fetched.end_offset)
+                end_offset = choice.next_offset
+                break
+            wait_ms, end_offset = 0, fetched.end_offset
+            is_over = choice.next_offset in (at, self.wishes.to_offset, end_offset)
+        return Chosen(await store.engine.work.run(choice.parts), choice.next_offset, end_offset)
