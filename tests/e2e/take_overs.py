@@ -263,8 +263,10 @@ class TakeOvers:
 
 
 @contextlib.asynccontextmanager
-async def under_load(cluster: ProcessCluster, *, rate: int, say: Callable[[str], object]) -> AsyncIterator[TakeOvers]:
-    """Send and read while the block runs; leave with all of the history known."""
+async def under_load(
+    cluster: ProcessCluster, *, rate: int, say: Callable[[str], object], is_kept: bool = True
+) -> AsyncIterator[TakeOvers]:
+    """Send and read while the block runs; leave with all of the history known, if all of it `is_kept`."""
     clock = SystemClock()
     load = Load(clock, rate)
     async with connect([one.address for one in cluster.snodes]) as mq, Background("load") as background:
@@ -280,8 +282,9 @@ async def under_load(cluster: ProcessCluster, *, rate: int, say: Callable[[str],
             senders.spawn("read", load.read(mq))
             senders.spawn("probe", load.probe())
             yield TakeOvers(cluster, mq, load, say)
-        await whole(mq)
-        while True:
+        if is_kept:
+            await whole(mq)
+        while is_kept:
             try:
                 await load.last_look(mq)
                 return
@@ -304,7 +307,7 @@ async def saturated(folder: Path, *, seconds: float, rate: int, say: Callable[[s
     """Send as much as goes, for so long; promises that were broken."""
     async with (
         member_cluster(folder, enode_environ=KEPT_LITTLE) as cluster,
-        under_load(cluster, rate=rate, say=say) as done,
+        under_load(cluster, rate=rate, say=say, is_kept=False) as done,
     ):
         await done.ready()
         await done.mq.admin.create_topic(BULK_TOPIC, queue_count=BULK_QUEUES)
@@ -312,6 +315,7 @@ async def saturated(folder: Path, *, seconds: float, rate: int, say: Callable[[s
         async with done.mq.producer(BULK_TOPIC) as producer:
             sent = await produce_for(producer, BULK_BODY_BYTES, seconds)
         after = await reign(done.mq)
+        ended = [one.folder.name for one in cluster.enodes if not one.alive]
     sends = done.load.history.sends
     refused, slowest_s = sum(one.offset < 0 for one in sends), max(one.ended_s - one.invoked_s for one in sends)
     say(
@@ -320,6 +324,7 @@ async def saturated(folder: Path, *, seconds: float, rate: int, say: Callable[[s
         f"{before} before, {after} behind"
     )
     faults = [f"{refused} sends were refused"] if refused else []
+    faults += [f"{name} ended by itself" for name in ended]
     return faults + ([f"{after} leads and {before} did, though nobody died"] if before != after else [])
 
 

@@ -54,7 +54,7 @@ class SharedLog:
     def __post_init__(self) -> None:
         """Nobody leads here."""
         self.bytes = LogBytes(self.engine)
-        self._is_leading = False
+        self._is_leading = self._is_emptied = False
         appender = self.engine.appender
         appender.on_handed_over = self._handed_over
         appender.on_durable = self._is_durable
@@ -196,6 +196,8 @@ class SharedLog:
         if appender.appended_position == outline.begin == self.engine.catalog.begin_position:
             await self.engine.work.run(write_outline, self.disk, self.folder, kept)
             return False
+        await self.engine.housekeeping.stop()
+        self._is_emptied = True
         await self.engine.work.run(empty_log, self.disk, self.folder, kept)
         return True
 
@@ -227,6 +229,8 @@ class SharedLog:
             appender, housekeeping = self.engine.appender, self.engine.housekeeping
             await appender.quiet()
             await housekeeping.stop()
+            if self._is_emptied:
+                return  # its files are gone, or about to go
             await housekeeping.index_sealed()
             is_whole = not self.is_cold and not self.is_doubtful
             if is_whole and appender.committed_position == appender.appended_position:
