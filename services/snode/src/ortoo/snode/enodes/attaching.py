@@ -1,4 +1,4 @@
-"""The call by which a snode is there for an enode: it says so again and again, and hears of locks that are free."""
+"""The calls over which a snode hears of an enode for long: of free locks while it is there for it, and of halves."""
 
 import asyncio
 import contextlib
@@ -7,10 +7,13 @@ from typing import Any
 
 import grpc
 
+from ortoo.common.errors import Unavailable
 from ortoo.common.errors.status import rpc_errors
+from ortoo.common.grpc.fields import read
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
-from ortoo.snode.enodes.link import LockKey
+from ortoo.snode.cluster.wire import batch_of
+from ortoo.snode.enodes.link import DueHalf, LockKey, OpenHalf
 
 ATTACH_INTERVAL_S = 5.0
 """How often an enode hears that this snode is there."""
@@ -40,3 +43,14 @@ async def stay_attached(
                         freed([(one.group, one.topic_id, one.queue_id) for one in news.freed])
         finally:
             call.cancel()
+
+
+async def hear_halves(call: Any, peer: str, heard: Callable[[DueHalf], None]) -> None:
+    """Tell of each transaction that is due, over an open WatchHalves call. Errors: Unavailable, also when it ends."""
+    try:
+        with rpc_errors(peer, within=True):
+            async for answer in call:
+                heard(DueHalf(read(OpenHalf, answer.half), batch_of(answer.batch)))
+        raise Unavailable(f"{peer} ended the call")
+    finally:
+        call.cancel()

@@ -17,9 +17,9 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import DeliveryMode
-from ortoo.snode.cluster.wire import batch_of, batch_to
+from ortoo.snode.cluster.wire import batch_to
 from ortoo.snode.enodes.append_wire import append_to, appended_of, fetched_of
-from ortoo.snode.enodes.attaching import stay_attached
+from ortoo.snode.enodes.attaching import hear_halves, stay_attached
 from ortoo.snode.enodes.link import (
     Appended,
     DelayedEntry,
@@ -40,7 +40,9 @@ from ortoo.snode.enodes.link import (
 from ortoo.snode.enodes.moving import FIRST_WAIT_S, LONGEST_WAIT_S, HeldAppends
 from ortoo.snode.enodes.pop_wire import popped_of, replay_to, send_back_to, settlement_to, stale_of, wish_to
 from ortoo.snode.enodes.request_stream import Pending, RequestStream
-from ortoo.v1 import enode_deferred_pb2, enode_lives_pb2, enode_pb2
+from ortoo.v1 import enode_deferred_pb2 as deferred_pb
+from ortoo.v1 import enode_lives_pb2 as lives_pb
+from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 
 Answer = TypeVar("Answer")
@@ -82,7 +84,7 @@ class GrpcEnodeLink:
         """Each with whether its answer is worth waiting for when the link is closed."""
         self._gone: OrtooError | None = None
         self._held = leaders.held(enode)
-        self.appends = RequestStream[Bulky, enode_pb2.AppendResponse, Appended](
+        self.appends = RequestStream[Bulky, pb.AppendResponse, Appended](
             self._peer,
             lambda: bulk_calls.append(channel),
             appended_of,
@@ -93,7 +95,7 @@ class GrpcEnodeLink:
             moved=self._hold,
             may_move=epoch > 0,
         )
-        self._fetches = RequestStream[enode_pb2.FetchBatchesRequest, Bulky, Fetched](
+        self._fetches = RequestStream[pb.FetchBatchesRequest, Bulky, Fetched](
             self._peer,
             lambda: bulk_calls.fetch_batches(channel),
             fetched_of,
@@ -172,7 +174,7 @@ class GrpcEnodeLink:
         any_member: bool = False,
     ) -> Fetched:
         """Read whole batches, or what of them is wanted; at the end of the queue wait so long."""
-        request = enode_pb2.FetchBatchesRequest(
+        request = pb.FetchBatchesRequest(
             topic_id=topic_id,
             queue_id=queue_id,
             from_offset=from_offset,
@@ -180,7 +182,7 @@ class GrpcEnodeLink:
             wait_ms=wait_ms,
             group=group,
             generation=generation,
-            pushdown=write(enode_pb2.Pushdown, pushdown, columns=sorted(pushdown.columns)) if pushdown else None,
+            pushdown=write(pb.Pushdown, pushdown, columns=sorted(pushdown.columns)) if pushdown else None,
             any_member=any_member,
         )
         if any_member:  # whoever leads: this one is asked
@@ -191,10 +193,10 @@ class GrpcEnodeLink:
         self, topic_id: int, group: str, rows: Sequence[OffsetRow], *, reset: bool = False
     ) -> list[int]:
         """Store a group's offsets, each under its own generation."""
-        request = enode_pb2.CommitOffsetsRequest(
+        request = pb.CommitOffsetsRequest(
             topic_id=topic_id,
             group=group,
-            offsets=[enode_pb2.QueueOffset(queue_id=q, offset=o, generation=g) for q, o, g in rows],
+            offsets=[pb.QueueOffset(queue_id=q, offset=o, generation=g) for q, o, g in rows],
             reset=reset,
         )
         answer = await self._call(lambda stub: stub.CommitOffsets, request)
@@ -202,14 +204,12 @@ class GrpcEnodeLink:
 
     async def offset_groups(self, topic_id: int) -> list[str]:
         """The groups that have an offset in a topic."""
-        request = enode_pb2.QueryOffsetGroupsRequest(topic_id=topic_id)
+        request = pb.QueryOffsetGroupsRequest(topic_id=topic_id)
         return list((await self._call(lambda stub: stub.QueryOffsetGroups, request)).groups)
 
     async def take_locks(self, incarnation: str, wishes: Sequence[LockRequest]) -> list[LockAnswer]:
         """Take or renew locks."""
-        request = enode_pb2.TakeLocksRequest(
-            incarnation=incarnation, wishes=[write(enode_pb2.LockWish, one) for one in wishes]
-        )
+        request = pb.TakeLocksRequest(incarnation=incarnation, wishes=[write(pb.LockWish, one) for one in wishes])
         answer = await self._call(lambda stub: stub.TakeLocks, request)
         return [
             read(LockAnswer, one, error=error_of(one.failure) if one.HasField("failure") else None)
@@ -218,35 +218,33 @@ class GrpcEnodeLink:
 
     async def release_locks(self, wishes: Sequence[LockRequest]) -> list[bool]:
         """Give locks back."""
-        request = enode_pb2.ReleaseLocksRequest(wishes=[write(enode_pb2.LockWish, one) for one in wishes])
+        request = pb.ReleaseLocksRequest(wishes=[write(pb.LockWish, one) for one in wishes])
         return list((await self._call(lambda stub: stub.ReleaseLocks, request)).released)
 
     async def attach(self, snode: str, incarnation: str, freed: Callable[[Sequence[LockKey]], None]) -> None:
         """Be there for the enode until the connection breaks."""
-        sign = enode_pb2.AttachRequest(snode=snode, incarnation=incarnation)
+        sign = pb.AttachRequest(snode=snode, incarnation=incarnation)
         await stay_attached(self._stub.Attach(), self._peer, sign, freed, self._clock)
 
     async def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
         """A group's offsets."""
-        request = enode_pb2.QueryOffsetsRequest(topic_id=topic_id, group=group, queue_ids=queue_ids)
+        request = pb.QueryOffsetsRequest(topic_id=topic_id, group=group, queue_ids=queue_ids)
         answer = await self._call(lambda stub: stub.QueryOffsets, request)
         return {item.queue_id: item.offset for item in answer.offsets}
 
     async def describe_queues(self, topic_id: int) -> list[QueueRange]:
         """What each queue of a topic holds."""
-        answer = await self._call(lambda stub: stub.DescribeQueues, enode_pb2.DescribeQueuesRequest(topic_id=topic_id))
+        answer = await self._call(lambda stub: stub.DescribeQueues, pb.DescribeQueuesRequest(topic_id=topic_id))
         return [QueueRange(q.queue_id, q.begin_offset, q.end_offset) for q in answer.queues]
 
     async def recall_delayed(self, topic_id: int, timer_id: int, deliver_at_ms: int) -> None:
         """Forget a delayed message."""
-        request = enode_deferred_pb2.RecallDelayedRequest(
-            topic_id=topic_id, timer_id=timer_id, deliver_at_ms=deliver_at_ms
-        )
+        request = deferred_pb.RecallDelayedRequest(topic_id=topic_id, timer_id=timer_id, deliver_at_ms=deliver_at_ms)
         await self._call(lambda stub: stub.RecallDelayed, request)
 
     async def list_delayed(self, topic_id: int, from_ms: int, limit: int) -> list[DelayedEntry]:
         """The delayed messages of a topic, by time."""
-        request = enode_deferred_pb2.ListDelayedRequest(topic_id=topic_id, from_ms=from_ms, limit=limit)
+        request = deferred_pb.ListDelayedRequest(topic_id=topic_id, from_ms=from_ms, limit=limit)
         answer = await self._call(lambda stub: stub.ListDelayed, request)
         return [read(DelayedEntry, one) for one in answer.entries]
 
@@ -254,7 +252,7 @@ class GrpcEnodeLink:
         self, topic_id: int, queue_id: int, batch: SealedBatch, producer_group: str, check_after_ms: int, key: int
     ) -> int:
         """Begin a transaction."""
-        request = enode_deferred_pb2.StoreHalfRequest(
+        request = deferred_pb.StoreHalfRequest(
             topic_id=topic_id,
             queue_id=queue_id,
             batch=batch_to(batch),
@@ -266,7 +264,7 @@ class GrpcEnodeLink:
 
     async def settle_half(self, topic_id: int, number: int, verdict: HalfVerdict, source: VerdictSource) -> None:
         """End a transaction."""
-        request = enode_deferred_pb2.SettleHalfRequest(
+        request = deferred_pb.SettleHalfRequest(
             topic_id=topic_id,
             number=number,
             verdict=verdict.value,  # type: ignore[arg-type]
@@ -276,7 +274,7 @@ class GrpcEnodeLink:
 
     async def list_halves(self, topic_id: int, producer_group: str, *, parked_only: bool, limit: int) -> list[OpenHalf]:
         """Open transactions, the oldest first."""
-        request = enode_deferred_pb2.ListHalvesRequest(
+        request = deferred_pb.ListHalvesRequest(
             topic_id=topic_id, producer_group=producer_group, parked_only=parked_only, limit=limit
         )
         answer = await self._call(lambda stub: stub.ListHalves, request)
@@ -284,31 +282,23 @@ class GrpcEnodeLink:
 
     async def resume_half(self, topic_id: int, number: int) -> None:
         """Check a parked transaction again."""
-        await self._call(
-            lambda stub: stub.ResumeHalf, enode_deferred_pb2.ResumeHalfRequest(topic_id=topic_id, number=number)
-        )
+        await self._call(lambda stub: stub.ResumeHalf, deferred_pb.ResumeHalfRequest(topic_id=topic_id, number=number))
 
     async def watch_halves(self, producer_groups: Iterable[str], heard: Callable[[DueHalf], None]) -> None:
         """Hear of transactions that are due to be checked."""
-        call = self._stub.WatchHalves(enode_deferred_pb2.WatchHalvesRequest(producer_groups=producer_groups))
-        try:
-            with rpc_errors(self._peer, within=True):
-                async for answer in call:
-                    heard(DueHalf(read(OpenHalf, answer.half), batch_of(answer.batch)))
-            raise Unavailable(f"{self._peer} ended the call")
-        finally:
-            call.cancel()
+        asked = deferred_pb.WatchHalvesRequest(producer_groups=producer_groups)
+        await hear_halves(self._stub.WatchHalves(asked), self._peer, heard)
 
     async def find_offset(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
         """The first offset stored at or after a time."""
-        request = enode_pb2.FindOffsetRequest(topic_id=topic_id, queue_id=queue_id, stored_at_ms=stored_at_ms)
+        request = pb.FindOffsetRequest(topic_id=topic_id, queue_id=queue_id, stored_at_ms=stored_at_ms)
         return (await self._call(lambda stub: stub.FindOffset, request)).offset
 
     async def find_messages(
         self, topic_id: int, *, key: str, message_id: str, begin_ms: int, end_ms: int, limit: int
     ) -> list[MessagePlace]:
         """Where messages with a key, or with an id of their producer's, lie."""
-        request = enode_pb2.FindMessagesRequest(
+        request = pb.FindMessagesRequest(
             topic_id=topic_id, key=key, message_id=message_id, begin_ms=begin_ms, end_ms=end_ms, limit=limit
         )
         answer = await self._call(lambda stub: stub.FindMessages, request, max(self._timeout_s, FIND_TIMEOUT_S))
@@ -317,8 +307,7 @@ class GrpcEnodeLink:
     async def pop(self, wish: PopWish) -> Popped:
         """Lease messages; wait for the first one as the wish says."""
         timeout_s = self._timeout_s + wish.wait_ms / 1000
-        answer = await self._call(lambda stub: stub.PopQueues, wish_to(wish), timeout_s, lasts=True)
-        return popped_of(answer)
+        return popped_of(await self._call(lambda stub: stub.PopQueues, wish_to(wish), timeout_s, lasts=True))
 
     async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: Verdict) -> list[Stale]:
         """Say what becomes of leased messages."""
@@ -327,8 +316,7 @@ class GrpcEnodeLink:
 
     async def peek(self, wish: PopWish) -> Popped:
         """What a pop would bring, and what consumers have."""
-        answer = await self._call(lambda stub: stub.PopQueues, wish_to(wish, peek=True))
-        return popped_of(answer)
+        return popped_of(await self._call(lambda stub: stub.PopQueues, wish_to(wish, peek=True)))
 
     async def send_back(self, wish: SendBackWish) -> list[str]:
         """Copy messages to a group's retry topic."""
@@ -344,27 +332,25 @@ class GrpcEnodeLink:
         self, topic_id: int, queue_id: int, batch: SealedBatch, ids: Sequence[str]
     ) -> list[IdentifiedPlace]:
         """Store messages with ids of the application's."""
-        request = enode_lives_pb2.AppendIdentifiedRequest(
-            topic_id=topic_id, queue_id=queue_id, batch=batch_to(batch), ids=ids
-        )
+        request = lives_pb.AppendIdentifiedRequest(topic_id=topic_id, queue_id=queue_id, batch=batch_to(batch), ids=ids)
         answer = await self._call(lambda stub: stub.AppendIdentified, request)
         return [IdentifiedPlace(one.queue_id, one.offset, one.stored_at_ms, one.duplicate) for one in answer.places]
 
     async def use_mode(self, topic_id: int, group: str, mode: DeliveryMode) -> None:
         """A group consumes a topic this way."""
-        request = enode_lives_pb2.UseDeliveryModeRequest(topic_id=topic_id, group=group, mode=mode.value)  # type: ignore[arg-type]
+        request = lives_pb.UseDeliveryModeRequest(topic_id=topic_id, group=group, mode=mode.value)  # type: ignore[arg-type]
         await self._call(lambda stub: stub.UseDeliveryMode, request)
 
     async def set_mode(self, topic_id: int, group: str, mode: DeliveryMode, *, force: bool) -> DeliveryMode:
         """Change how a group consumes a topic."""
         number: Any = mode.value
-        request = enode_lives_pb2.SetStoredModeRequest(topic_id=topic_id, group=group, mode=number, force=force)
+        request = lives_pb.SetStoredModeRequest(topic_id=topic_id, group=group, mode=number, force=force)
         answer = await self._call(lambda stub: stub.SetStoredMode, request)
         return DeliveryMode(answer.before)
 
     async def modes(self, group: str) -> list[tuple[int, DeliveryMode]]:
         """How a group consumes topics."""
-        answer = await self._call(lambda stub: stub.QueryModes, enode_lives_pb2.QueryModesRequest(group=group))
+        answer = await self._call(lambda stub: stub.QueryModes, lives_pb.QueryModesRequest(group=group))
         return [(one.topic_id, DeliveryMode(one.mode)) for one in answer.modes]
 
     async def _call(
