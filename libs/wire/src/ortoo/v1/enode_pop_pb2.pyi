@@ -88,7 +88,7 @@ class PopQueuesRequest(_message.Message):
     client_id: _builtins.str
     """The consumer's name, for people."""
     attempt_id: _builtins.str
-    """A pop with the same id gets the same messages again; empty = no matter."""
+    """A pop with the same id gets the same messages again, leased anew; empty = no matter."""
     peek: _builtins.bool
     """Only look: no lease, no attempt, also messages that consumers have. An empty group looks at the oldest messages."""
     skip: _builtins.int

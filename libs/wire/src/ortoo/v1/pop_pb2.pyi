@@ -87,8 +87,8 @@ class PopRequest(_message.Message):
     client_id: _builtins.str
     """The consumer's name for itself, for people."""
     attempt_id: _builtins.str
-    """Say the same id again when an answer was lost: the same messages come again, as the same attempt. Empty = no
-    matter.
+    """Say the same id again when an answer was lost: the same messages come again, as the same attempt, under a lease of
+    their own; handles of the first answer count no more. Empty = no matter.
     """
     readable: _builtins.bool
     """Answer with `messages` instead of `batch`, for people: bodies and properties readable in JSON."""

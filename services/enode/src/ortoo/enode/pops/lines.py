@@ -55,7 +55,7 @@ class GroupLines:
         self._waiters = waiters
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._by_attempt: dict[str, list[asyncio.Future[None]]] = {}
-        """Those of them that have an attempt id."""
+        """The same by attempt id; those without one have the empty id."""
         self._wake_at_s = 0.0
         self._wake_up: Deadline | None = None
         """The next planned call of `wake`, at `_wake_at_s`."""
