@@ -13,11 +13,13 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
 from ortoo.common.errors import Conflict, Invalid, OrtooError
-from ortoo.common.process.allocator import keep_freed_buffers, spare_what_stays
+from ortoo.common.machine.allocator import keep_freed_buffers, spare_what_stays
+from ortoo.common.machine.cores import keep_to_one_core
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.containment import place_of
 from ortoo.common.process.logs import get_logger
+from ortoo.common.process.randomness import Randomness
 
 EXIT_FAILED = 1
 """A part of the role failed while it ran."""
@@ -101,6 +103,7 @@ async def _run(open_service: Callable[[], AbstractAsyncContextManager[Running]])
     try:
         async with Background("stop") as background, open_service() as running:
             background.spawn("late", tell_of_late_stop(stop, clock))
+            background.contained("cores", keep_to_one_core(clock, Randomness()))
             spare_what_stays()
             ready = True
             loop.add_signal_handler(signal.SIGHUP, running.reload)
