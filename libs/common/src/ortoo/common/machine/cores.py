@@ -4,36 +4,60 @@ A call crosses half a dozen threads of gRPC and of ours, one at a time. On a cor
 across cores it is an interrupt, and the interpreter's lock goes with it. Who needs more than a core gets all.
 """
 
-import asyncio
-import contextlib
-import os
-import socket
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Protocol
 
-from ortoo.common.process.clock import Clock
-from ortoo.common.process.randomness import Randomness
-
-GIVEN = "ORTOO_CORES"
-"""Tells a process's own processes which cores it was given, since they inherit the one that it keeps to."""
 LOOK_S = 1.0
+"""How often it is looked what all cores do."""
+GLANCE_S = 0.2
+"""How often a process that keeps to one core looks at itself alone."""
 LITTLE = 0.05
-"""Of a core: a process that uses less is let alone."""
+"""Of a core: who uses less has no wake-ups worth saving, and leaves the core to others."""
+NOTHING = 0.02
+"""Who uses less than this gives its core back. It is below LITTLE, so that a steady load does neither in turn."""
 ENOUGH = 0.7
-"""Who uses no more of a core can keep to one."""
+"""Who uses no more of a core can keep to one: what waits for a core that is busier than that waits for long."""
 TOO_MUCH = 0.85
 """Who uses more of its core may need another one."""
+GLANCES = 2
+"""So many glances in turn must find that: one may be a flush of a segment, three take longer than a second."""
+ROOM = 0.5
+"""How busy others may keep a core that is chosen. Who is not bound to it moves away, so it may seem too much."""
 FULL = 0.95
-"""A core that is so busy has no room for who keeps to it."""
-BETTER = 0.3
-"""A core is left for one that is so much less busy with others."""
+"""A core that is so busy, with whatever, has no room for who keeps to it."""
+BETTER = 0.2
+"""A core is left for one that is so much less busy with others: less is what a look differs by from the next."""
 LOOKS_BEFORE = 2
 """So many looks in turn must find that a core is enough."""
 LOOKS_AFTER = 8
-"""So many looks after all cores were needed, none is chosen."""
-_SECONDS_A_TICK = 1 / os.sysconf("SC_CLK_TCK")
+"""So many looks must find it after all cores were needed; twice as many each time that was soon again, up to the
+next."""
+LOOKS_AFTER_MAX = 256
+LOOKS_BETWEEN = 5
+"""So many looks a core is kept before it is left for a better one."""
+
+
+class Cores(Protocol):
+    """What the system has to say and to give. Cores go by the system's numbers."""
+
+    def used_s(self) -> float:
+        """Processor time that the process has used."""
+
+    def given(self) -> frozenset[int]:
+        """The cores that the process may run on now."""
+
+    def busy_s(self) -> Mapping[int, float]:
+        """How long each core of the machine has been busy with whatever."""
+
+    def keep_to(self, core: int) -> bool:
+        """Run there and nowhere else; False when another process keeps to it. Errors: OSError."""
+
+    def use_all(self) -> None:
+        """Run wherever the system allows."""
+
+    def settle(self) -> None:
+        """Have threads do so too that were on their way while the others were told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,141 +67,146 @@ class Load:
     own: float
     """What the process used."""
     busy: Mapping[int, float]
-    """How busy each core was that it was given, with whatever."""
+    """How busy each core was that it was given; empty when nobody looked."""
 
 
 @dataclass(slots=True)
 class OneCore:
-    """Which core to keep to, by what was seen; None = all of them."""
+    """Which core to keep to, by what was seen."""
 
     core: int | None = None
-    _waits: int = field(default=LOOKS_BEFORE, init=False)
+    """What it keeps to; None = all."""
+    _kept: int = field(default=0, init=False)
+    """Looks since it was taken."""
+    _left: int = field(default=LOOKS_BEFORE, init=False)
+    """Looks that must find that one is enough before one is chosen."""
+    _pause: int = field(default=0, init=False)
+    """Looks that were waited after all cores were needed last."""
+    _glances: int = field(default=0, init=False)
 
-    def choices(self, load: Load) -> Sequence[int | None]:
-        """What to keep to from now on: the first of these that can be had."""
+    def took(self, core: int) -> None:
+        """It keeps to this one from now on."""
+        self.core, self._kept, self._glances = core, 0, 0
+
+    def glance(self, own: float) -> None:
+        """The process used so much of its core since the last glance."""
+        self._glances = self._glances + 1 if own > TOO_MUCH else 0
+        if self._glances == GLANCES:
+            self.leave()
+
+    def leave(self) -> None:
+        """All cores are needed. Who needs them sooner than it waited for the next try waits longer."""
+        self._pause = min(2 * self._pause, LOOKS_AFTER_MAX) if self._kept < self._pause else LOOKS_AFTER
+        self.core, self._left = None, self._pause
+
+    def choices(self, load: Load) -> Sequence[int]:
+        """The cores to keep to from now on, the first that can be had; none = all of them."""
         if self.core is None:
-            return [*self._free(load), None]
-        others = load.busy[self.core] - load.own
-        if load.own > TOO_MUCH or load.busy[self.core] > FULL:
-            self._waits = LOOKS_AFTER
-            return [None]
-        if load.own < LITTLE:
-            self._waits = LOOKS_BEFORE
-            return [None]
-        better = [core for core in _by_busyness(load) if load.busy[core] < others - BETTER]
-        return [*better, self.core]
+            return self._free(load)
+        self._kept += 1
+        busy = load.busy.get(self.core, 1.0)  # one that nobody knows any more is none
+        if busy > FULL:
+            self.leave()
+        elif load.own < NOTHING:
+            self.core, self._left = None, LOOKS_BEFORE
+        if self.core is None:
+            return []
+        if self._kept < LOOKS_BETWEEN:
+            return [self.core]
+        better = busy - load.own - BETTER
+        return [*(core for core in _idlest(load) if load.busy[core] < better), self.core]
 
     def _free(self, load: Load) -> list[int]:
         if not LITTLE <= load.own <= ENOUGH:
-            self._waits = max(self._waits, LOOKS_BEFORE)
+            self._left = max(self._left, LOOKS_BEFORE)
             return []
-        self._waits -= 1
-        if self._waits > 0:
+        self._left -= 1
+        if self._left > 0:
             return []
-        return [core for core in _by_busyness(load) if load.busy[core] - load.own / len(load.busy) <= 0.5]
+        # Nobody counts who did what where: it itself was everywhere alike.
+        return [core for core in _idlest(load) if load.busy[core] - load.own / len(load.busy) <= ROOM]
 
 
-def _by_busyness(load: Load) -> list[int]:
+def _idlest(load: Load) -> list[int]:
     return sorted(load.busy, key=load.busy.__getitem__)
 
 
-async def keep_to_one_core(clock: Clock, randomness: Randomness) -> None:
-    """Look and choose for ever; returns at once where the system has no such choice, or only one core is given."""
-    given = cores_given()
-    if len(given) < 2:
-        return
-    os.environ[GIVEN] = ",".join(map(str, sorted(given)))
-    decision, claim = OneCore(), _Claim()
-    used_s, busy_s, at_s = time.process_time(), _busy_s(), clock.monotonic_s()
-    try:
-        while busy_s:
-            # Processes that begin together must not choose together.
-            await clock.sleep(randomness.uniform(0.75 * LOOK_S, 1.25 * LOOK_S))
-            before, used_s = used_s, time.process_time()
-            if decision.core is None and used_s - before < LITTLE * LOOK_S / 2:
-                at_s = 0.0  # what the cores did meanwhile is of no interest
-                continue
-            earlier_s, at_s = at_s, clock.monotonic_s()
-            busy_before, busy_s = busy_s, _busy_s()
-            if not earlier_s:
-                continue
-            took_s = at_s - earlier_s
-            busy = {core: (busy_s[core] - busy_before[core]) / took_s for core in given if core in busy_s and core in busy_before}
-            load = Load((used_s - before) / took_s, busy)
-            import sys; print(os.getpid(), round(at_s,1), load, decision.core, decision._waits, file=open('/tmp/q/cores.log','a'))
-            for core in decision.choices(load):
-                if core == decision.core:
-                    break
-                if core is None or claim.take(core):
-                    _keep_to(given if core is None else {core})
-                    if core is None:
-                        claim.give()
-                    decision.core = core
-                    break
-    finally:
-        claim.give()
-        _keep_to(given)
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    at_s: float
+    used_s: float
+    busy_s: Mapping[int, float]
 
 
-def cores_given() -> set[int]:
-    """The cores that the process may use; empty where the system does not say. A child knows those of its parent."""
-    if not hasattr(os, "sched_setaffinity"):
-        return set()
-    text = os.environ.get(GIVEN)
-    return set(map(int, text.split(","))) if text else set(os.sched_getaffinity(0))
+class Keeper:
+    """Has a process keep to what `OneCore` chooses."""
 
+    def __init__(self, cores: Cores) -> None:
+        """Nothing is done before the first look."""
+        self._cores = cores
+        self._decision = OneCore()
+        self._given = frozenset[int]()
+        self._glanced_s, self._used_s = float("-inf"), 0.0
+        self._seen: _Seen | None = None
+        self._is_settled = True
 
-def use_all_cores() -> None:
-    """Use what the parent was given, and not only what it keeps to."""
-    if given := cores_given():
-        _keep_to(given)
+    def look(self, now_s: float) -> float:
+        """Look and choose. Returns after how many seconds to do so again; 0 = never, for the system refuses.
 
-
-def _keep_to(cores: set[int]) -> None:
-    """Let all threads run there, also those that one of them begins meanwhile."""
-    done: set[str] = set()
-    while new := set(os.listdir("/proc/self/task")) - done:
-        for thread in new:
-            with contextlib.suppress(OSError):  # it has ended
-                os.sched_setaffinity(int(thread), cores)
-        done |= new
-
-
-def _busy_s() -> dict[int, float]:
-    try:
-        lines = Path("/proc/stat").read_text().splitlines()
-    except OSError:
-        return {}
-    found = dict[int, float]()
-    for line in lines[1:]:
-        if not line.startswith("cpu"):
-            break
-        name, *ticks = line.split()
-        user, nice, system, _idle, _waiting, *rest = map(int, ticks[:8])
-        found[int(name[3:])] = (user + nice + system + sum(rest)) * _SECONDS_A_TICK
-    return found
-
-
-class _Claim:
-    """The core that is ours among the processes that keep to one: a name of the kernel's, gone with the process."""
-
-    def __init__(self) -> None:
-        self._socket: socket.socket | None = None
-
-    def take(self, core: int) -> bool:
-        """Whether nobody else has it; what was ours before is given back then."""
-        claim = socket.socket(socket.AF_UNIX)
+        A process that has little to do looks at its own processor time and at nothing else.
+        """
+        if not self._is_settled:
+            self._cores.settle()
+            self._is_settled = True
+        used_s = self._cores.used_s()
+        own = (used_s - self._used_s) / (now_s - self._glanced_s) if now_s > self._glanced_s else 0.0
+        self._glanced_s, self._used_s = now_s, used_s
+        was = self._decision.core
+        if was is not None:
+            self._decision.glance(own)
+        elif own < LITTLE:
+            self._seen = None  # what the cores did meanwhile is of no interest
+            self._decision.choices(Load(own, {}))
+            return LOOK_S
         try:
-            claim.bind(f"\0ortoo core {core}")
+            if self._decision.core == was and self._is_due(now_s):
+                self._look_around(now_s, used_s)
         except OSError:
-            claim.close()
-            return False
-        self.give()
-        self._socket = claim
-        return True
+            self.end()
+            return 0.0
+        if was is not None and self._decision.core is None:
+            self.end()
+        return LOOK_S if self._decision.core is None else GLANCE_S
 
-    def give(self) -> None:
-        """Let others have it."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+    def end(self) -> None:
+        """Use all cores again."""
+        self._cores.use_all()
+        self._decision.core, self._seen, self._is_settled = None, None, False
+
+    def _is_due(self, now_s: float) -> bool:
+        return self._decision.core is None or self._seen is None or now_s - self._seen.at_s > LOOK_S - GLANCE_S
+
+    def _look_around(self, now_s: float, used_s: float) -> None:
+        given, core = self._cores.given(), self._decision.core
+        if core is None:
+            self._given = given
+        elif given != {core}:  # an operator, or the kernel because the core is no longer ours
+            self._decision.leave()
+            return
+        if len(self._given) < 2:
+            return
+        before, self._seen = self._seen, _Seen(now_s, used_s, self._cores.busy_s())
+        if before is None:
+            return
+        both = self._given & before.busy_s.keys() & self._seen.busy_s.keys()
+        if core is None and both != self._given:
+            return  # what is counted are not the cores that we are given, as in some containers
+        took_s = now_s - before.at_s
+        busy = {one: (self._seen.busy_s[one] - before.busy_s[one]) / took_s for one in both}
+        for choice in self._decision.choices(Load((used_s - before.used_s) / took_s, busy)):
+            if choice == core:
+                break
+            if self._cores.keep_to(choice):
+                self._decision.took(choice)
+                self._is_settled = False
+                break
