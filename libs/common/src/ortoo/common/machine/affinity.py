@@ -12,6 +12,8 @@ from ortoo.common.machine.cores import Cores
 PARENT_CORES = "ORTOO_PARENT_CORES"
 """The variable of the environment by which a process that keeps to one core tells those that it starts, and which
 inherit that, what it was given itself. It is no setting."""
+CLAIM = "\0ortoo core {}"
+"""The socket's name by which a core is taken: the kernel's, gone with the process that has it."""
 STAT, TASKS = Path("/proc/stat"), Path("/proc/self/task")
 
 
@@ -65,7 +67,7 @@ class LinuxCores:
         """Claim the core among the processes of this network, and have all threads run there. Errors: OSError."""
         claim = socket.socket(socket.AF_UNIX)
         try:
-            claim.bind(f"\0ortoo core {core}")  # a name of the kernel's, which is gone with the process
+            claim.bind(CLAIM.format(core))
         except OSError:
             claim.close()
             return False
