@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import grpc
@@ -84,34 +85,20 @@ class GrpcEnodeLink:
         self._calls: set[Any] = set()
         self._gone: OrtooError | None = None
         self._held = leaders.held(enode)
-        self.appends = RequestStream[Bulky, pb.AppendResponse, Appended](
-            self._peer,
-            lambda: bulk_calls.append(channel),
-            appended_of,
-            clock=leaders.clock,
-            timeout_s=leaders.timeout_s,
+        stream = partial(RequestStream[Any, Any, Any], self._peer, clock=leaders.clock, timeout_s=leaders.timeout_s)
+        self.appends: RequestStream[Bulky, pb.AppendResponse, Appended] = stream(
+            open_call=lambda: bulk_calls.append(channel),
+            decode=appended_of,
             in_flight_bytes_max=leaders.in_flight_bytes_max,
             answers_all_it_took=True,
             moved=self._hold,
             may_move=epoch > 0,
         )
-        self._fetches = RequestStream[pb.FetchBatchesRequest, Bulky, Fetched](
-            self._peer,
-            lambda: bulk_calls.fetch_batches(channel),
-            fetched_of,
-            clock=leaders.clock,
-            timeout_s=leaders.timeout_s,
-            in_flight_bytes_max=1,
+        self._fetches: RequestStream[pb.FetchBatchesRequest, Bulky, Fetched] = stream(
+            open_call=lambda: bulk_calls.fetch_batches(channel), decode=fetched_of, in_flight_bytes_max=1
         )
-
-        self._leases = RequestStream[pop_pb.LeaseRequest, pop_pb.LeaseResponse, pop_pb.LeaseResponse](
-            self._peer,
-            self._stub.Lease,
-            ended_of,
-            clock=leaders.clock,
-            timeout_s=leaders.timeout_s,
-            in_flight_bytes_max=1,
-            answers_all_it_took=True,
+        self._leases: RequestStream[pop_pb.LeaseRequest, pop_pb.LeaseResponse, pop_pb.LeaseResponse] = stream(
+            open_call=self._stub.Lease, decode=ended_of, in_flight_bytes_max=1, answers_all_it_took=True
         )
 
     def start(self, background: Background) -> None:
