@@ -53,6 +53,13 @@ class Outbox(Generic[R]):
                 raise
             self._memory.asked_bytes += cost_bytes
 
+    def hold(self, cost_bytes: int) -> None:
+        """Take the bytes of what is there already, whatever is left; `put` it next."""
+        self._bytes += cost_bytes
+        if self._memory is not None:
+            self._memory.take(cost_bytes)
+            self._memory.asked_bytes += cost_bytes
+
     def release(self, cost_bytes: int) -> None:
         """Give reserved bytes back without an answer."""
         self._answered(cost_bytes)
