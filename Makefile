@@ -34,16 +34,17 @@ SPARK_READY := $(VENV)/.spark-ready
 PEERS_READY := $(VENV)/.peers-ready
 
 # The folders with the longest tests first, so that nobody is left with one of those at the end.
-SLOW_TESTS := $(wildcard tests/e2e tests/contract tests/official tests/deploy tests/integration tests/conformance)
+SLOW_TESTS := $(wildcard tests/e2e tests/contract tests/deploy tests/integration tests/conformance)
 QUICK_TESTS := tests/simulation tests/property tests/unit tests/golden tests/repo
 # What each run of tests left out; `make test` ends with one list of it.
 SKIPS := build/skips
+RUNS := spark-tests official-tests all-tests
 
 .PHONY: help setup demo demo-ha dev check test bench bench-store bench-peers bench-guard crash simulate take-overs hand-overs rejoin lost-disks directory-away protos protos-check docs clean
 .PHONY: quick-seeds planted cancellations mutants
 .PHONY: demo-spark spark-setup spark-tests spark-long spark-kills spark-matrix bench-spark
 .PHONY: alerts drain explore full-enode hostile rolling upgrade wheels image-check manifests deploy-tools sbom arm-check
-.PHONY: lint types imports quick-tests all-tests compiled
+.PHONY: lint types imports quick-tests official-tests all-tests compiled
 
 help:  ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -70,8 +71,8 @@ test:  ## Everything: what check does, the contract, integration, end-to-end and
 	    lint imports protos-check || status=$$?; \
 	  [ -e $(READY) ] || exit $$status; \
 	  libs/spark/find_java.sh 'the tests of tests/spark that start Spark (each says so as skipped)' || true; \
-	  $(MAKE) -k -j3 --output-sync=target spark-tests all-tests types || status=$$?; \
-	  $(PY) -m tests.skips $(SKIPS)/spark-tests.json $(SKIPS)/all-tests.json; exit $$status
+	  $(MAKE) -k -j4 --output-sync=target $(RUNS) types || status=$$?; \
+	  $(PY) -m tests.skips $(RUNS:%=$(SKIPS)/%.json); exit $$status
 
 bench: $(READY)  ## Measure everything beside its baselines, ten minutes: bench/results, the table in README.md (NAME=produce for one alone)
 	@$(PY) -m bench.suite $(NAME)
@@ -241,7 +242,7 @@ imports: $(READY)
 # Each worker of a run of tests loads all of them. What is not compiled yet every one of them would compile for itself.
 # What cannot be loaded while packages are being installed beside is told by the run itself.
 compiled: $(READY)
-	@$(PYTEST) --collect-only $(SLOW_TESTS) $(QUICK_TESTS) >/dev/null 2>&1 || true
+	@$(PYTEST) --collect-only $(SLOW_TESTS) tests/official $(QUICK_TESTS) >/dev/null 2>&1 || true
 
 quick-tests: $(READY)
 	@$(PYTEST) -n 2 --dist worksteal $(QUICK_TESTS)
@@ -250,9 +251,15 @@ quick-tests: $(READY)
 quick-seeds: $(READY)
 	@$(PY) -m ortoo.testing.simulation --seed 1 --seeds 50 --workers 2
 
-# Many of these wait for processes and for clocks, so that more of them run at once than there are cores.
+# Many of these wait for processes and for clocks, so that more of them run at once than there are cores. Who is free takes
+# the next one: those that wait run while Spark computes, and those that only compute come at the end.
 all-tests: $(READY) $(NODE_READY)
-	@ORTOO_SKIPS=$(SKIPS)/all-tests.json $(PYTEST) -n 3 --dist worksteal -m 'not crash and not image' $(SLOW_TESTS) $(QUICK_TESTS)
+	@ORTOO_SKIPS=$(SKIPS)/all-tests.json $(PYTEST) -n 3 --dist load --maxschedchunk 1 -m 'not crash and not image' \
+	  $(SLOW_TESTS) $(QUICK_TESTS)
+
+# Other people's clients do little but wait, one for the back-off of another: beside the rest they cost next to nothing.
+official-tests: $(READY) $(NODE_READY)
+	@ORTOO_SKIPS=$(SKIPS)/official-tests.json $(PYTEST) tests/official
 
 # The first Python here that is new enough; `make setup PYTHON=...` overrides the search.
 $(VENV)/bin/python:
