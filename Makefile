@@ -94,7 +94,7 @@ bench-guard: $(READY)  ## Measure into build/bench; fail if a ratio fell by more
 deploy-tools: $(PIP_READY)  ## Bring helm, validators and linters for the chart into .tools
 	@$(PY) deploy/tools.py
 
-manifests: deploy-tools  ## Write the dashboard and the schema of the values, and render the chart into deploy/k8s/manifests
+manifests: $(READY) deploy-tools  ## Write the dashboard and the schema of the values, and render the chart into deploy/k8s/manifests
 	@$(PY) -m tests.repo.chart_schema deploy/k8s/chart/values.schema.json
 	@$(PY) deploy/k8s/dashboard.py
 	@$(PY) deploy/k8s/render.py
