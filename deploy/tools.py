@@ -64,8 +64,8 @@ def main() -> int:
                     missing.append(f"{name} ({error})")
     if not (TOOLS / "venv" / ".ready").exists():
         subprocess.run((sys.executable, "-m", "venv", "--without-pip", str(TOOLS / "venv")), check=True)
-        pip = (sys.executable, "-m", "pip", "--python", str(TOOLS / "venv/bin/python"), "install", "--quiet")
-        pip += ("--no-compile", "-r", str(ROOT / "deploy/requirements.txt"))
+        pip = [sys.executable, "-m", "pip", "--python", str(TOOLS / "venv/bin/python"), "install", "--quiet"]
+        pip += ["--no-compile", "-r", str(ROOT / "deploy/requirements.txt")]
         try:
             subprocess.run(pip, check=True)
             (TOOLS / "venv" / ".ready").touch()
