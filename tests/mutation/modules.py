@@ -19,7 +19,7 @@ class Mutated:
 
 MODULES: Mapping[str, Mutated] = {
     "state": Mutated(
-        [f"{ENODE}/state/*.py"],
+        [f"{ENODE}/state/*.py", f"{ENODE}/state/tables/*.py"],
         [
             "unit/enode/state",
             "unit/enode/pops",

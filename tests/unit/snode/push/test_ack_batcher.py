@@ -4,11 +4,11 @@ import asyncio
 
 from ortoo.common.errors import Fenced, Unavailable
 from ortoo.common.process.background import Background
-from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.pull.offsets import Offsets
 from ortoo.snode.push.acknowledgements import AckBatcher
+from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time, running_clock
 from tests.unit.snode.fake_enode import FakeEnode
 
 A, B = Queue("t", "e", 0), Queue("t", "e", 1)
@@ -25,11 +25,12 @@ def batcher_to(
         Offsets(enode.links()),
         lambda *what: durable.append(what),
         lambda queue, generation: fenced.append((queue, generation)) if fenced is not None else None,
-        clock=SystemClock(),
+        clock=running_clock(),
         randomness=Randomness(1),
     )
 
 
+@in_virtual_time
 async def test_while_a_commit_is_in_flight_only_the_newest_offsets_gather() -> None:
     """A hundred acknowledgements behind one commit make one further commit with the newest of each queue."""
     enode = FakeEnode()
@@ -49,6 +50,7 @@ async def test_while_a_commit_is_in_flight_only_the_newest_offsets_gather() -> N
     assert durable == [(A, 1, 5), (A, 100, 5), (B, 200, 5)]
 
 
+@in_virtual_time
 async def test_an_enode_that_is_away_is_asked_again_with_the_newest() -> None:
     """A commit that failed for the moment is repeated; an offset that came meanwhile wins."""
     enode = FakeEnode()
@@ -62,6 +64,7 @@ async def test_an_enode_that_is_away_is_asked_again_with_the_newest() -> None:
     assert durable == [(A, 1, 5)]
 
 
+@in_virtual_time
 async def test_a_fenced_commit_is_dropped() -> None:
     """When somebody newer owns the queue the offset is not stored and nobody is told it was."""
     enode = FakeEnode()
@@ -74,6 +77,7 @@ async def test_a_fenced_commit_is_dropped() -> None:
     assert enode.offsets == {}
 
 
+@in_virtual_time
 async def test_a_queue_that_is_fenced_alone_is_told_with_its_generation() -> None:
     """Of queues committed together only the fenced one is refused; who asked hears under which generation."""
     enode = FakeEnode()
@@ -88,6 +92,7 @@ async def test_a_queue_that_is_fenced_alone_is_told_with_its_generation() -> Non
     assert fenced == [(A, 3)]
 
 
+@in_virtual_time
 async def test_settled_waits_for_the_queue_alone() -> None:
     """A queue is settled when its own commit is done, whatever else goes on."""
     enode = FakeEnode()
@@ -106,6 +111,7 @@ async def test_settled_waits_for_the_queue_alone() -> None:
         await drained
 
 
+@in_virtual_time
 async def test_a_forgotten_queue_is_not_committed_again() -> None:
     """After the queue was given up, a commit that failed is not repeated for it."""
     enode = FakeEnode()

@@ -7,7 +7,6 @@ from typing import TypeVar
 
 from ortoo.common.errors import Unavailable
 from ortoo.common.process.background import Background
-from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import encode_bodies
 from ortoo.snode.cluster.routes import Group, Queue
@@ -20,6 +19,7 @@ from ortoo.snode.pull.offsets import Offsets, StartFrom, StartRule
 from ortoo.snode.push.feeder import PushParts
 from ortoo.snode.push.outbox import AcknowledgedOffsets, Assigned, Closed, Delivery
 from ortoo.snode.push.session import PushPlan, PushSession
+from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time, running_clock
 from tests.unit.snode.fake_enode import FakeEnode
 
 E = TypeVar("E")
@@ -32,7 +32,7 @@ class Bench:
     def __init__(self, enode: FakeEnode, background: Background) -> None:
         self.enode = enode
         directory = enode.directory()
-        clock, chance, links = SystemClock(), Randomness(1), enode.links()
+        clock, chance, links = running_clock(), Randomness(1), enode.links()
         self.groups = ConsumerGroups(directory, LocalMembership(clock), clock)
         locks = QueueLocks(links, background, "i", clock=clock, randomness=chance)
         self.parts = PushParts(directory, links, Offsets(links), self.groups, locks, background, clock, chance)
@@ -73,6 +73,7 @@ async def bench() -> AsyncIterator[Bench]:
         yield Bench(FakeEnode(), background)
 
 
+@in_virtual_time
 async def test_a_queue_comes_in_order_without_gaps() -> None:
     """Batches stored before and after the session opened are delivered one behind the other (G3)."""
     async with bench() as it:
@@ -87,6 +88,7 @@ async def test_a_queue_comes_in_order_without_gaps() -> None:
             at = delivery.next_offset
 
 
+@in_virtual_time
 async def test_without_credit_nothing_is_read_or_sent() -> None:
     """E-088: a session that grants one message gets one batch; the next comes with the next credit (G13)."""
     async with bench() as it:
@@ -102,6 +104,7 @@ async def test_without_credit_nothing_is_read_or_sent() -> None:
         assert (await waiting).messages == 1
 
 
+@in_virtual_time
 async def test_the_new_owner_starts_when_the_old_ones_acknowledgements_are_stored() -> None:
     """While the old owner's commit is on its way the new owner waits; then it starts at that offset (E-109)."""
     async with bench() as it:
@@ -128,6 +131,7 @@ async def test_the_new_owner_starts_when_the_old_ones_acknowledgements_are_store
         assert (delivery.queue, delivery.first_offset) == (QUEUES[2], 2)
 
 
+@in_virtual_time
 async def test_acknowledgements_of_a_lost_queue_are_dropped() -> None:
     """What the old owner acknowledges after the queue has moved is not committed."""
     async with bench() as it:
@@ -142,6 +146,7 @@ async def test_acknowledgements_of_a_lost_queue_are_dropped() -> None:
         assert {3: 2} not in it.enode.commits
 
 
+@in_virtual_time
 async def test_closing_stores_acknowledgements_and_says_goodbye_last() -> None:
     """An acknowledgement right before the close is durable before the session is over."""
     async with bench() as it:
@@ -155,6 +160,7 @@ async def test_closing_stores_acknowledgements_and_says_goodbye_last() -> None:
         assert (await event(session, Closed)).reason is CloseReason.CLIENT_LEFT
 
 
+@in_virtual_time
 async def test_an_enode_that_is_away_does_not_end_the_session() -> None:
     """Commits are tried again until they are stored."""
     async with bench() as it:
@@ -166,6 +172,7 @@ async def test_an_enode_that_is_away_does_not_end_the_session() -> None:
         assert (await event(session, AcknowledgedOffsets)).offsets[0][1] == 1
 
 
+@in_virtual_time
 async def test_two_hundred_members_come_and_go_and_every_queue_has_one_owner() -> None:
     """After a storm of joins and leaves the last assignments are complete and disjoint (E-056, E-125)."""
     async with bench() as it:
@@ -179,6 +186,7 @@ async def test_two_hundred_members_come_and_go_and_every_queue_has_one_owner() -
         assert all(not session.cursors() for session in sessions[3:])
 
 
+@in_virtual_time
 async def test_a_group_subscribes_from_its_first_session_on() -> None:
     """What is stored after a group's first session is its own, even if that session acknowledged nothing (G2)."""
     async with bench() as it:
@@ -193,6 +201,7 @@ async def test_a_group_subscribes_from_its_first_session_on() -> None:
         assert (delivery.queue, delivery.first_offset) == (QUEUES[0], 1)
 
 
+@in_virtual_time
 async def test_an_operators_reset_makes_the_owner_begin_anew() -> None:
     """The queue is taken away and given again, then it starts at the offset that was set; late ones are dropped."""
     async with bench() as it:
@@ -210,6 +219,7 @@ async def test_an_operators_reset_makes_the_owner_begin_anew() -> None:
         assert it.enode.offsets["g", 0] == 1
 
 
+@in_virtual_time
 async def test_an_acknowledgement_under_an_old_lock_begins_the_queue_anew() -> None:
     """A session that lost its lock for a moment hears it at the next acknowledgement, and goes on under a new one."""
     async with bench() as it:
@@ -224,6 +234,7 @@ async def test_an_acknowledgement_under_an_old_lock_begins_the_queue_anew() -> N
         assert (await event(session, AcknowledgedOffsets)).offsets[0][1] == 2
 
 
+@in_virtual_time
 async def test_unacknowledged_bytes_have_a_limit_of_their_own() -> None:
     """However much credit a client grants, it holds no more than the group allows, and goes on after acknowledging."""
     async with bench() as it:
