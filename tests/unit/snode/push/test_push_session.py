@@ -1,76 +1,13 @@
 """Push sessions of one group over a fake enode: order, hand-over, credit, memory."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
-from typing import TypeVar
 
 from ortoo.common.errors import Unavailable
-from ortoo.common.process.background import Background
-from ortoo.common.process.randomness import Randomness
-from ortoo.common.records.batch import encode_bodies
 from ortoo.snode.cluster.routes import Group, Queue
-from ortoo.snode.enodes.link import FlushMode
-from ortoo.snode.enodes.queue_locks import QueueLocks
-from ortoo.snode.membership.consumer_groups import ConsumerGroups
-from ortoo.snode.membership.local import LocalMembership
-from ortoo.snode.membership.members import CloseReason, Member, Subscription
-from ortoo.snode.pull.offsets import Offsets, StartFrom, StartRule
-from ortoo.snode.push.feeder import PushParts
+from ortoo.snode.membership.members import CloseReason
 from ortoo.snode.push.outbox import AcknowledgedOffsets, Assigned, Closed, Delivery
-from ortoo.snode.push.session import PushPlan, PushSession
-from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time, running_clock
-from tests.unit.snode.fake_enode import FakeEnode
-
-E = TypeVar("E")
-QUEUES = [Queue("t", "e", number) for number in range(4)]
-
-
-class Bench:
-    """A group and its sessions."""
-
-    def __init__(self, enode: FakeEnode, background: Background) -> None:
-        self.enode = enode
-        directory = enode.directory()
-        clock, chance, links = running_clock(), Randomness(1), enode.links()
-        self.groups = ConsumerGroups(directory, LocalMembership(clock), clock)
-        locks = QueueLocks(links, background, "i", clock=clock, randomness=chance)
-        self.parts = PushParts(directory, links, Offsets(links), self.groups, locks, background, clock, chance)
-        background.spawn("groups", self.groups.run())
-
-    async def join(self, client_id: str, messages: int = 1000, *, from_first: bool = True) -> PushSession:
-        """Open a session; a queue without an offset starts with its oldest message, or at its end."""
-        start = StartRule(StartFrom.FIRST if from_first else StartFrom.LAST)
-        session = PushSession(self.parts, PushPlan("g", client_id, {"t": None}, start))
-        session.grant(messages, 1 << 30)
-        member = Member(client_id, session.session_id, subscriptions=(Subscription("t"),))
-        self.groups.join("g", member, session)
-        return session
-
-    async def close(self, session: PushSession) -> None:
-        """End a session as its owner does."""
-        member = self.groups.membership.members("g").get(session.client_id)
-        if member is not None:
-            session.parting(member)
-        await session.close(CloseReason.CLIENT_LEFT, "bye")
-
-    async def store(self, queue_id: int, *bodies: bytes) -> None:
-        """Append one batch."""
-        await self.enode.append(77, queue_id, encode_bodies(bodies, now_ms=1), FlushMode.DEFAULT)
-
-
-async def event(session: PushSession, kind: type[E]) -> E:
-    """The next event of a kind."""
-    while not isinstance(found := await session.next_event(), kind):
-        pass
-    return found
-
-
-@contextlib.asynccontextmanager
-async def bench() -> AsyncIterator[Bench]:
-    """A group over an enode whose gate is open."""
-    async with asyncio.timeout(20), Background("test") as background:
-        yield Bench(FakeEnode(), background)
+from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
+from tests.unit.snode.push.push_bench import QUEUES, bench, event
 
 
 @in_virtual_time
