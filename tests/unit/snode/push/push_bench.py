@@ -122,7 +122,7 @@ async def event(session: PushSession, kind: type[E]) -> E:
 
 
 @contextlib.asynccontextmanager
-async def bench() -> AsyncIterator[Bench]:
-    """A snode's push sessions over an enode whose gate is open."""
+async def bench(enode: FakeEnode | None = None) -> AsyncIterator[Bench]:
+    """A snode's push sessions over an enode, one whose gate is open unless another is given."""
     async with asyncio.timeout(1_000), Background("test") as background:
-        yield Bench(FakeEnode(), background)
+        yield Bench(enode or FakeEnode(), background)

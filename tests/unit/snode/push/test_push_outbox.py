@@ -20,8 +20,9 @@ def delivery(queue: Queue, first: int) -> Delivery:
 
 @in_virtual_time
 async def test_events_come_in_their_order() -> None:
-    """Opened first, then what is durable, then the assignment, then deliveries as they were put."""
+    """Opened first, then what is durable, then the last assignment, then deliveries as they were put."""
     outbox = PushOutbox(MemoryBudget().share("push"))
+    outbox.assigned(Assigned(0, (A, B)))
     outbox.assigned(Assigned(1, (A,)))
     outbox.deliver(delivery(A, 0))
     outbox.deliver(delivery(A, 1))
