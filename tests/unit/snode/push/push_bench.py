@@ -79,11 +79,12 @@ class Bench:
         self, client_id: str = "c", group: str = "g", *, messages: int = 1000, **planned: Any
     ) -> PushSession:
         """Open a session as a client's call does, which takes so many messages."""
-        plan = PushPlan(group, client_id, {"t": None}, **({"start": FROM_FIRST} | planned))
+        plan = PushPlan(group, client_id, **({"filters": {"t": None}, "start": FROM_FIRST} | planned))
         subscriptions = tuple(Subscription(name) for name in plan.filters)
 
         def as_member(session: PushSession) -> Member:
-            return Member(session.client_id, session.member_session_id, subscriptions=subscriptions)
+            ids = (session.client_id, session.member_session_id)
+            return Member(*ids, subscriptions=subscriptions, broadcast=session.broadcast)
 
         session = await self.sessions.open(plan, as_member)
         session.grant(messages, 1 << 30)

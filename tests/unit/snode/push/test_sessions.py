@@ -189,11 +189,12 @@ async def test_who_does_not_read_while_the_memory_is_used_up_is_ended_and_what_w
         await it.store(0, b"a" * 1000)
         await it.rest()
         assert session.memory.unread_bytes > 1000
+        it.sessions.evicted_slow = 3
         session.memory.evict("the memory is used up")
         assert session.memory.unread_bytes == 0
         await it.rest()
         assert await closed(session) == (CloseReason.SLOW_CONSUMER, "the memory is used up")
-        assert (it.sessions.evicted_slow, it.sessions.all()) == (1, [])
+        assert (it.sessions.evicted_slow, it.sessions.all()) == (4, [])
 
 
 @in_virtual_time
