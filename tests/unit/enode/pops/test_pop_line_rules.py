@@ -252,3 +252,25 @@ def test_so_many_may_wait_for_earlier_ones_of_their_message_group(monkeypatch: p
     assert it.take(0, 4, 3, number=NEW + 1, duration_ms=100).blocked == ""
     it.finish([(0, 1)], NEW)
     assert it.wants_keys(9)
+
+
+def test_what_is_given_back_late_keeps_back_nothing_that_came_back_with_it() -> None:
+    """Of messages whose lease ran out together, one that is delayed is passed over."""
+    it = line()
+    taken(it, 0, NEW, limit=4, end=4)
+    assert it.may_have(100, 4)
+    it.give_back([(0, 1)], NEW, 100, 50)
+    assert taken(it, 100, NEW + 1, end=4) == [(1, 3, 2)]
+    assert taken(it, 150, NEW + 2, end=4) == [(0, 1, 2)]
+
+
+def test_a_message_whose_time_came_while_it_was_kept_back_comes_when_it_is_free() -> None:
+    """Nobody looked for it in between."""
+    queue = PopQueue(0)
+    queue.intervals.hold(0, 1, Hold(Phase.LEASED, 1, OLD, 1_000_100, 100))
+    queue.intervals.hold(1, 2, Hold(Phase.RETURNED, 1, OLD, 1_000_010, 100))
+    it = line(queue, in_order=True)
+    it.see_keys(0, ["a", "a"])
+    assert taken(it, 20, NEW, end=2) == []
+    it.drop([(0, 1)])
+    assert taken(it, 20, NEW + 1, end=2) == [(1, 1, 2)]
