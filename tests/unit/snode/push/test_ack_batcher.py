@@ -185,7 +185,7 @@ async def test_an_enode_that_stays_away_is_asked_less_and_less_often() -> None:
             raise Unavailable("away")
         return await commit(*what)
 
-    enode.commit_rows = noted  # type: ignore[method-assign]
+    enode.commit_rows = noted  # type: ignore[assignment,method-assign]
     batcher.durable = lambda *_: batcher.put(A, 2, 5) if len(at_s) == 9 else None
     batcher.put(A, 1, 5)
     await batcher.drain()

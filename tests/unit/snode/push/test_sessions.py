@@ -219,10 +219,12 @@ async def test_other_subscriptions_count_unless_they_are_older_or_those_of_a_ses
         assert session.topics == {"t", "u"}
         second = await it.open()
         await it.sessions.subscribe(session, wanted("t"))
-        assert (session.topics, second.topics) == ({"t", "u"}, {"t"})
+        assert session.topics == {"t", "u"}
+        assert second.topics == {"t"}
         await it.sessions.close(second, CloseReason.CLIENT_LEFT, "bye")
         await it.sessions.subscribe(second, wanted("u"))
-        assert (second.topics, members(it)) == ({"t"}, {})
+        assert second.topics == {"t"}
+        assert members(it) == {}
 
 
 @in_virtual_time
@@ -233,7 +235,8 @@ async def test_a_client_with_a_session_of_its_own_stays_a_member_when_its_push_s
         assert members(it) == {"c": "client's"}
         await it.sessions.close(session, CloseReason.CLIENT_LEFT, "bye")
         left = it.groups.membership.members("g")["c"]
-        assert (left.session_id, left.active, left.topics) == ("client's", False, {"t"})
+        assert (left.session_id, left.active) == ("client's", False)
+        assert left.topics == {"t"}
         it.groups.membership.join("g", dataclasses.replace(left, active=True))
         await it.sessions.close(session, CloseReason.CLIENT_LEFT, "again")
         assert it.groups.membership.members("g")["c"].active
@@ -251,7 +254,7 @@ async def test_a_client_that_does_not_take_the_reason_has_a_minute_to() -> None:
         deaf: list[str] = []
         sessions = {name: await it.open(name) for name in ("deaf", "gone", "alone")}
         for name, session in sessions.items():
-            session.memory.on_deaf = lambda name=name: deaf.append(name)  # type: ignore[misc]
+            session.memory.on_deaf = lambda name=name: deaf.append(name)
             session.call = None if name == "alone" else calls
         await it.sessions.close_all(CloseReason.SHUTDOWN, "the snode stops")
         assert [await closed(one) for one in sessions.values()] == [(CloseReason.SHUTDOWN, "the snode stops")] * 3

@@ -106,7 +106,7 @@ async def test_while_an_enode_is_away_what_was_heard_of_it_counts() -> None:
         await it.rest()
         session.acknowledge(QUEUES[1], 6, 0)
 
-        async def away(_: int) -> Any:
+        async def away(topic_id: int) -> Any:
             raise Unavailable("away")
 
         it.enode.describe_queues = away  # type: ignore[method-assign]
