@@ -25,7 +25,6 @@ MODULES: Mapping[str, Mutated] = {
             "unit/enode/pops",
             "unit/enode/store",
             "property/test_timers.py",
-            "simulation/test_short_runs.py",
         ],
     ),
     "pops": Mutated(
