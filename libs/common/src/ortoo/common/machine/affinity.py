@@ -87,15 +87,18 @@ class LinuxCores:
         return True
 
     def use_all(self) -> None:
-        """Go back to what was given, or is given now if somebody else has changed it meanwhile; the claim ends."""
+        """Go back to what was given, or is given now if somebody else has changed it meanwhile; the claim ends.
+
+        Errors: OSError when the threads cannot be listed; `settle` tells them later.
+        """
         if self._core is None or self._claim is None:
             return
         if self.given() != {self._core}:
             self._all = self._all_of_now()
         self._core = None
-        self.settle()
         os.environ.pop(PARENT_CORES)
         self._claim.close()
+        self.settle()
 
     def settle(self) -> None:
         """Tell all threads, and those that one of them begins before it is told.
