@@ -1,8 +1,10 @@
 """When a process keeps to one core, and which, by loads that are made up."""
 
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -192,9 +194,50 @@ def test_a_core_is_left_for_one_with_much_less_of_others_work() -> None:
     run.machine.others = {0: 0.0, 1: 0.5}
     run.go_on(20)
     assert run.machine.kept == 0
-    run.machine.others = {0: 0.15, 1: 0.0}
+    run.machine.others = {0: 0.08, 1: 0.0}
     run.go_on(100)
     assert run.machine.kept == 0
+    for _ in range(20):
+        run.machine.others = {0: 0.5, 1: 0.0}
+        run.go_on(3)
+        run.machine.others = {0: 0.0, 1: 0.5}
+        run.go_on(2)
+        assert run.machine.kept == 0, "a core was left for what it was for a moment"
+
+
+class Neighbours:
+    """Processes of two containers on a machine of two cores: neither sees what the other claims."""
+
+    def __init__(self, own: float, seed: int) -> None:
+        self.runs = [Run(MadeUp(own=own, others={0: 0.0, 1: 0.0})) for _ in range(2)]
+        self.chance = random.Random(seed)
+
+    def go_on(self, seconds: float) -> int:
+        """So long; for how many steps of that both kept to the same core."""
+        together = 0
+        for _ in range(round(seconds / STEP_S)):
+            for run, other in (self.runs, self.runs[::-1]):
+                its = other.machine
+                run.machine.others = {one: its.own * (its.kept == one) for one in (0, 1)}
+                if its.kept is None:
+                    run.machine.others = {one: its.own / 2 for one in (0, 1)}
+            for run in self.runs:
+                due_s = run.due_s
+                run.go_on(STEP_S, until=...)
+                if run.due_s != due_s:
+                    run.due_s = run.now_s + (run.due_s - run.now_s) * self.chance.uniform(0.75, 1.25)
+            one, two = (run.machine.kept for run in self.runs)
+            together += one is not None and one == two
+        return together
+
+
+@pytest.mark.parametrize("own", [0.15, 0.3, 0.6])
+def test_processes_that_do_not_see_each_others_claims_come_apart(own: float) -> None:
+    """They began together and chose the same idle core: two on one are dearer than none that keeps to one."""
+    for seed in range(10):
+        neighbours = Neighbours(own, seed)
+        neighbours.go_on(60)
+        assert neighbours.go_on(60) == 0
 
 
 def test_no_core_that_another_process_keeps_to_is_taken() -> None:

@@ -27,16 +27,16 @@ ROOM = 0.5
 """How busy others may keep a core that is chosen. Who is not bound to it moves away, so it may seem too much."""
 FULL = 0.95
 """A core that is so busy, with whatever, has no room for who keeps to it."""
-BETTER = 0.2
-"""A core is left for one that is so much less busy with others: less is what a look differs by from the next."""
+BETTER = 0.1
+"""A core is left for one that is so much less busy with others: more may be all that another process of ours does."""
 LOOKS_BEFORE = 2
 """So many looks in turn must find that a core is enough."""
 LOOKS_AFTER = 8
 """So many looks must find it after all cores were needed; twice as many each time that was soon again, up to the
 next."""
 LOOKS_AFTER_MAX = 256
-LOOKS_BETWEEN = 5
-"""Every so many looks a core may be left for a better one."""
+LOOKS_BETTER = 5
+"""So many looks in turn must find a better one: one differs from the next by more than that."""
 
 
 class Cores(Protocol):
@@ -84,10 +84,13 @@ class OneCore:
     _pause: int = field(default=0, init=False)
     """Looks that were waited after all cores were needed last."""
     _glances: int = field(default=0, init=False)
+    """Glances in turn that found that a core is not enough."""
+    _better: int = field(default=0, init=False)
+    """Looks in turn that found a better core."""
 
     def took(self, core: int) -> None:
         """It keeps to this one from now on."""
-        self.core, self._glances = core, 0
+        self.core, self._glances, self._better = core, 0, 0
 
     def glance(self, own: float) -> None:
         """The process used so much of its core since the last glance."""
@@ -112,10 +115,9 @@ class OneCore:
             self.core, self._left, self._kept = None, LOOKS_BEFORE, 0
         if self.core is None:
             return []
-        if self._kept % LOOKS_BETWEEN:
-            return [self.core]
-        better = busy - load.own - BETTER
-        return [*(core for core in _idlest(load) if load.busy[core] < better), self.core]
+        better = [core for core in _idlest(load) if load.busy[core] < busy - load.own - BETTER]
+        self._better = self._better + 1 if better else 0
+        return [*better, self.core] if self._better >= LOOKS_BETTER else [self.core]
 
     def _free(self, load: Load) -> list[int]:
         if not LITTLE <= load.own <= ENOUGH:
