@@ -146,6 +146,18 @@ def test_a_mask_that_was_changed_meanwhile_stays(cores: LinuxCores, core: int) -
     assert cores.given() == {max(CORES)}
 
 
+def test_a_mask_that_was_changed_stays_when_no_core_could_be_had(cores: LinuxCores, core: int) -> None:
+    """Neither what was given at the start comes back then, nor what was given the last time."""
+    for _ in range(2):
+        os.sched_setaffinity(0, {max(CORES)})
+        cores.settle()
+        assert cores.given() == {max(CORES)}
+        os.sched_setaffinity(0, CORES)
+        assert cores.keep_to(core)
+        cores.use_all()
+        cores.settle()
+
+
 def test_cores_come_back_to_a_process_that_had_no_file_descriptor_when_it_wanted_them(
     cores: LinuxCores, core: int
 ) -> None:
