@@ -1,6 +1,5 @@
 """When a process keeps to one core, and which, by loads that are made up."""
 
-import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -20,6 +19,7 @@ from ortoo.common.machine.cores import (
     Load,
     OneCore,
 )
+from ortoo.common.process.randomness import Randomness
 
 STEP_S = 0.05
 
@@ -210,7 +210,7 @@ class Neighbours:
 
     def __init__(self, own: float, seed: int) -> None:
         self.runs = [Run(MadeUp(own=own, others={0: 0.0, 1: 0.0})) for _ in range(2)]
-        self.chance = random.Random(seed)
+        self.chance = Randomness(seed)
 
     def go_on(self, seconds: float) -> int:
         """So long; for how many steps of that both kept to the same core."""
@@ -218,12 +218,11 @@ class Neighbours:
         for _ in range(round(seconds / STEP_S)):
             for run, other in (self.runs, self.runs[::-1]):
                 its = other.machine
-                run.machine.others = {one: its.own * (its.kept == one) for one in (0, 1)}
-                if its.kept is None:
-                    run.machine.others = {one: its.own / 2 for one in (0, 1)}
+                where = (0, 1) if its.kept is None else (its.kept,)
+                run.machine.others = {one: its.own * (one in where) / len(where) for one in (0, 1)}
             for run in self.runs:
                 due_s = run.due_s
-                run.go_on(STEP_S, until=...)
+                run.go_on(STEP_S)
                 if run.due_s != due_s:
                     run.due_s = run.now_s + (run.due_s - run.now_s) * self.chance.uniform(0.75, 1.25)
             one, two = (run.machine.kept for run in self.runs)
