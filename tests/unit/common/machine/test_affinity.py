@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import resource
 import socket
 import sys
 import threading
@@ -143,6 +144,37 @@ def test_a_mask_that_was_changed_meanwhile_stays(cores: LinuxCores, core: int) -
     os.sched_setaffinity(0, {max(CORES)})
     cores.use_all()
     assert cores.given() == {max(CORES)}
+
+
+def test_a_mask_that_was_changed_stays_when_no_core_could_be_had(cores: LinuxCores, core: int) -> None:
+    """Neither what was given at the start comes back then, nor what was given the last time."""
+    for _ in range(2):
+        os.sched_setaffinity(0, {max(CORES)})
+        cores.settle()
+        assert cores.given() == {max(CORES)}
+        os.sched_setaffinity(0, CORES)
+        assert cores.keep_to(core)
+        cores.use_all()
+        cores.settle()
+
+
+def test_cores_come_back_to_a_process_that_had_no_file_descriptor_when_it_wanted_them(
+    cores: LinuxCores, core: int
+) -> None:
+    """Its threads cannot be listed then; they are told when they can be, and the claim ends at once."""
+    assert cores.keep_to(core)
+    with sleeping() as thread:
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+        try:
+            with pytest.raises(OSError, match="Too many open files"):
+                cores.use_all()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        cores.settle()
+        assert thread.cores() == os.sched_getaffinity(0) == CORES
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(affinity.CLAIM.format(core))
 
 
 async def test_the_key_process_has_all_cores_of_an_enode_that_keeps_to_one(

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ from ortoo.common.machine.cores import (
     Load,
     OneCore,
 )
+from ortoo.common.process.randomness import Randomness
 
 STEP_S = 0.05
 
@@ -33,6 +35,12 @@ class MadeUp:
     """Cores to which another process keeps."""
     kept: int | None = None
     refuses: bool = False
+    asked: int = 0
+    """How often it was to keep the process to a core."""
+    has_files: bool = True
+    """Whether a file can be opened, without which no thread is found and no core is counted."""
+    stuck: bool = False
+    """Whether threads wait still to be told that they may run on all cores."""
     outside: frozenset[int] | None = None
     """What somebody else lets the process run on."""
     reads: int = 0
@@ -54,9 +62,10 @@ class MadeUp:
 
     def busy_s(self) -> Mapping[int, float]:
         self.reads += 1
-        return dict(self.done)
+        return dict(self.done) if self.has_files else {}
 
     def keep_to(self, core: int) -> bool:
+        self.asked += 1
         if self.refuses:
             raise OSError(22, "Invalid argument")
         if core not in self.taken:
@@ -64,10 +73,17 @@ class MadeUp:
         return core not in self.taken
 
     def use_all(self) -> None:
-        self.kept = None
+        self.stuck, self.kept = self.stuck or self.kept is not None, None
+        self._tell()
 
     def settle(self) -> None:
         self.settled += 1
+        self._tell()
+
+    def _tell(self) -> None:
+        if not self.has_files:
+            raise OSError(24, "Too many open files")
+        self.stuck = False
 
 
 class Run:
@@ -84,8 +100,7 @@ class Run:
             self.now_s += STEP_S
             if self.now_s >= self.due_s:
                 self.looks += 1
-                wait_s = self.keeper.look(self.now_s)
-                self.due_s = self.now_s + wait_s if wait_s else float("inf")
+                self.due_s = self.now_s + self.keeper.look(self.now_s)
         return self.now_s - began_s
 
 
@@ -179,9 +194,49 @@ def test_a_core_is_left_for_one_with_much_less_of_others_work() -> None:
     run.machine.others = {0: 0.0, 1: 0.5}
     run.go_on(20)
     assert run.machine.kept == 0
-    run.machine.others = {0: 0.15, 1: 0.0}
+    run.machine.others = {0: 0.08, 1: 0.0}
     run.go_on(100)
     assert run.machine.kept == 0
+    for _ in range(20):
+        run.machine.others = {0: 0.5, 1: 0.0}
+        run.go_on(3)
+        run.machine.others = {0: 0.0, 1: 0.5}
+        run.go_on(2)
+        assert run.machine.kept == 0, "a core was left for what it was for a moment"
+
+
+class Neighbours:
+    """Processes of two containers on a machine of two cores: neither sees what the other claims."""
+
+    def __init__(self, own: float, seed: int) -> None:
+        self.runs = [Run(MadeUp(own=own, others={0: 0.0, 1: 0.0})) for _ in range(2)]
+        self.chance = Randomness(seed)
+
+    def go_on(self, seconds: float) -> int:
+        """So long; for how many steps of that both kept to the same core."""
+        together = 0
+        for _ in range(round(seconds / STEP_S)):
+            for run, other in (self.runs, self.runs[::-1]):
+                its = other.machine
+                where = (0, 1) if its.kept is None else (its.kept,)
+                run.machine.others = {one: its.own * (one in where) / len(where) for one in (0, 1)}
+            for run in self.runs:
+                due_s = run.due_s
+                run.go_on(STEP_S)
+                if run.due_s != due_s:
+                    run.due_s = run.now_s + (run.due_s - run.now_s) * self.chance.uniform(0.75, 1.25)
+            one, two = (run.machine.kept for run in self.runs)
+            together += one is not None and one == two
+        return together
+
+
+@pytest.mark.parametrize("own", [0.15, 0.3, 0.6])
+def test_processes_that_do_not_see_each_others_claims_come_apart(own: float) -> None:
+    """They began together and chose the same idle core: two on one are dearer than none that keeps to one."""
+    for seed in range(10):
+        neighbours = Neighbours(own, seed)
+        neighbours.go_on(60)
+        assert neighbours.go_on(60) == 0
 
 
 def test_no_core_that_another_process_keeps_to_is_taken() -> None:
@@ -192,12 +247,43 @@ def test_no_core_that_another_process_keeps_to_is_taken() -> None:
     assert run.machine.kept is None
 
 
-def test_a_system_that_refuses_is_asked_once() -> None:
-    """All that it allows is used, and nothing is looked at any more."""
+def test_a_system_that_refuses_is_asked_less_and_less_often() -> None:
+    """All that it allows is used, and what was refused for a moment is had later."""
     run = Run(MadeUp(refuses=True))
-    run.go_on(100)
+    run.go_on(1000)
     assert run.machine.kept is None
-    assert run.looks < 10
+    assert 2 <= run.machine.asked <= 12
+    run.machine.refuses = False
+    assert run.go_on(2 * LOOKS_AFTER_MAX, until=1) < 2 * LOOKS_AFTER_MAX
+
+
+def test_threads_that_could_not_be_told_are_told_as_soon_as_they_can_be() -> None:
+    """A process that needs all its cores, and has no file descriptor left, is not on one of them for ever."""
+    run = kept(MadeUp())
+    run.machine.own, run.machine.has_files = 1.0, False
+    run.go_on(10)
+    assert run.machine.stuck
+    run.machine.has_files = True
+    run.go_on(2)
+    assert (run.machine.kept, run.machine.stuck) == (None, False)
+
+
+def test_moves_from_core_to_core_are_one_time_of_keeping_to_one() -> None:
+    """Who kept to one for long, wherever, waits no longer than others before the next try."""
+    run = kept(MadeUp())
+    for _ in range(2):
+        run.machine.own = 1.0
+        run.go_on(5, until=None)
+        run.machine.own, run.machine.others = 0.3, {0: 0.1, 1: 0.0}
+        run.go_on(100, until=1)
+        run.go_on(LOOKS_AFTER * LOOK_S)
+        run.machine.others = {0: 0.0, 1: 0.5}
+        run.go_on(20, until=0)
+    run.machine.own = 1.0
+    run.go_on(5, until=None)
+    run.machine.own = 0.3
+    run.machine.others = {0: 0.1, 1: 0.0}
+    assert run.go_on(100, until=1) < 2 * LOOKS_AFTER
 
 
 def test_cores_that_somebody_else_chose_are_taken_over() -> None:

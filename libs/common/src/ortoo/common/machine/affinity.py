@@ -35,8 +35,8 @@ class LinuxCores:
 
     def __init__(self) -> None:
         """All cores are used, as they were before."""
-        self._all = self.given()
-        """What to go back to."""
+        self._all = frozenset[int]()
+        """What to go back to; empty when all threads have it."""
         self._core: int | None = None
         self._claim: socket.socket | None = None
 
@@ -83,25 +83,35 @@ class LinuxCores:
             self._claim.close()
         self._core, self._claim = core, claim
         os.environ[PARENT_CORES] = ",".join(map(str, sorted(self._all)))
-        self.settle()
+        self._tell()
         return True
 
     def use_all(self) -> None:
-        """Go back to what was given, or is given now if somebody else has changed it meanwhile; the claim ends."""
+        """Go back to what was given, or is given now if somebody else has changed it meanwhile; the claim ends.
+
+        Errors: OSError when the threads cannot be listed; `settle` tells them later.
+        """
         if self._core is None or self._claim is None:
             return
         if self.given() != {self._core}:
             self._all = self._all_of_now()
         self._core = None
-        self.settle()
         os.environ.pop(PARENT_CORES)
         self._claim.close()
+        self._tell()
 
     def settle(self) -> None:
-        """Tell all threads, and those that one of them begins before it is told.
+        """Tell all threads again, for one that was on its way meanwhile was not listed yet. Errors: OSError.
 
-        A thread that was on its way meanwhile is not listed yet: this is called once more a moment later.
+        What somebody else chose since then is left alone.
         """
+        if self._all:
+            self._tell()
+        if self._core is None:
+            self._all = frozenset()
+
+    def _tell(self) -> None:
+        """Tell all threads, and those that one of them begins before it is told."""
         cores = self._all if self._core is None else frozenset({self._core})
         told: set[str] = set()
         while new := set(os.listdir(TASKS)) - told:

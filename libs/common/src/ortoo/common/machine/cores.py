@@ -4,6 +4,7 @@ A call crosses half a dozen threads of gRPC and of ours, one at a time. On a cor
 across cores it is an interrupt, and the interpreter's lock goes with it. Who needs more than a core gets all.
 """
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -26,16 +27,16 @@ ROOM = 0.5
 """How busy others may keep a core that is chosen. Who is not bound to it moves away, so it may seem too much."""
 FULL = 0.95
 """A core that is so busy, with whatever, has no room for who keeps to it."""
-BETTER = 0.2
-"""A core is left for one that is so much less busy with others: less is what a look differs by from the next."""
+BETTER = 0.1
+"""A core is left for one that is so much less busy with others: more may be all that another process of ours does."""
 LOOKS_BEFORE = 2
 """So many looks in turn must find that a core is enough."""
 LOOKS_AFTER = 8
 """So many looks must find it after all cores were needed; twice as many each time that was soon again, up to the
 next."""
 LOOKS_AFTER_MAX = 256
-LOOKS_BETWEEN = 5
-"""So many looks a core is kept before it is left for a better one."""
+LOOKS_BETTER = 5
+"""So many looks in turn must find a better one: one differs from the next by more than that."""
 
 
 class Cores(Protocol):
@@ -54,10 +55,10 @@ class Cores(Protocol):
         """Run there and nowhere else; False when another process keeps to it. Errors: OSError."""
 
     def use_all(self) -> None:
-        """Run wherever the system allows."""
+        """Run wherever the system allows. Errors: OSError; `settle` does then what is left to do."""
 
     def settle(self) -> None:
-        """Have threads do so too that were on their way while the others were told."""
+        """Have threads do so too that were on their way while the others were told. Errors: OSError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +78,19 @@ class OneCore:
     core: int | None = None
     """What it keeps to; None = all."""
     _kept: int = field(default=0, init=False)
-    """Looks since it was taken."""
+    """Looks since it keeps to one, whichever."""
     _left: int = field(default=LOOKS_BEFORE, init=False)
     """Looks that must find that one is enough before one is chosen."""
     _pause: int = field(default=0, init=False)
     """Looks that were waited after all cores were needed last."""
     _glances: int = field(default=0, init=False)
+    """Glances in turn that found that a core is not enough."""
+    _better: int = field(default=0, init=False)
+    """Looks in turn that found a better core."""
 
     def took(self, core: int) -> None:
         """It keeps to this one from now on."""
-        self.core, self._kept, self._glances = core, 0, 0
+        self.core, self._glances, self._better = core, 0, 0
 
     def glance(self, own: float) -> None:
         """The process used so much of its core since the last glance."""
@@ -97,7 +101,7 @@ class OneCore:
     def leave(self) -> None:
         """All cores are needed. Who needs them sooner than it waited for the next try waits longer."""
         self._pause = min(2 * self._pause, LOOKS_AFTER_MAX) if self._kept < self._pause else LOOKS_AFTER
-        self.core, self._left = None, self._pause
+        self.core, self._left, self._kept = None, self._pause, 0
 
     def choices(self, load: Load) -> Sequence[int]:
         """The cores to keep to from now on, the first that can be had; none = all of them."""
@@ -108,13 +112,12 @@ class OneCore:
         if busy > FULL:
             self.leave()
         elif load.own < NOTHING:
-            self.core, self._left = None, LOOKS_BEFORE
+            self.core, self._left, self._kept = None, LOOKS_BEFORE, 0
         if self.core is None:
             return []
-        if self._kept < LOOKS_BETWEEN:
-            return [self.core]
-        better = busy - load.own - BETTER
-        return [*(core for core in _idlest(load) if load.busy[core] < better), self.core]
+        better = [core for core in _idlest(load) if load.busy[core] < busy - load.own - BETTER]
+        self._better = self._better + 1 if better else 0
+        return [*better, self.core] if self._better >= LOOKS_BETTER else [self.core]
 
     def _free(self, load: Load) -> list[int]:
         if not LITTLE <= load.own <= ENOUGH:
@@ -151,13 +154,27 @@ class Keeper:
         self._is_settled = True
 
     def look(self, now_s: float) -> float:
-        """Look and choose. Returns after how many seconds to do so again; 0 = never, for the system refuses.
+        """Look and choose. Returns after how many seconds to do so again.
 
         A process that has little to do looks at its own processor time and at nothing else.
         """
-        if not self._is_settled:
-            self._cores.settle()
-            self._is_settled = True
+        try:
+            if not self._is_settled:
+                self._cores.settle()
+                self._is_settled = True
+            self._look(now_s)
+        except OSError:  # the system refuses, or no file descriptor is free; the next look settles what did not work
+            self._decision.leave()
+            with contextlib.suppress(OSError):
+                self.end()
+        return LOOK_S if self._decision.core is None else GLANCE_S
+
+    def end(self) -> None:
+        """Use all cores again. Errors: OSError."""
+        self._decision.core, self._seen, self._is_settled = None, None, False
+        self._cores.use_all()
+
+    def _look(self, now_s: float) -> None:
         used_s = self._cores.used_s()
         own = (used_s - self._used_s) / (now_s - self._glanced_s) if now_s > self._glanced_s else 0.0
         self._glanced_s, self._used_s = now_s, used_s
@@ -167,21 +184,11 @@ class Keeper:
         elif own < LITTLE:
             self._seen = None  # what the cores did meanwhile is of no interest
             self._decision.choices(Load(own, {}))
-            return LOOK_S
-        try:
-            if self._decision.core == was and self._is_due(now_s):
-                self._look_around(now_s, used_s)
-        except OSError:
-            self.end()
-            return 0.0
+            return
+        if self._decision.core == was and self._is_due(now_s):
+            self._look_around(now_s, used_s)
         if was is not None and self._decision.core is None:
             self.end()
-        return LOOK_S if self._decision.core is None else GLANCE_S
-
-    def end(self) -> None:
-        """Use all cores again."""
-        self._cores.use_all()
-        self._decision.core, self._seen, self._is_settled = None, None, False
 
     def _is_due(self, now_s: float) -> bool:
         return self._decision.core is None or self._seen is None or now_s - self._seen.at_s > LOOK_S - GLANCE_S

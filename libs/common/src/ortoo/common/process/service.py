@@ -128,9 +128,9 @@ async def _run(open_service: Callable[[], AbstractAsyncContextManager[Running]],
 async def _keep_to_one_core(cores: Cores, clock: Clock, randomness: Randomness) -> None:
     keeper = Keeper(cores)
     try:
-        while wait_s := keeper.look(clock.monotonic_s()):
+        while True:
+            wait_s = keeper.look(clock.monotonic_s())
             await clock.sleep(wait_s * randomness.uniform(0.75, 1.25))  # who begin together must not choose together
-        _log.warning("the system does not let this process choose its core; it uses all that it may")
     finally:
         keeper.end()
 
