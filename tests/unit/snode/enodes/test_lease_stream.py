@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ortoo.common.errors import Moved, Unavailable
-from ortoo.common.groups.pop import Finish, LeasePart, Popped, PopWish, Stale
+from ortoo.common.groups.pop import Finish, LeasePart, PopWish
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.process.background import Background
@@ -91,14 +91,14 @@ async def served(*members: Any, timeout_s: float = 10.0) -> AsyncIterator[tuple[
         yield await stack.enter_async_context(links), channels
 
 
-def popping(link: GrpcEnodeLink, wait_ms: int = 30_000) -> "asyncio.Future[Popped]":
+def popping(link: GrpcEnodeLink, wait_ms: int = 30_000) -> "asyncio.Future[list[Any]]":
     """A pop under way."""
-    return asyncio.gather(link.pop(PopWish(1, "g", (0,), 1, 60_000, 0, wait_ms)), return_exceptions=False)
+    return asyncio.gather(*[link.pop(PopWish(1, "g", (0,), 1, 60_000, 0, wait_ms))])
 
 
-def settling(link: GrpcEnodeLink) -> "asyncio.Future[list[list[Stale]]]":
+def settling(link: GrpcEnodeLink) -> "asyncio.Future[list[Any]]":
     """An acknowledgement under way."""
-    return asyncio.gather(link.settle(1, "g", [PART], Finish()))
+    return asyncio.gather(*[link.settle(1, "g", [PART], Finish())])
 
 
 async def until(done: Any) -> None:
