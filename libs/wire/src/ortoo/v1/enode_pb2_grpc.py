@@ -296,7 +296,9 @@ class EnodeServiceServicer:
 
     def Lease(self, request_iterator, context):
         """Pops and settlements of one snode over one stream; answers come as they are there, in any order. An enode that stops
-        answers what it has taken and ends the call with OK: of what has no answer then nothing was done.
+        answers what it has taken and ends the call with OK: of what has no answer then nothing was done. The first answer has
+        the request id 0 and nothing else: the call is taken. Who waits for it knows of a call that is refused, because
+        another member leads or this version has none, that nothing was asked.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -53,7 +53,9 @@ class EnodeServiceStub:
     """The delayed messages of a topic, by the time they are due."""
     Lease: _aio.StreamStreamMultiCallable[_enode_pop_pb2.LeaseRequest, _enode_pop_pb2.LeaseResponse]
     """Pops and settlements of one snode over one stream; answers come as they are there, in any order. An enode that stops
-    answers what it has taken and ends the call with OK: of what has no answer then nothing was done.
+    answers what it has taken and ends the call with OK: of what has no answer then nothing was done. The first answer has
+    the request id 0 and nothing else: the call is taken. Who waits for it knows of a call that is refused, because
+    another member leads or this version has none, that nothing was asked.
     """
     PopQueues: _aio.UnaryUnaryMultiCallable[_enode_pop_pb2.PopQueuesRequest, _enode_pop_pb2.PopQueuesResponse]
     """Leases messages of a group to a consumer; waits for the first one."""
@@ -212,7 +214,9 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_abc.AsyncIterator[_enode_pop_pb2.LeaseRequest], _abc.AsyncIterator[_enode_pop_pb2.LeaseResponse]],
     ) -> _abc.AsyncIterator[_enode_pop_pb2.LeaseResponse]:
         """Pops and settlements of one snode over one stream; answers come as they are there, in any order. An enode that stops
-        answers what it has taken and ends the call with OK: of what has no answer then nothing was done.
+        answers what it has taken and ends the call with OK: of what has no answer then nothing was done. The first answer has
+        the request id 0 and nothing else: the call is taken. Who waits for it knows of a call that is refused, because
+        another member leads or this version has none, that nothing was asked.
         """
 
     @_abc_1.abstractmethod

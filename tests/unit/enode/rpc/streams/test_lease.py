@@ -1,20 +1,20 @@
-"""The Lease stream: each request is answered by itself, what is too much is refused, a stop answers what it took."""
+"""The Lease stream: a request is answered by itself, a stop answers what was taken, waiting pops are in nobody's way."""
 
 import asyncio
 from collections.abc import AsyncIterator
 
-import pytest
-
 from ortoo.common.errors import Conflict
-from ortoo.common.grpc.around.call_memory import _share
+from ortoo.common.grpc.around import call_memory
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
-from ortoo.common.process.memory_budget import MemoryBudget
+from ortoo.common.process.memory_budget import SENDERS_PERCENT, MemoryBudget
 from ortoo.enode.rpc.streams import lease
 from ortoo.enode.rpc.streams.all import Streams
 from ortoo.enode.rpc.streams.lease import LeaseStream
 from ortoo.v1 import enode_pop_pb2 as pb
 from ortoo.v1 import failure_pb2
+
+POPS = 20_000
 
 
 class Peer:
@@ -61,6 +61,7 @@ def by_number(answers: list[pb.LeaseResponse]) -> dict[int, str | None]:
 
 
 async def test_a_pop_that_waits_holds_up_nobody_and_a_failure_is_one_requests_own() -> None:
+    """What comes behind is answered first; a request that asks for nothing is told so."""
     peer, draining = Peer(), asyncio.Event()
     async with Background("test") as background:
         answers = Streams(background, draining).run("lease", LeaseStream(peer.popped, peer.settled), peer.requests())
@@ -68,7 +69,8 @@ async def test_a_pop_that_waits_holds_up_nobody_and_a_failure_is_one_requests_ow
         peer.pop(2, group="refused")
         peer.asked.put_nowait(pb.LeaseRequest(request_id=3, settle=pb.SettlePoppedRequest()))
         peer.asked.put_nowait(pb.LeaseRequest(request_id=4))
-        first = [await anext(answers) for _ in range(3)]
+        assert await following(answers) == pb.LeaseResponse()
+        first = [await following(answers) for _ in range(3)]
         assert by_number(first) == {2: "failure", 3: "settled", 4: "failure"}
         nothing = next(one.failure for one in first if one.request_id == 4)
         assert nothing.kind == failure_pb2.FAILURE_KIND_INVALID
@@ -80,10 +82,12 @@ async def test_a_pop_that_waits_holds_up_nobody_and_a_failure_is_one_requests_ow
 
 
 async def test_a_stop_answers_what_the_stream_took_and_ends_it_well() -> None:
+    """And nothing that was sent later."""
     peer, draining = Peer(), asyncio.Event()
     async with Background("test") as background:
         answers = Streams(background, draining).run("lease", LeaseStream(peer.popped, peer.settled), peer.requests())
         peer.pop(1, wait_ms=1_000)
+        assert await following(answers) == pb.LeaseResponse()
         answered = background.asked("answer", following(answers))
         await turns()
         assert peer.waiting == 1
@@ -94,38 +98,14 @@ async def test_a_stop_answers_what_the_stream_took_and_ends_it_well() -> None:
         assert by_number([await answered, *[one async for one in answers]]) == {1: "popped"}
 
 
-async def test_what_is_too_much_for_one_stream_is_refused_and_costs_nothing_in_the_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(lease, "REQUESTS_MAX", 2)
-    peer, draining, budget = Peer(), asyncio.Event(), MemoryBudget()
-    share = budget.share("lease")
-    token = _share.set(share)
-    try:
-        async with Background("test") as background:
-            stream = LeaseStream(peer.popped, peer.settled)
-            answers = Streams(background, draining).run("lease", stream, peer.requests())
-            for number in (1, 2, 3):
-                peer.pop(number, wait_ms=1_000)
-            refused = await anext(answers)
-            assert refused.request_id == 3
-            assert refused.failure.kind == failure_pb2.FAILURE_KIND_OVERLOADED
-            assert budget.used_bytes == 2 * lease.REQUEST_BYTES
-            peer.message.set()
-            assert by_number([await anext(answers), await anext(answers)]) == {1: "popped", 2: "popped"}
-            assert budget.used_bytes == 0
-            peer.asked.put_nowait(None)
-            assert [one async for one in answers] == []
-    finally:
-        _share.reset(token)
-
-
 async def test_of_a_peer_that_takes_no_answers_no_more_is_read() -> None:
+    """Answers that lie here count until they are taken."""
     peer, draining = Peer(), asyncio.Event()
     async with Background("test") as background:
         stream = LeaseStream(peer.popped, peer.settled)
         answers = Streams(background, draining).run("lease", stream, peer.requests())
         peer.pop(1, group="small")
+        assert await following(answers) == pb.LeaseResponse()
         assert (await anext(answers)).request_id == 1
         peer.pop(2, group="large")
         await turns()
@@ -134,3 +114,50 @@ async def test_of_a_peer_that_takes_no_answers_no_more_is_read() -> None:
         assert peer.given == 2, "3 is begun before 2 was taken"
         peer.asked.put_nowait(None)
         assert by_number([one async for one in answers]) == {2: "popped", 3: "popped"}
+
+
+async def waiting(_: pb.PopQueuesRequest) -> pb.PopQueuesResponse:
+    """Never find anything."""
+    await asyncio.get_running_loop().create_future()
+    raise AssertionError
+
+
+async def settled(_: pb.SettlePoppedRequest) -> pb.SettlePoppedResponse:
+    """Settle everything."""
+    return pb.SettlePoppedResponse()
+
+
+async def answers_behind(pops: int) -> dict[int, str | None]:
+    """How the requests of a stream ended: a settlement behind so many pops that wait, by its number."""
+
+    async def requests() -> AsyncIterator[pb.LeaseRequest]:
+        for number in range(1, pops + 1):
+            yield pb.LeaseRequest(request_id=number, pop=pb.PopQueuesRequest())
+        yield pb.LeaseRequest(request_id=pops + 1, settle=pb.SettlePoppedRequest())
+        await asyncio.get_running_loop().create_future()
+
+    ended: dict[int, str | None] = {}
+    async with asyncio.timeout(60), Background("test") as background:
+        running = Streams(background, asyncio.Event()).run("lease", LeaseStream(waiting, settled), requests())
+        async for answer in running:
+            ended[answer.request_id] = answer.WhichOneof("ended")
+            if answer.request_id > pops:
+                break
+        await running.aclose()  # type: ignore[attr-defined]  # it is a generator
+    return ended
+
+
+async def test_a_settlement_is_taken_behind_any_number_of_pops_that_wait() -> None:
+    """The stream has the snode's consumers, however many, on it; the first answer says that it is taken."""
+    assert await answers_behind(POPS) == {0: None, POPS + 1: "settled"}
+
+
+async def test_a_settlement_is_taken_from_what_memory_is_kept_for_single_requests() -> None:
+    """As a call of its own would be: whoever acknowledges goes on beside many who do not read."""
+    budget = MemoryBudget(3 << 30)
+    budget.share("unread").take(budget.bytes_max * (100 - SENDERS_PERCENT) // 100 + 1)
+    token = call_memory._share.set(budget.share("Lease"))
+    try:
+        assert await answers_behind(0) == {0: None, 1: "settled"}
+    finally:
+        call_memory._share.reset(token)

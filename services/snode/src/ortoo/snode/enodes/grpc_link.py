@@ -21,6 +21,7 @@ from ortoo.snode.cluster.routes import DeliveryMode
 from ortoo.snode.cluster.wire import batch_to
 from ortoo.snode.enodes.append_wire import append_to, appended_of, fetched_of
 from ortoo.snode.enodes.attaching import hear_halves, stay_attached
+from ortoo.snode.enodes.lease_calls import LeaseCalls
 from ortoo.snode.enodes.link import (
     Appended,
     DelayedEntry,
@@ -39,7 +40,7 @@ from ortoo.snode.enodes.link import (
     VerdictSource,
 )
 from ortoo.snode.enodes.moving import FIRST_WAIT_S, LONGEST_WAIT_S, HeldAppends
-from ortoo.snode.enodes.pop_wire import ended_of, popped_of, replay_to, send_back_to, settlement_to, stale_of, wish_to
+from ortoo.snode.enodes.pop_wire import popped_of, replay_to, send_back_to, settlement_to, stale_of, wish_to
 from ortoo.snode.enodes.request_stream import Pending, RequestStream
 from ortoo.v1 import enode_deferred_pb2 as deferred_pb
 from ortoo.v1 import enode_lives_pb2 as lives_pb
@@ -97,14 +98,12 @@ class GrpcEnodeLink:
         self._fetches: RequestStream[pb.FetchBatchesRequest, Bulky, Fetched] = stream(
             open_call=lambda: bulk_calls.fetch_batches(channel), decode=fetched_of, in_flight_bytes_max=1
         )
-        self._leases: RequestStream[pop_pb.LeaseRequest, pop_pb.LeaseResponse, pop_pb.LeaseResponse] = stream(
-            open_call=self._stub.Lease, decode=ended_of, in_flight_bytes_max=1, answers_all_it_took=True
-        )
+        self._leases = LeaseCalls(self._peer, self._stub, self._ask, leaders.clock, leaders.timeout_s)
 
     def start(self, background: Background) -> None:
         """Begin to talk when there is something to say."""
         self._tasks = [
-            background.contained("leases", self._leases.run()),
+            background.contained("leases", self._leases.stream.run()),
             background.contained("appends", self.appends.run()),
             background.contained("fetches", self._fetches.run()),
         ]
@@ -125,7 +124,7 @@ class GrpcEnodeLink:
     def break_off(self) -> None:
         """Wait no longer for answers about leases. Who led until a moment ago has leased what it answers."""
         self._tasks[0].cancel()
-        self._leases.fail_all(self._closing())
+        self._leases.stream.close(self._closing())
 
     def fail_reads(self) -> OrtooError:
         """Let those ask anew who wait for messages here; the error that they get."""
@@ -138,12 +137,12 @@ class GrpcEnodeLink:
     @property
     def is_idle(self) -> bool:
         """Whether nothing that may change something is on its way."""
-        return self.appends.is_idle and self._leases.is_idle and not self._calls
+        return self.appends.is_idle and self._leases.stream.is_idle and not self._calls
 
     @property
     def connected(self) -> bool:
         """Whether a stream to it works right now."""
-        return self.appends.connected or self._fetches.connected or self._leases.connected
+        return self.appends.connected or self._fetches.connected or self._leases.stream.connected
 
     def _hold(self, item: Pending[Bulky, Appended], moved: Moved) -> None:
         self._held.moved(self.appends, item, moved)
@@ -304,16 +303,14 @@ class GrpcEnodeLink:
 
     async def pop(self, wish: PopWish) -> Popped:
         """Lease messages; wait for the first one as the wish says."""
-        answer = await self._lease(pop_pb.LeaseRequest(pop=wish_to(wish)), wish.wait_ms / 1000)
+        request = pop_pb.LeaseRequest(pop=wish_to(wish))
+        answer = await self._led(lambda link: link._leases.ask(request, wish.wait_ms / 1000))
         return popped_of(answer.popped)
 
     async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: Verdict) -> list[Stale]:
         """Say what becomes of leased messages."""
-        answer = await self._lease(pop_pb.LeaseRequest(settle=settlement_to(topic_id, group, parts, verdict)))
-        return stale_of(answer.settled)
-
-    async def _lease(self, request: pop_pb.LeaseRequest, wait_s: float = 0.0) -> pop_pb.LeaseResponse:
-        return await self._led(lambda link: link._leases.send(request, wait_s=wait_s))
+        request = pop_pb.LeaseRequest(settle=settlement_to(topic_id, group, parts, verdict))
+        return stale_of((await self._led(lambda link: link._leases.ask(request))).settled)
 
     async def peek(self, wish: PopWish) -> Popped:
         """What a pop would bring, and what consumers have."""

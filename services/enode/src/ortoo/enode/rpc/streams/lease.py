@@ -10,8 +10,6 @@ from ortoo.enode.rpc.streams.all import outcome
 from ortoo.enode.rpc.streams.outbox import Outbox
 from ortoo.v1 import enode_pop_pb2 as pb
 
-REQUESTS_MAX = 8_000
-"""How many requests of one stream may be open, pops that wait included."""
 REQUEST_BYTES = 4 << 10
 """What an open request costs by itself, about."""
 BYTES_MAX = 32 << 20
@@ -33,15 +31,14 @@ class LeaseStream:
         self._settle = settle
 
     async def serve(self, requests: AsyncIterator[pb.LeaseRequest], scope: Scope) -> None:
-        """Read requests and begin each; return when the peer sends no more."""
+        """Say that the call is taken, then read requests and begin each; return when the peer sends no more."""
+        self.outbox.tell(pb.LeaseResponse())
         async for request in requests:
             await self.outbox.reserve(0)
             self.outbox.open_requests += 1
             try:
-                if self.outbox.open_requests > REQUESTS_MAX:
-                    raise Overloaded(f"{REQUESTS_MAX} pops are open on this stream; open another", retry_after_ms=1000)
                 if self._memory is not None:
-                    self._memory.fix(REQUEST_BYTES)
+                    self._memory.fix(REQUEST_BYTES, is_request=True)
             except Overloaded as full:
                 self._put(pb.LeaseResponse(request_id=request.request_id, failure=failure_of(full)))
             else:

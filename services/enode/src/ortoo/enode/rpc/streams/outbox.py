@@ -45,7 +45,7 @@ class Outbox(Generic[R]):
                 if granted.done() and not granted.cancelled():
                     self._free(cost_bytes)
                 raise
-        if self._memory is not None:
+        if self._memory is not None and cost_bytes:  # who wants nothing has only waited its turn
             try:
                 self._memory.draw(cost_bytes)
             except Overloaded:
