@@ -52,7 +52,7 @@ def asked_about(it: Bench) -> list[int]:
 
 @in_virtual_time
 async def test_who_is_further_behind_than_allowed_for_the_whole_grace_is_evicted() -> None:
-    """E-081: not at the threshold and not before the grace is over; it hears how far behind it is, and for how long."""
+    """E-082: not at the threshold and not before the grace is over; it hears how far behind it is, and for how long."""
     async with bench() as it:
         session = await began(it, 0, 1)
         await it.store(1, b"c", b"d", b"e", b"f")

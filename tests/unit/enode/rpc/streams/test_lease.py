@@ -1,4 +1,4 @@
-"""The Lease stream: a request is answered by itself, a stop answers what was taken, waiting pops are in nobody's way."""
+"""The Lease stream: each request is answered by itself, a stop answers what was taken, pops that wait harm nobody."""
 
 import asyncio
 from collections.abc import AsyncIterator
