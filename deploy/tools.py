@@ -63,16 +63,9 @@ def main() -> int:
                 except (OSError, StopIteration, KeyError, subprocess.CalledProcessError) as error:
                     missing.append(f"{name} ({error})")
     if not (TOOLS / "venv" / ".ready").exists():
-        subprocess.run((sys.executable, "-m", "venv", str(TOOLS / "venv")), check=True)
-        pip = (
-            str(TOOLS / "venv/bin/python"),
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "-r",
-            str(ROOT / "deploy/requirements.txt"),
-        )
+        subprocess.run((sys.executable, "-m", "venv", "--without-pip", str(TOOLS / "venv")), check=True)
+        pip = [sys.executable, "-m", "pip", "--python", str(TOOLS / "venv/bin/python"), "install", "--quiet"]
+        pip += ["--no-compile", "-r", str(ROOT / "deploy/requirements.txt")]
         try:
             subprocess.run(pip, check=True)
             (TOOLS / "venv" / ".ready").touch()

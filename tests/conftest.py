@@ -7,7 +7,7 @@ import pytest
 import structlog
 from hypothesis import settings
 
-from ortoo.common.process.allocator import spare_what_stays
+from ortoo.common.machine.allocator import spare_what_stays
 from tests import skips
 
 EXAMPLES = int(os.environ.get("ORTOO_EXAMPLES", "60"))

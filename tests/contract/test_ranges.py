@@ -179,7 +179,11 @@ async def test_no_number_in_a_request_is_a_defect(tmp_path: Path) -> None:
             if code in DEFECTS:
                 wrong.append(f"{method.full_name}: {name} = {number}: {code.name}")
 
-        for role, method in METHODS:
-            cases = [*with_extremes(GetMessageClass(method.input_type)(), topic_id)]
-            await asyncio.gather(*(check(role, method, name, number) for name, number in cases))
+        await asyncio.gather(
+            *(
+                check(role, method, name, number)
+                for role, method in METHODS
+                for name, number in with_extremes(GetMessageClass(method.input_type)(), topic_id)
+            )
+        )
     assert wrong == []

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from ortoo.common.process.allocator import spare_what_stays
+from ortoo.common.machine.allocator import spare_what_stays
 
 LOOK_INTERVAL_S = 1.0
 STAT = Path("/proc/stat")

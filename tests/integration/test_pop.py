@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import hashlib
 from pathlib import Path
 
 import grpc
@@ -248,3 +249,21 @@ async def test_a_changed_handle_is_refused(tmp_path: Path) -> None:
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await stub.Ack(pop_pb2.AckRequest(receipts=[pop_pb2.LeaseReceipt(receipt_handle=wrong)]))
             assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_an_answer_holds_a_pop_of_the_largest_messages(tmp_path: Path) -> None:
+    """What the enode leases fits into its answer, however messages and their properties add up."""
+    sizes = [(4 << 20) - 2_000, 4 << 20, 4 << 20]
+    async with open_cluster(tmp_path) as cluster:
+        await cluster.create_topic("jobs", queues=1)
+        async with connect(cluster.address) as mq, mq.producer("jobs") as producer:
+            for size_bytes in sizes:
+                long = {} if size_bytes < 4 << 20 else {"long": "x" * 15_000}
+                await producer.send(Message(hashlib.shake_128(b"").digest(size_bytes), properties=long))
+            stub, got = service(cluster), list[int]()
+            while len(got) < len(sizes):
+                answer = await stub.Pop(pop_pb2.PopRequest(group="g", topic="jobs", messages_max=7, wait_ms=1000))
+                assert answer.batches
+                got += [len(body) for one in answer.batches for body in open_batch(batch_of(one.batch)).bodies()]
+                await stub.Ack(pop_pb2.AckRequest(receipts=receipts(answer)))
+        assert got == sizes

@@ -19,25 +19,24 @@ class Mutated:
 
 MODULES: Mapping[str, Mutated] = {
     "state": Mutated(
-        [f"{ENODE}/state/*.py"],
+        [f"{ENODE}/state/*.py", f"{ENODE}/state/tables/*.py"],
         [
             "unit/enode/state",
             "unit/enode/pops",
             "unit/enode/store",
             "property/test_timers.py",
-            "simulation/test_short_runs.py",
         ],
     ),
     "pops": Mutated(
         [f"{ENODE}/pops/{name}.py" for name in ("line", "lines", "leasing", "settling", "key_order")],
         [
             "unit/enode/pops",
-            "property/test_pop_schedule.py",
+            "contract/test_called_off_pops.py",
             "contract/test_g5_order.py",
             "contract/test_g8_pop.py",
+            "contract/test_g9_dead_letters.py",
             "contract/test_expiry.py",
             "contract/test_pop_holes.py",
-            "simulation/test_short_runs.py",
         ],
     ),
     "parking": Mutated(

@@ -1,12 +1,13 @@
 """Changes the deciding modules in thousands of small ways, and counts which of them the quick tests notice.
 
-python -m tests.mutation.table [NAME...]
+python -m tests.mutation.table [--processes N] [--ending DIGITS] [NAME...]
 
 mutmut makes the mutants: all of a module at once, each tried in a fork of a process that has imported everything, with
 the tests alone that came by the changed function. It wants one folder of sources, so that the services are copied into
 one below build/mutants. `equivalent.txt` names the mutants that change nothing that anybody could see, with the reason.
 """
 
+import argparse
 import json
 import os
 import shutil
@@ -16,6 +17,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from string import digits
 
 from tests.mutation.modules import MODULES, Mutated
 
@@ -27,6 +29,8 @@ SURVIVED = 0
 NO_TESTS = 33
 KINDS = {SURVIVED: "survived", NO_TESTS: "no tests", 5: "no tests", 34: "skipped", None: "not tried", 2: "not tried"}
 """What mutmut's numbers mean; every other one is a mutant that was noticed, by a failure, a crash or a time limit."""
+HANG_S = 30
+"""A test that takes so long hangs; the slowest of these takes six seconds."""
 CONFTEST = """\
 import pytest
 from hypothesis import settings
@@ -41,7 +45,7 @@ only_mutate = {files}
 pytest_add_cli_args_test_selection = {tests}
 pytest_add_cli_args = ["-p", "no:cacheprovider", "-p", "no:xdist"]
 timeout_multiplier = 5.0
-timeout_constant = 5.0
+timeout_constant = 1.0
 do_not_mutate_patterns = ["_log\\\\."]
 track_dependencies = false
 use_git_change_detection = false
@@ -51,7 +55,7 @@ addopts = ["--import-mode=importlib"]
 pythonpath = ["."]
 asyncio_mode = "auto"
 asyncio_default_fixture_loop_scope = "function"
-timeout = 60
+timeout = {hang_s}
 markers = {markers}
 """
 
@@ -67,8 +71,9 @@ def stage(folder: Path, mutated: Mutated) -> None:
     (folder / "tests" / "conftest.py").write_text(CONFTEST)
     markers = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["markers"]
     tests = [f"tests/{one}" for one in mutated.tests]
-    settings = SETTINGS.format(files=json.dumps(mutated.files), tests=json.dumps(tests), markers=json.dumps(markers))
-    (folder / "pyproject.toml").write_text(settings)
+    chosen = {"files": mutated.files, "tests": tests, "markers": markers}
+    texts = {name: json.dumps(value) for name, value in chosen.items()}
+    (folder / "pyproject.toml").write_text(SETTINGS.format(**texts, hang_s=HANG_S))
 
 
 def outcomes(folder: Path) -> Iterator[tuple[str, str]]:
@@ -84,14 +89,22 @@ def equivalent() -> Mapping[str, str]:
     return {name: reason.strip() for name, _, reason in (line.partition("  ") for line in lines)}
 
 
-def measured(name: str) -> bool:
-    """Try the mutants of one part; whether enough of them were noticed."""
+def measured(name: str, processes: int, ending: str) -> bool:
+    """Try the mutants of one part whose numbers end so; whether enough of them were noticed."""
     folder = STAGE / name.replace(" ", "_")
     stage(folder, MODULES[name])
-    command = [sys.executable, "-m", "mutmut", "run", "--max-children", str(os.cpu_count())]
+    command = [
+        sys.executable,
+        "-m",
+        "mutmut",
+        "run",
+        "--max-children",
+        str(processes),
+        *(f"*{digit}" for digit in ending),
+    ]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     known = equivalent()
-    told = [(one, kind) for one, kind in outcomes(folder) if one not in known]
+    told = [(one, kind) for one, kind in outcomes(folder) if one not in known and one[-1] in (ending or digits)]
     if not told or any(kind == "not tried" for _, kind in told):
         print(done.stdout[-3000:], done.stderr[-3000:], file=sys.stderr)  # noqa: T201
     counted = Counter(kind for _, kind in told)
@@ -103,9 +116,14 @@ def measured(name: str) -> bool:
     return percent >= KILLED_MIN_PERCENT
 
 
-def main(names: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Measure those parts, or all; returns how many have too many survivors."""
-    return sum(not measured(name) for name in names or MODULES)
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation.table")
+    parser.add_argument("names", nargs="*", choices=[[], *MODULES], metavar="NAME")
+    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="how many mutants are tried at once")
+    parser.add_argument("--ending", default="", help="try a sample: those whose numbers end with one of these digits")
+    asked = parser.parse_args(arguments)
+    return sum(not measured(name, asked.processes, asked.ending) for name in asked.names or MODULES)
 
 
 if __name__ == "__main__":

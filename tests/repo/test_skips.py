@@ -94,10 +94,13 @@ def test_lists_of_several_runs_are_one(tmp_path: Path) -> None:
 
 
 def test_make_test_ends_with_the_list() -> None:
-    """Both runs write what is read at the end, and the status is that of the tests."""
+    """Each run writes what is read at the end, and the status is that of the tests."""
     text = (ROOT / "Makefile").read_text()
-    assert "$(PY) -m tests.skips $(SKIPS)/spark-tests.json $(SKIPS)/all-tests.json; exit $$status" in text
-    for target in ("spark-tests", "all-tests"):
+    runs = ("spark-tests", "official-tests", "all-tests")
+    assert f"RUNS := {' '.join(runs)}\n" in text
+    assert "$(MAKE) -k -j4 --output-sync=target $(RUNS) types || status=$$?; " in text
+    assert "$(PY) -m tests.skips $(RUNS:%=$(SKIPS)/%.json); exit $$status" in text
+    for target in runs:
         assert f"@ORTOO_SKIPS=$(SKIPS)/{target}.json $(PYTEST)" in text
 
 

@@ -26,7 +26,7 @@ def test_a_pop_that_keeps_what_it_got_is_noticed(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("older", ["nobody", "enode", "snode", "both"])
-@pytest.mark.parametrize("at", ["PopQueues", "Pop"])
+@pytest.mark.parametrize("at", ["Lease", "Pop"])
 def test_what_a_pop_brings_as_it_is_called_off_goes_back_at_once(
     older: str, at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,6 @@
 """Whole runs: the same seed is the same run, a run finds what is wrong, and says how to see it again."""
 
+import math
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import pytest
 
 from ortoo.testing.forks.spawning import outcome
 from ortoo.testing.simulation.run.outcome import Choices
+from ortoo.testing.simulation.run.seeds import SEEDS_A_PROCESS, shares
 from ortoo.testing.simulation.run.simulation import run
 
 SEEDS = 8
@@ -37,6 +39,16 @@ def test_a_seed_is_one_run_in_every_process() -> None:
     assert len(first) == SEEDS
     assert len(set(first)) == SEEDS
     assert first == second
+
+
+@pytest.mark.parametrize("seeds", [0, 1, 2, 7, 50, 300])
+def test_seeds_are_shared_evenly(seeds: int) -> None:
+    """Each once; a process has few enough for its memory, and of two workers none has much more than the other."""
+    processes = list(shares(5, seeds, 2))
+    assert [first + number for first, count in processes for number in range(count)] == list(range(5, 5 + seeds))
+    assert all(count <= SEEDS_A_PROCESS for _, count in processes)
+    halves = [sum(count for _, count in processes[half::2]) for half in (0, 1)]
+    assert abs(halves[0] - halves[1]) <= math.ceil(len(processes) / 2)
 
 
 def test_a_trace_names_every_delivery(tmp_path: Path) -> None:

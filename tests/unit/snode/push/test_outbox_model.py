@@ -13,6 +13,7 @@ from ortoo.common.records.message import Message
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.membership.members import CloseReason
 from ortoo.snode.push.outbox import AcknowledgedOffsets, Assigned, Closed, Delivery, Opened, PushOutbox
+from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
 from ortoo.testing.time.virtual_clock import VirtualClock
 
 BYTES_MAX = 200
@@ -148,6 +149,7 @@ def test_events_go_by_their_rank_and_every_byte_is_counted_until_it_has_left(ste
     asyncio.run(walk())
 
 
+@in_virtual_time
 async def test_who_waits_for_an_event_or_for_room_is_woken() -> None:
     """By each kind of event; by a delivery that left, one that is dropped, and the end."""
     delivery = Delivery(QUEUES[0], 1, 1, 0, 1, batch=BATCH)

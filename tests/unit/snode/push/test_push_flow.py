@@ -39,11 +39,13 @@ def test_acknowledgements_move_forward_only() -> None:
     assert not cursor.acknowledge(0, 7, 0.0)
     cursor.start(100, committed=False)
     cursor.advance(110)
-    cursor.told(110, now_s=1.0)
+    cursor.told(110, now_s=1.0, size_bytes=0)
     assert cursor.waiting_since_s == 1.0
     assert cursor.acknowledge(105, 7, now_s=2.0)
     assert cursor.waiting_since_s == 2.0
     assert not cursor.acknowledge(103, 7, now_s=3.0)
+    assert not cursor.acknowledge(105, 7, now_s=3.0)
+    assert cursor.waiting_since_s == 2.0
     assert cursor.acknowledge(110, 7, now_s=4.0)
     assert cursor.waiting_since_s is None
     with pytest.raises(Invalid, match="deliveries went up to 110"):
@@ -54,10 +56,18 @@ def test_acknowledgements_from_before_the_assignment_are_dropped() -> None:
     """A generation older than the one that gave the queue says nothing; a newer one, or none, does."""
     cursor = QueueCursor(QUEUE, generation=7)
     cursor.start(0, committed=True)
-    cursor.told(10, now_s=0.0)
+    cursor.told(10, now_s=0.0, size_bytes=0)
     assert not cursor.acknowledge(5, 6, now_s=0.0)
     assert cursor.acknowledge(5, 8, now_s=0.0)
     assert cursor.acknowledge(6, 0, now_s=0.0)
+
+
+def test_a_group_without_an_offset_may_acknowledge_nothing() -> None:
+    """Then it has the offset 0, from which it goes on."""
+    cursor = QueueCursor(QUEUE, generation=1)
+    cursor.start(0, committed=False)
+    assert cursor.acknowledge(0, 1, now_s=0.0)
+    assert cursor.acknowledged == 0
 
 
 def test_a_jump_back_takes_the_acknowledged_offset_along() -> None:
@@ -65,7 +75,7 @@ def test_a_jump_back_takes_the_acknowledged_offset_along() -> None:
     cursor = QueueCursor(QUEUE, generation=1)
     cursor.start(50, committed=True)
     cursor.jump(40)
-    cursor.told(45, now_s=0.0)
+    cursor.told(45, now_s=0.0, size_bytes=0)
     assert cursor.acknowledge(45, 1, now_s=0.0)
 
 

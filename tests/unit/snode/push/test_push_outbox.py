@@ -8,6 +8,7 @@ from ortoo.common.records.batch import encode_bodies
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.membership.members import CloseReason
 from ortoo.snode.push.outbox import AcknowledgedOffsets, Assigned, Closed, Delivery, Opened, PushOutbox
+from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
 
 A, B = Queue("t", "e", 0), Queue("t", "e", 1)
 
@@ -17,9 +18,11 @@ def delivery(queue: Queue, first: int) -> Delivery:
     return Delivery(queue, 1, 7, first, first + 1, 0, encode_bodies([b"x"], now_ms=1), b"", 1)
 
 
+@in_virtual_time
 async def test_events_come_in_their_order() -> None:
-    """Opened first, then what is durable, then the assignment, then deliveries as they were put."""
+    """Opened first, then what is durable, then the last assignment, then deliveries as they were put."""
     outbox = PushOutbox(MemoryBudget().share("push"))
+    outbox.assigned(Assigned(0, (A, B)))
     outbox.assigned(Assigned(1, (A,)))
     outbox.deliver(delivery(A, 0))
     outbox.deliver(delivery(A, 1))
@@ -32,6 +35,7 @@ async def test_events_come_in_their_order() -> None:
     assert [(await outbox.next()).first_offset for _ in range(2)] == [0, 1]  # type: ignore[union-attr]
 
 
+@in_virtual_time
 async def test_deliveries_of_a_lost_queue_never_leave() -> None:
     """After the assignment that takes a queue away none of its deliveries is sent (E-075)."""
     outbox = PushOutbox(MemoryBudget().share("push"))
@@ -44,6 +48,7 @@ async def test_deliveries_of_a_lost_queue_never_leave() -> None:
     assert last.queue == B
 
 
+@in_virtual_time
 async def test_a_full_outbox_makes_feeders_wait() -> None:
     """There is room again when a delivery has left."""
     outbox = PushOutbox(MemoryBudget().share("push"), bytes_max=1)
@@ -54,6 +59,7 @@ async def test_a_full_outbox_makes_feeders_wait() -> None:
         await waiting
 
 
+@in_virtual_time
 async def test_closing_drops_deliveries_and_says_why() -> None:
     """After the close only what is durable and the reason are sent."""
     outbox = PushOutbox(MemoryBudget().share("push"))

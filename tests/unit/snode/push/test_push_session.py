@@ -1,78 +1,16 @@
 """Push sessions of one group over a fake enode: order, hand-over, credit, memory."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
-from typing import TypeVar
 
 from ortoo.common.errors import Unavailable
-from ortoo.common.process.background import Background
-from ortoo.common.process.clock import SystemClock
-from ortoo.common.process.randomness import Randomness
-from ortoo.common.records.batch import encode_bodies
 from ortoo.snode.cluster.routes import Group, Queue
-from ortoo.snode.enodes.link import FlushMode
-from ortoo.snode.enodes.queue_locks import QueueLocks
-from ortoo.snode.membership.consumer_groups import ConsumerGroups
-from ortoo.snode.membership.local import LocalMembership
-from ortoo.snode.membership.members import CloseReason, Member, Subscription
-from ortoo.snode.pull.offsets import Offsets, StartFrom, StartRule
-from ortoo.snode.push.feeder import PushParts
+from ortoo.snode.membership.members import CloseReason
 from ortoo.snode.push.outbox import AcknowledgedOffsets, Assigned, Closed, Delivery
-from ortoo.snode.push.session import PushPlan, PushSession
-from tests.unit.snode.fake_enode import FakeEnode
-
-E = TypeVar("E")
-QUEUES = [Queue("t", "e", number) for number in range(4)]
+from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
+from tests.unit.snode.push.push_bench import QUEUES, bench, event
 
 
-class Bench:
-    """A group and its sessions."""
-
-    def __init__(self, enode: FakeEnode, background: Background) -> None:
-        self.enode = enode
-        directory = enode.directory()
-        clock, chance, links = SystemClock(), Randomness(1), enode.links()
-        self.groups = ConsumerGroups(directory, LocalMembership(clock), clock)
-        locks = QueueLocks(links, background, "i", clock=clock, randomness=chance)
-        self.parts = PushParts(directory, links, Offsets(links), self.groups, locks, background, clock, chance)
-        background.spawn("groups", self.groups.run())
-
-    async def join(self, client_id: str, messages: int = 1000, *, from_first: bool = True) -> PushSession:
-        """Open a session; a queue without an offset starts with its oldest message, or at its end."""
-        start = StartRule(StartFrom.FIRST if from_first else StartFrom.LAST)
-        session = PushSession(self.parts, PushPlan("g", client_id, {"t": None}, start))
-        session.grant(messages, 1 << 30)
-        member = Member(client_id, session.session_id, subscriptions=(Subscription("t"),))
-        self.groups.join("g", member, session)
-        return session
-
-    async def close(self, session: PushSession) -> None:
-        """End a session as its owner does."""
-        member = self.groups.membership.members("g").get(session.client_id)
-        if member is not None:
-            session.parting(member)
-        await session.close(CloseReason.CLIENT_LEFT, "bye")
-
-    async def store(self, queue_id: int, *bodies: bytes) -> None:
-        """Append one batch."""
-        await self.enode.append(77, queue_id, encode_bodies(bodies, now_ms=1), FlushMode.DEFAULT)
-
-
-async def event(session: PushSession, kind: type[E]) -> E:
-    """The next event of a kind."""
-    while not isinstance(found := await session.next_event(), kind):
-        pass
-    return found
-
-
-@contextlib.asynccontextmanager
-async def bench() -> AsyncIterator[Bench]:
-    """A group over an enode whose gate is open."""
-    async with asyncio.timeout(20), Background("test") as background:
-        yield Bench(FakeEnode(), background)
-
-
+@in_virtual_time
 async def test_a_queue_comes_in_order_without_gaps() -> None:
     """Batches stored before and after the session opened are delivered one behind the other (G3)."""
     async with bench() as it:
@@ -87,6 +25,7 @@ async def test_a_queue_comes_in_order_without_gaps() -> None:
             at = delivery.next_offset
 
 
+@in_virtual_time
 async def test_without_credit_nothing_is_read_or_sent() -> None:
     """E-088: a session that grants one message gets one batch; the next comes with the next credit (G13)."""
     async with bench() as it:
@@ -102,6 +41,7 @@ async def test_without_credit_nothing_is_read_or_sent() -> None:
         assert (await waiting).messages == 1
 
 
+@in_virtual_time
 async def test_the_new_owner_starts_when_the_old_ones_acknowledgements_are_stored() -> None:
     """While the old owner's commit is on its way the new owner waits; then it starts at that offset (E-109)."""
     async with bench() as it:
@@ -128,6 +68,7 @@ async def test_the_new_owner_starts_when_the_old_ones_acknowledgements_are_store
         assert (delivery.queue, delivery.first_offset) == (QUEUES[2], 2)
 
 
+@in_virtual_time
 async def test_acknowledgements_of_a_lost_queue_are_dropped() -> None:
     """What the old owner acknowledges after the queue has moved is not committed."""
     async with bench() as it:
@@ -142,6 +83,7 @@ async def test_acknowledgements_of_a_lost_queue_are_dropped() -> None:
         assert {3: 2} not in it.enode.commits
 
 
+@in_virtual_time
 async def test_closing_stores_acknowledgements_and_says_goodbye_last() -> None:
     """An acknowledgement right before the close is durable before the session is over."""
     async with bench() as it:
@@ -155,6 +97,7 @@ async def test_closing_stores_acknowledgements_and_says_goodbye_last() -> None:
         assert (await event(session, Closed)).reason is CloseReason.CLIENT_LEFT
 
 
+@in_virtual_time
 async def test_an_enode_that_is_away_does_not_end_the_session() -> None:
     """Commits are tried again until they are stored."""
     async with bench() as it:
@@ -166,6 +109,7 @@ async def test_an_enode_that_is_away_does_not_end_the_session() -> None:
         assert (await event(session, AcknowledgedOffsets)).offsets[0][1] == 1
 
 
+@in_virtual_time
 async def test_two_hundred_members_come_and_go_and_every_queue_has_one_owner() -> None:
     """After a storm of joins and leaves the last assignments are complete and disjoint (E-056, E-125)."""
     async with bench() as it:
@@ -179,6 +123,7 @@ async def test_two_hundred_members_come_and_go_and_every_queue_has_one_owner() -
         assert all(not session.cursors() for session in sessions[3:])
 
 
+@in_virtual_time
 async def test_a_group_subscribes_from_its_first_session_on() -> None:
     """What is stored after a group's first session is its own, even if that session acknowledged nothing (G2)."""
     async with bench() as it:
@@ -193,6 +138,7 @@ async def test_a_group_subscribes_from_its_first_session_on() -> None:
         assert (delivery.queue, delivery.first_offset) == (QUEUES[0], 1)
 
 
+@in_virtual_time
 async def test_an_operators_reset_makes_the_owner_begin_anew() -> None:
     """The queue is taken away and given again, then it starts at the offset that was set; late ones are dropped."""
     async with bench() as it:
@@ -210,6 +156,7 @@ async def test_an_operators_reset_makes_the_owner_begin_anew() -> None:
         assert it.enode.offsets["g", 0] == 1
 
 
+@in_virtual_time
 async def test_an_acknowledgement_under_an_old_lock_begins_the_queue_anew() -> None:
     """A session that lost its lock for a moment hears it at the next acknowledgement, and goes on under a new one."""
     async with bench() as it:
@@ -224,6 +171,7 @@ async def test_an_acknowledgement_under_an_old_lock_begins_the_queue_anew() -> N
         assert (await event(session, AcknowledgedOffsets)).offsets[0][1] == 2
 
 
+@in_virtual_time
 async def test_unacknowledged_bytes_have_a_limit_of_their_own() -> None:
     """However much credit a client grants, it holds no more than the group allows, and goes on after acknowledging."""
     async with bench() as it:

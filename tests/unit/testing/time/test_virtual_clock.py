@@ -101,3 +101,9 @@ def test_a_run_that_is_stuck_ends() -> None:
 
     with pytest.raises(TimeRanOut):
         clock.run(main, limit_s=3600)
+
+
+def test_a_run_in_which_nothing_can_happen_any_more_ends_at_once() -> None:
+    """Whoever waits for what nobody brings is told so, and nobody waits for real time."""
+    with pytest.raises(TimeRanOut, match="nothing is going to happen"):
+        VirtualClock().run(asyncio.Event().wait)

@@ -108,6 +108,11 @@ class EnodeServiceStub:
                 request_serializer=ortoo_dot_v1_dot_enode__deferred__pb2.ListDelayedRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_enode__deferred__pb2.ListDelayedResponse.FromString,
                 _registered_method=True)
+        self.Lease = channel.stream_stream(
+                '/ortoo.v1.EnodeService/Lease',
+                request_serializer=ortoo_dot_v1_dot_enode__pop__pb2.LeaseRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__pop__pb2.LeaseResponse.FromString,
+                _registered_method=True)
         self.PopQueues = channel.unary_unary(
                 '/ortoo.v1.EnodeService/PopQueues',
                 request_serializer=ortoo_dot_v1_dot_enode__pop__pb2.PopQueuesRequest.SerializeToString,
@@ -284,6 +289,16 @@ class EnodeServiceServicer:
 
     def ListDelayed(self, request, context):
         """The delayed messages of a topic, by the time they are due.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Lease(self, request_iterator, context):
+        """Pops and settlements of one snode over one stream; answers come as they are there, in any order. An enode that stops
+        answers what it has taken and ends the call with OK: of what has no answer then nothing was done. The first answer has
+        the request id 0 and nothing else: the call is taken. Who waits for it knows of a call that is refused, because
+        another member leads or this version has none, that nothing was asked.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -466,6 +481,11 @@ def add_EnodeServiceServicer_to_server(servicer, server):
                     servicer.ListDelayed,
                     request_deserializer=ortoo_dot_v1_dot_enode__deferred__pb2.ListDelayedRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_enode__deferred__pb2.ListDelayedResponse.SerializeToString,
+            ),
+            'Lease': grpc.stream_stream_rpc_method_handler(
+                    servicer.Lease,
+                    request_deserializer=ortoo_dot_v1_dot_enode__pop__pb2.LeaseRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__pop__pb2.LeaseResponse.SerializeToString,
             ),
             'PopQueues': grpc.unary_unary_rpc_method_handler(
                     servicer.PopQueues,
@@ -922,6 +942,33 @@ class EnodeService:
             '/ortoo.v1.EnodeService/ListDelayed',
             ortoo_dot_v1_dot_enode__deferred__pb2.ListDelayedRequest.SerializeToString,
             ortoo_dot_v1_dot_enode__deferred__pb2.ListDelayedResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Lease(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/ortoo.v1.EnodeService/Lease',
+            ortoo_dot_v1_dot_enode__pop__pb2.LeaseRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__pop__pb2.LeaseResponse.FromString,
             options,
             channel_credentials,
             insecure,

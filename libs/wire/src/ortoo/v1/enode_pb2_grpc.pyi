@@ -51,6 +51,12 @@ class EnodeServiceStub:
     """Forgets a delayed message. Returns when it is certain that it will never be delivered."""
     ListDelayed: _aio.UnaryUnaryMultiCallable[_enode_deferred_pb2.ListDelayedRequest, _enode_deferred_pb2.ListDelayedResponse]
     """The delayed messages of a topic, by the time they are due."""
+    Lease: _aio.StreamStreamMultiCallable[_enode_pop_pb2.LeaseRequest, _enode_pop_pb2.LeaseResponse]
+    """Pops and settlements of one snode over one stream; answers come as they are there, in any order. An enode that stops
+    answers what it has taken and ends the call with OK: of what has no answer then nothing was done. The first answer has
+    the request id 0 and nothing else: the call is taken. Who waits for it knows of a call that is refused, because
+    another member leads or this version has none, that nothing was asked.
+    """
     PopQueues: _aio.UnaryUnaryMultiCallable[_enode_pop_pb2.PopQueuesRequest, _enode_pop_pb2.PopQueuesResponse]
     """Leases messages of a group to a consumer; waits for the first one."""
     DescribeDeliveries: _aio.UnaryUnaryMultiCallable[_enode_pop_pb2.DescribeDeliveriesRequest, _enode_pop_pb2.DescribeDeliveriesResponse]
@@ -200,6 +206,18 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_enode_deferred_pb2.ListDelayedRequest, _abc.Awaitable[_enode_deferred_pb2.ListDelayedResponse]],
     ) -> _abc.Awaitable[_enode_deferred_pb2.ListDelayedResponse]:
         """The delayed messages of a topic, by the time they are due."""
+
+    @_abc_1.abstractmethod
+    def Lease(
+        self,
+        request_iterator: _abc.AsyncIterator[_enode_pop_pb2.LeaseRequest],
+        context: _aio.ServicerContext[_abc.AsyncIterator[_enode_pop_pb2.LeaseRequest], _abc.AsyncIterator[_enode_pop_pb2.LeaseResponse]],
+    ) -> _abc.AsyncIterator[_enode_pop_pb2.LeaseResponse]:
+        """Pops and settlements of one snode over one stream; answers come as they are there, in any order. An enode that stops
+        answers what it has taken and ends the call with OK: of what has no answer then nothing was done. The first answer has
+        the request id 0 and nothing else: the call is taken. Who waits for it knows of a call that is refused, because
+        another member leads or this version has none, that nothing was asked.
+        """
 
     @_abc_1.abstractmethod
     def PopQueues(

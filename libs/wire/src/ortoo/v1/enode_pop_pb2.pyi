@@ -54,6 +54,84 @@ DELIVERY_PHASE_DONE: DeliveryPhase.ValueType  # 4
 Global___DeliveryPhase: _TypeAlias = DeliveryPhase  # noqa: Y015
 
 @_typing.final
+class LeaseRequest(_message.Message):
+    """One of many requests on one stream. What calls a pop off is a pop, see `call_off`."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    POP_FIELD_NUMBER: _builtins.int
+    SETTLE_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.int
+    """Chosen by the caller, unique on the stream; the answer has the same."""
+    @_builtins.property
+    def pop(self) -> Global___PopQueuesRequest:
+        """Lease messages."""
+
+    @_builtins.property
+    def settle(self) -> Global___SettlePoppedRequest:
+        """Say what becomes of leased ones."""
+
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.int = ...,
+        pop: Global___PopQueuesRequest | None = ...,
+        settle: Global___SettlePoppedRequest | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["asked", b"asked", "pop", b"pop", "settle", b"settle"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asked", b"asked", "pop", b"pop", "request_id", b"request_id", "settle", b"settle"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_asked: _TypeAlias = _typing.Literal["pop", "settle"]  # noqa: Y015
+    _WhichOneofArgType_asked: _TypeAlias = _typing.Literal["asked", b"asked"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_asked) -> _WhichOneofReturnType_asked | None: ...
+
+Global___LeaseRequest: _TypeAlias = LeaseRequest  # noqa: Y015
+
+@_typing.final
+class LeaseResponse(_message.Message):
+    """The answer of one request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    POPPED_FIELD_NUMBER: _builtins.int
+    SETTLED_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.int
+    """Of the request."""
+    @_builtins.property
+    def popped(self) -> Global___PopQueuesResponse:
+        """What was popped."""
+
+    @_builtins.property
+    def settled(self) -> Global___SettlePoppedResponse:
+        """It is durable."""
+
+    @_builtins.property
+    def failure(self) -> _failure_pb2.Failure:
+        """Why it failed."""
+
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.int = ...,
+        popped: Global___PopQueuesResponse | None = ...,
+        settled: Global___SettlePoppedResponse | None = ...,
+        failure: _failure_pb2.Failure | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ended", b"ended", "failure", b"failure", "popped", b"popped", "settled", b"settled"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ended", b"ended", "failure", b"failure", "popped", b"popped", "request_id", b"request_id", "settled", b"settled"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_ended: _TypeAlias = _typing.Literal["popped", "settled", "failure"]  # noqa: Y015
+    _WhichOneofArgType_ended: _TypeAlias = _typing.Literal["ended", b"ended"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_ended) -> _WhichOneofReturnType_ended | None: ...
+
+Global___LeaseResponse: _TypeAlias = LeaseResponse  # noqa: Y015
+
+@_typing.final
 class PopQueuesRequest(_message.Message):
     """One pop from the queues of a topic on this enode."""
 

@@ -119,9 +119,7 @@ class StoreLink(GrpcEnodeLink):
         self._closed = True
         return Unavailable(f"enode {self.enode} is closing")
 
-    async def _call(
-        self, method: Callable[[Any], Any], request: object, timeout_s: float | None = None, *, lasts: bool = False
-    ) -> Any:
+    async def _call(self, method: Callable[[Any], Any], request: object, timeout_s: float | None = None) -> Any:
         """Ask the only one that there is."""
         return await method(self._stub)(request)
 

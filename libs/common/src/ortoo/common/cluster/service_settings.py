@@ -53,6 +53,9 @@ class ServiceSettings:
     """How much the process may hold for all who call it: what they have not read, and what they sent that is on its
     way. Beyond it those who do not read are ended and others told to slow down. 0 = half of what the container or the
     machine has, less what is set aside for caches."""
+    one_core_if_enough: bool = True
+    """Whether the process keeps all its threads on one core while one is enough (CPU affinity, pinning): calls then
+    cost less and come back sooner. It chooses an idle one, and uses all that it may as soon as it needs more."""
     metrics_address: str = ""
     """host:port where Prometheus scrapes (/metrics, /healthz, /readyz). Empty = nowhere."""
     metrics_endpoint: str = ""

@@ -16,6 +16,7 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.errors.findings import process_version
+from ortoo.common.machine.affinity import system_cores
 from ortoo.common.process import logs, service
 from ortoo.common.process.service import Running
 from ortoo.common.process.settings import Loaded, flat, text_of
@@ -30,6 +31,10 @@ class RoleSettings(Protocol):
     @property
     def log_level(self) -> str:
         """debug, info, warning or error."""
+
+    @property
+    def one_core_if_enough(self) -> bool:
+        """Whether the process keeps to one core while one is enough."""
 
     @property
     def HIDDEN(self) -> Mapping[str, str]:  # noqa: N802  # a constant of the class
@@ -70,7 +75,8 @@ def main(role: Role[S], arguments: Sequence[str], environ: Mapping[str, str] = o
         sys.stdout.write(settings_text(role, loaded, important_only=not options.print_all))
         return 0
     logs.configure(level=loaded.settings.log_level)
-    return service.run(lambda: role.open(loaded, load))
+    cores = system_cores() if loaded.settings.one_core_if_enough else None
+    return service.run(lambda: role.open(loaded, load), cores)
 
 
 def loading(

@@ -13,11 +13,14 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
 from ortoo.common.errors import Conflict, Invalid, OrtooError
-from ortoo.common.process.allocator import keep_freed_buffers, spare_what_stays
+from ortoo.common.machine.affinity import use_parents_cores
+from ortoo.common.machine.allocator import keep_freed_buffers, spare_what_stays
+from ortoo.common.machine.cores import Cores, Keeper
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.containment import place_of
 from ortoo.common.process.logs import get_logger
+from ortoo.common.process.randomness import Randomness
 
 EXIT_FAILED = 1
 """A part of the role failed while it ran."""
@@ -65,18 +68,20 @@ def exit_code_of(error: Exception) -> int:
     return EXIT_REFUSED
 
 
-def run(open_service: Callable[[], AbstractAsyncContextManager[Running]]) -> int:
+def run(open_service: Callable[[], AbstractAsyncContextManager[Running]], cores: Cores | None = None) -> int:
     """Run one role until SIGTERM or SIGINT, then drain it.
 
     Another SIGTERM changes nothing, another SIGINT ends the process at once. SIGHUP has it read its settings again.
     Returns the process's exit code: 0 after a stop that was asked for, EXIT_FAILED when a part failed while the role
-    ran, else why it did not start. When ready, one line `ready NAME ADDRESS` goes to standard output.
+    ran, else why it did not start. When ready, one line `ready NAME ADDRESS` goes to standard output, and it keeps to
+    one of `cores` while one is enough, if they are given.
     """
+    use_parents_cores()
     keep_freed_buffers()
-    return asyncio.run(_run(open_service))
+    return asyncio.run(_run(open_service, cores))
 
 
-async def _run(open_service: Callable[[], AbstractAsyncContextManager[Running]]) -> int:
+async def _run(open_service: Callable[[], AbstractAsyncContextManager[Running]], cores: Cores | None) -> int:
     stop = asyncio.Event()
     ready = False
     clock, stopping_s = SystemClock(), 0.0
@@ -101,6 +106,8 @@ async def _run(open_service: Callable[[], AbstractAsyncContextManager[Running]])
     try:
         async with Background("stop") as background, open_service() as running:
             background.spawn("late", tell_of_late_stop(stop, clock))
+            if cores is not None:
+                background.contained("cores", _keep_to_one_core(cores, clock, Randomness()))
             spare_what_stays()
             ready = True
             loop.add_signal_handler(signal.SIGHUP, running.reload)
@@ -116,6 +123,16 @@ async def _run(open_service: Callable[[], AbstractAsyncContextManager[Running]])
         return EXIT_FAILED if ready else exit_code_of(error)
     _log.info("shutdown over", duration_ms=round((clock.monotonic_s() - stopping_s) * 1000))
     return 0
+
+
+async def _keep_to_one_core(cores: Cores, clock: Clock, randomness: Randomness) -> None:
+    keeper = Keeper(cores)
+    try:
+        while True:
+            wait_s = keeper.look(clock.monotonic_s())
+            await clock.sleep(wait_s * randomness.uniform(0.75, 1.25))  # who begin together must not choose together
+    finally:
+        keeper.end()
 
 
 def _report(error: Exception) -> None:

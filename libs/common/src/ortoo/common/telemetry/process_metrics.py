@@ -63,6 +63,7 @@ class ProcessMetrics:
         metrics.gauge("ortoo_build_info", "Always 1; who this process is.", lambda: {self._labels: 1}, labels=labels)
         metrics.gauge("process_start_time_seconds", "When the process started.", lambda: self._started_s)
         metrics.counter("process_cpu_seconds_total", "Processor time used.", _cpu_s)
+        metrics.gauge("ortoo_cores", "How many cores the process may run on now; 1 = it keeps to one.", _cores)
         metrics.gauge("process_resident_memory_bytes", "Memory in use.", _resident_bytes)
         metrics.gauge("process_open_fds", "Open files and sockets.", _open_files)
         metrics.histogram(
@@ -86,6 +87,10 @@ class ProcessMetrics:
 def _cpu_s() -> float:
     used = resource.getrusage(resource.RUSAGE_SELF)
     return round(used.ru_utime + used.ru_stime, 3)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(os.getpid())) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _resident_bytes() -> int:

@@ -19,7 +19,7 @@ from ortoo.client.core.credentials import credentials_from
 from ortoo.client.read.fetch import fetch
 from ortoo.common.errors import Invalid
 from ortoo.common.grpc.tls import SYSTEM, TlsClient
-from ortoo.common.process.allocator import keep_freed_buffers
+from ortoo.common.machine.allocator import keep_freed_buffers
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.spark.core.options import OptionReader

@@ -141,6 +141,8 @@ class _Impatient(selectors.DefaultSelector):
         if ready or (timeout is not None and timeout <= 0):
             return ready
         deadline = self._clock.next_deadline_s()
+        if deadline is None and timeout is None:
+            raise TimeRanOut("everybody waits, and nothing is going to happen")
         if deadline is None:
             return super().select(timeout)
         if deadline > self._until_s:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ortoo.common.errors import Overloaded, Unavailable
+from ortoo.common.machine.affinity import use_parents_cores
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.index.key_search import FoundMessage, KeySearch, Query, Stretch
 from ortoo.enode.log.flushing.disk_work import DiskWork
@@ -169,6 +170,7 @@ def serve(search: KeySearch, line: bytes) -> bytes:
 
 def main(arguments: Sequence[str]) -> int:
     """Serve requests until the input ends. `arguments`: the store's folder."""
+    use_parents_cores()  # it would get what the enode leaves of the one that it keeps to
     os.nice(NICENESS)
     search = KeySearch(RealDisk(), Path(arguments[0]))
     for line in sys.stdin.buffer:

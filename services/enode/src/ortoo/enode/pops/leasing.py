@@ -112,9 +112,8 @@ class Leasing:
         room, skip, left_bytes = wish.messages_max, wish.skip, wish.bytes_max
         for queue_id in wish.queue_ids:
             stored = self._store.queue_range(wish.topic_id, queue_id)
-            intervals = IntervalMap(stored.begin_offset)
-            if wish.group:
-                intervals = self._lines.of(wish.topic_id, wish.group).intervals(queue_id) or intervals
+            known = self._lines.of(wish.topic_id, wish.group).intervals(queue_id) if wish.group else None
+            intervals = IntervalMap(stored.begin_offset) if known is None else known
             at = max(intervals.floor, stored.begin_offset)
             for piece in list(intervals.unfinished(at, min(stored.end_offset, at + SCANNED_MAX))):
                 passed = min(skip, piece.end - piece.first)

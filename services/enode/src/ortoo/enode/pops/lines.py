@@ -152,11 +152,12 @@ class GroupLines:
 
     def _plan(self) -> None:
         due = [at for line in self._lines.values() if (at := line.due_ms()) is not None]
-        at_s = min(due) / 1000 + 0.001 if due else 0.0
-        planned = self._wake_up is not None and self._wake_up.call is not None
-        if not due or (planned and self._wake_at_s <= at_s):
+        if not due:
             return
+        at_s = min(due) / 1000 + 0.001
         if self._wake_up is not None:
+            if self._wake_up.call is not None and self._wake_at_s <= at_s:
+                return
             self._wake_up.cancel()
         self._wake_at_s, self._wake_up = at_s, self._waiters.wheel.set(at_s, self.wake)
 

@@ -12,7 +12,7 @@ from ortoo.enode.store.engine import Engine
 from ortoo.v1 import enode_pb2
 from ortoo.v1.enode_pb2_grpc import EnodeServiceServicer
 
-STREAMS = frozenset({"Append", "FetchBatches", "WatchHalves", "Attach"})
+STREAMS = frozenset({"Append", "FetchBatches", "WatchHalves", "Attach", "Lease"})
 
 
 class CommittedStreams:

@@ -25,7 +25,8 @@ from ortoo.v1 import enode_pop_pb2 as pb
 
 MESSAGES_MAX = 4_096
 DELIVERIES_MAX = 10_000
-BYTES_DEFAULT = 4 << 20
+BYTES_MAX = 3 << 20
+"""About so many bytes a pop brings at most: one message more, of the largest, still fits into an answer."""
 WAIT_MS_MAX = 120_000
 INVISIBLE_MS_MAX = 86_400_000
 MESSAGES_SETTLED_MAX = 65_536
@@ -115,7 +116,7 @@ def _pop_request(request: pb.PopQueuesRequest) -> PopWish:
     return read(
         PopWish,
         request,
-        bytes_max=request.bytes_max or BYTES_DEFAULT,
+        bytes_max=min(request.bytes_max or BYTES_MAX, BYTES_MAX),
         wait_ms=min(request.wait_ms, WAIT_MS_MAX),
         consumer=request.client_id,
         rules=read(PopRules, request.rules),

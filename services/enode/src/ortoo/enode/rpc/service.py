@@ -27,17 +27,16 @@ from ortoo.enode.rpc.streams.all import Streams
 from ortoo.enode.rpc.streams.append import AppendStream
 from ortoo.enode.rpc.streams.attach import AttachStream
 from ortoo.enode.rpc.streams.fetch import FetchStream
+from ortoo.enode.rpc.streams.lease import LeaseStream
 from ortoo.enode.settings import Settings
 from ortoo.v1 import enode_deferred_pb2 as deferred_pb
 from ortoo.v1 import enode_pb2 as pb
+from ortoo.v1 import enode_pop_pb2 as pop_pb
 from ortoo.v1.enode_members_pb2_grpc import add_EnodeMembersServiceServicer_to_server
 from ortoo.v1.enode_pb2_grpc import add_EnodeServiceServicer_to_server
 
 NAME = "ortoo.v1.EnodeService"
-HOT = tuple(
-    f"/{NAME}/{method}"
-    for method in ("PopQueues", "SettlePopped", "CommitOffsets", "AppendIdentified", "StoreHalf", "SettleHalf")
-)
+HOT = tuple(f"/{NAME}/{method}" for method in ("CommitOffsets", "AppendIdentified", "StoreHalf", "SettleHalf"))
 """What snodes ask for once a client's call, or nearly: served by the queue front."""
 
 
@@ -58,6 +57,14 @@ class EnodeService(OffsetHandlers, StorageHandlers, LockHandlers, ModeHandlers, 
         """Read batches, or wait for them."""
         stream = FetchStream(self.store, self.topics)
         async for answer in self.streams.run("fetch", stream, request_iterator):
+            yield answer
+
+    async def Lease(
+        self, request_iterator: AsyncIterator[pop_pb.LeaseRequest], context: Context
+    ) -> AsyncIterator[pop_pb.LeaseResponse]:
+        """Pop and settle."""
+        stream = LeaseStream(lambda wish: self.PopQueues(wish, context), lambda done: self.SettlePopped(done, context))
+        async for answer in self.streams.run("lease", stream, request_iterator):
             yield answer
 
     async def WatchHalves(

@@ -1,7 +1,8 @@
-"""An enode's leader behind the wire: one Append stream and one FetchBatches stream, shared by all the snode does."""
+"""An enode's leader behind the wire: one stream each for appends, reads and leases, shared by all the snode does."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import grpc
@@ -20,6 +21,7 @@ from ortoo.snode.cluster.routes import DeliveryMode
 from ortoo.snode.cluster.wire import batch_to
 from ortoo.snode.enodes.append_wire import append_to, appended_of, fetched_of
 from ortoo.snode.enodes.attaching import hear_halves, stay_attached
+from ortoo.snode.enodes.lease_calls import LeaseCalls
 from ortoo.snode.enodes.link import (
     Appended,
     DelayedEntry,
@@ -43,6 +45,7 @@ from ortoo.snode.enodes.request_stream import Pending, RequestStream
 from ortoo.v1 import enode_deferred_pb2 as deferred_pb
 from ortoo.v1 import enode_lives_pb2 as lives_pb
 from ortoo.v1 import enode_pb2 as pb
+from ortoo.v1 import enode_pop_pb2 as pop_pb
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 
 Answer = TypeVar("Answer")
@@ -80,72 +83,66 @@ class GrpcEnodeLink:
         self._timeout_s = leaders.timeout_s
         self.opened_s = leaders.clock.monotonic_s()
         self._tasks: list[asyncio.Task[Any]] = []
-        self._calls: dict[Any, bool] = {}
-        """Each with whether its answer is worth waiting for when the link is closed."""
+        self._calls: set[Any] = set()
         self._gone: OrtooError | None = None
         self._held = leaders.held(enode)
-        self.appends = RequestStream[Bulky, pb.AppendResponse, Appended](
-            self._peer,
-            lambda: bulk_calls.append(channel),
-            appended_of,
-            clock=leaders.clock,
-            timeout_s=leaders.timeout_s,
+        stream = partial(RequestStream[Any, Any, Any], self._peer, clock=leaders.clock, timeout_s=leaders.timeout_s)
+        self.appends: RequestStream[Bulky, pb.AppendResponse, Appended] = stream(
+            open_call=lambda: bulk_calls.append(channel),
+            decode=appended_of,
             in_flight_bytes_max=leaders.in_flight_bytes_max,
             answers_all_it_took=True,
             moved=self._hold,
             may_move=epoch > 0,
         )
-        self._fetches = RequestStream[pb.FetchBatchesRequest, Bulky, Fetched](
-            self._peer,
-            lambda: bulk_calls.fetch_batches(channel),
-            fetched_of,
-            clock=leaders.clock,
-            timeout_s=leaders.timeout_s,
-            in_flight_bytes_max=1,
+        self._fetches: RequestStream[pb.FetchBatchesRequest, Bulky, Fetched] = stream(
+            open_call=lambda: bulk_calls.fetch_batches(channel), decode=fetched_of, in_flight_bytes_max=1
         )
+        self._leases = LeaseCalls(self._peer, self._stub, self._ask, leaders.clock, leaders.timeout_s)
 
     def start(self, background: Background) -> None:
         """Begin to talk when there is something to say."""
         self._tasks = [
+            background.contained("leases", self._leases.stream.run()),
             background.contained("appends", self.appends.run()),
             background.contained("fetches", self._fetches.run()),
         ]
 
     def close(self, moved: Moved | None = None) -> OrtooError:
-        """Stop; what is on its way fails with the error returned, pops when `break_off` is called.
+        """Stop; what is on its way fails with the error returned, pops and settlements when `break_off` is called.
 
         When the enode has `moved`, what was not sent waits for its leader.
         """
-        for task in self._tasks:
+        for task in self._tasks[1:]:
             task.cancel()
         self._gone = gone = self.fail_reads()
         self.appends.fail_all(gone, moved)
-        self._cancel(lasting=False)
+        for call in list(self._calls):
+            call.cancel()
         return gone
 
     def break_off(self) -> None:
-        """Wait no longer for answers of pops. Who led until a moment ago has leased what it answers."""
-        self._cancel(lasting=True)
-
-    def _cancel(self, *, lasting: bool) -> None:
-        for call in [call for call, lasts in self._calls.items() if lasts is lasting]:
-            call.cancel()
+        """Wait no longer for answers about leases. Who led until a moment ago has leased what it answers."""
+        self._tasks[0].cancel()
+        self._leases.stream.close(self._closing())
 
     def fail_reads(self) -> OrtooError:
         """Let those ask anew who wait for messages here; the error that they get."""
-        gone = Unavailable(f"the link to {self._peer} was closed; the outcome is unknown, retry")
-        self._fetches.fail_all(gone)
+        self._fetches.fail_all(gone := self._closing())
         return gone
+
+    def _closing(self) -> Unavailable:
+        return Unavailable(f"the link to {self._peer} was closed; the outcome is unknown, retry")
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing that may change something is on its way."""
-        return self.appends.is_idle and not self._calls
+        return self.appends.is_idle and self._leases.stream.is_idle and not self._calls
 
     @property
     def connected(self) -> bool:
         """Whether a stream to it works right now."""
-        return self.appends.connected or self._fetches.connected
+        return self.appends.connected or self._fetches.connected or self._leases.stream.connected
 
     def _hold(self, item: Pending[Bulky, Appended], moved: Moved) -> None:
         self._held.moved(self.appends, item, moved)
@@ -306,13 +303,14 @@ class GrpcEnodeLink:
 
     async def pop(self, wish: PopWish) -> Popped:
         """Lease messages; wait for the first one as the wish says."""
-        timeout_s = self._timeout_s + wish.wait_ms / 1000
-        return popped_of(await self._call(lambda stub: stub.PopQueues, wish_to(wish), timeout_s, lasts=True))
+        request = pop_pb.LeaseRequest(pop=wish_to(wish))
+        answer = await self._led(lambda link: link._leases.ask(request, wish.wait_ms / 1000))
+        return popped_of(answer.popped)
 
     async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: Verdict) -> list[Stale]:
         """Say what becomes of leased messages."""
-        answer = await self._call(lambda stub: stub.SettlePopped, settlement_to(topic_id, group, parts, verdict))
-        return stale_of(answer)
+        request = pop_pb.LeaseRequest(settle=settlement_to(topic_id, group, parts, verdict))
+        return stale_of((await self._led(lambda link: link._leases.ask(request))).settled)
 
     async def peek(self, wish: PopWish) -> Popped:
         """What a pop would bring, and what consumers have."""
@@ -358,11 +356,9 @@ class GrpcEnodeLink:
         method: Callable[[EnodeServiceStub], Callable[..., Awaitable[Answer]]],
         request: object,
         timeout_s: float | None = None,
-        *,
-        lasts: bool = False,
     ) -> Answer:
         """Ask who leads, once. Errors: as the enode says; Unavailable when it does not answer within its time."""
-        return await self._led(lambda link: link._ask(method(link._stub), request, timeout_s or self._timeout_s, lasts))
+        return await self._led(lambda link: link._ask(method(link._stub), request, timeout_s or self._timeout_s))
 
     async def _led(self, asked: "Callable[[GrpcEnodeLink], Awaitable[Answer]]") -> Answer:
         """What the leader answers. A member that does not lead did nothing of it, so the next one may be asked."""
@@ -381,12 +377,10 @@ class GrpcEnodeLink:
                     if not moved.epoch:  # it is not said that another one leads: this one may be about to
                         break
 
-    async def _ask(
-        self, method: Callable[..., Awaitable[Answer]], request: object, timeout_s: float, lasts: bool
-    ) -> Answer:
+    async def _ask(self, method: Callable[..., Awaitable[Answer]], request: object, timeout_s: float) -> Answer:
         with rpc_errors(self._peer, within=True):
             call = method(request, timeout=timeout_s)
-            self._calls[call] = lasts
+            self._calls.add(call)
             try:
                 return await call
             except asyncio.CancelledError:
@@ -396,4 +390,4 @@ class GrpcEnodeLink:
                     raise
                 raise self._gone from None
             finally:
-                self._calls.pop(call, None)
+                self._calls.discard(call)

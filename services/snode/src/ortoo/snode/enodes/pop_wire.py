@@ -25,6 +25,13 @@ def wish_to(wish: PopWish, *, peek: bool = False) -> pb.PopQueuesRequest:
     return write(pb.PopQueuesRequest, wish, client_id=wish.consumer, peek=peek)
 
 
+def ended_of(answer: pb.LeaseResponse) -> pb.LeaseResponse:
+    """An answer that is none of failure. Errors: as the enode says."""
+    if answer.HasField("failure"):
+        raise error_of(answer.failure)
+    return answer
+
+
 def popped_of(answer: pb.PopQueuesResponse) -> Popped:
     """What was popped, read."""
     batches = [

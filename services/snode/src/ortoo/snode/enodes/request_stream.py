@@ -8,8 +8,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import grpc
 
-from ortoo.common.errors import NOT_TAKEN_FIELD, Moved, OrtooError, Overloaded, Unavailable
-from ortoo.common.errors.status import error_of_rpc
+from ortoo.common.errors import NOT_TAKEN_FIELD, Moved, OrtooError, Overloaded, Unavailable, Unsupported
+from ortoo.common.errors.status import cancellations, error_of_rpc
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.containment import told_as
@@ -48,8 +48,10 @@ class RequestStream(Generic[Request, Answer, Result]):
 
     Requests go out in the order of `send`. One that has waited longer than allowed fails alone with Unavailable, its
     outcome unknown. When the call ends, or nothing at all was heard for so long while an answer was due, all requests
-    on their way fail so. The outcome is known of those that were not sent yet, and when a peer that
-    `answers_all_it_took` ends the call in good order: nothing became of these, which NOT_TAKEN_FIELD says.
+    on their way fail so; with `late_fail_alone` silence is no reason. The outcome is known of those that were not sent
+    yet, and when a peer that `answers_all_it_took` ends the call in good order: nothing became of these, which
+    NOT_TAKEN_FIELD says; or they fail as the call did that was refused as Moved or Unsupported. A peer that `greets`
+    answers with id 0 when it has taken the call; nothing is sent before, or a refusal would find some of it sent.
 
     `decode` makes a result of an answer or raises the OrtooError that it carries. With `moved`, a request is given to
     that instead when it is known that nothing of it was stored because another process leads.
@@ -63,10 +65,13 @@ class RequestStream(Generic[Request, Answer, Result]):
     timeout_s: float
     in_flight_bytes_max: int
     answers_all_it_took: bool = False
+    late_fail_alone: bool = False
+    greets: bool = False
     moved: Callable[[Pending[Request, Result], Moved], None] | None = None
     may_move: bool = False
     """Whether what never reached the peer may be for another process soon, and is given to `moved` as well."""
     connected: bool = field(default=False, init=False)
+    _is_closed: bool = field(default=False, init=False)
     _bytes: int = field(default=0, init=False)
     _last_id: int = field(default=0, init=False)
     _heard_s: float = field(default=0.0, init=False)
@@ -75,6 +80,7 @@ class RequestStream(Generic[Request, Answer, Result]):
     """When the last call ended."""
     _pending: dict[int, Pending[Request, Result]] = field(default_factory=dict, init=False)
     _unsent: deque[Request] = field(default_factory=deque, init=False)
+    _greeted: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _awaited: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     """Set when there is a request whose answer is due at some time."""
@@ -99,6 +105,9 @@ class RequestStream(Generic[Request, Answer, Result]):
 
     def take(self, item: Pending[Request, Result]) -> None:
         """Send a request that waits already, also one that another stream did not get rid of."""
+        if self._is_closed:
+            item.future.set_exception(self._never_sent())
+            return
         self._last_id += 1
         item.request.request_id = self._last_id
         if not self._pending:
@@ -128,6 +137,11 @@ class RequestStream(Generic[Request, Answer, Result]):
             moved = error if isinstance(error, Moved) else Moved(f"{error}; nothing was stored")
             self.fail_all(error, moved if self.may_move else None)
 
+    def close(self, error: OrtooError) -> None:
+        """Fail every request that has no answer, and those that come."""
+        self._is_closed = True
+        self.fail_all(error)
+
     def fail_all(self, error: OrtooError, unsent: Moved | None = None) -> None:
         """Fail every request that has no answer; with `unsent`, what was certainly not taken has moved."""
         self.connected = False
@@ -141,7 +155,7 @@ class RequestStream(Generic[Request, Answer, Result]):
             if unsent is not None and self.moved is not None:
                 self.moved(item, unsent)
             else:
-                item.future.set_exception(self._never_sent())
+                item.future.set_exception(error if isinstance(error, Moved | Unsupported) else self._never_sent())
         self._unsent.clear()
         self._wake.clear()
         self._bytes = 0
@@ -154,6 +168,7 @@ class RequestStream(Generic[Request, Answer, Result]):
 
     async def _converse(self) -> OrtooError:
         broken: asyncio.Future[OrtooError] = asyncio.get_running_loop().create_future()
+        self._greeted.clear()
         call = self.open_call()
         try:
             async with Background(self.peer) as work:
@@ -169,9 +184,12 @@ class RequestStream(Generic[Request, Answer, Result]):
             error = await part
         except grpc.aio.AioRpcError as failure:
             error = error_of_rpc(failure, self.peer, within=True)
-            if not isinstance(error, Unavailable):
+            if not isinstance(error, Unavailable | Unsupported):
                 error = Unavailable(f"{self.peer} ended the stream: {error}")
-        except (grpc.aio.UsageError, asyncio.InvalidStateError):
+        except (grpc.aio.UsageError, asyncio.InvalidStateError, asyncio.CancelledError):
+            if cancellations():
+                raise
+            # A channel that is closed here cancels its calls, and not who waits for them.
             error = Unavailable(f"{self.peer}: the connection broke; the outcome is unknown, retry")
         except Exception as failure:
             error = told_as(failure, "enode link")
@@ -180,6 +198,8 @@ class RequestStream(Generic[Request, Answer, Result]):
 
     async def _write(self, call: Any) -> OrtooError:
         await call.wait_for_connection()  # what a peer that is not there would have got counts as never sent
+        if self.greets:
+            await self._greeted.wait()
         while True:
             while self._unsent:
                 request = self._unsent.popleft()
@@ -196,6 +216,7 @@ class RequestStream(Generic[Request, Answer, Result]):
     async def _read(self, call: Any) -> OrtooError:
         while (answer := await call.read()) is not grpc.aio.EOF:
             self.connected = True
+            self._greeted.set()
             self._heard_s = self.clock.monotonic_s()
             item = self._pending.pop(answer.request_id, None)
             if item is None:
@@ -233,7 +254,7 @@ class RequestStream(Generic[Request, Answer, Result]):
             error = Unavailable(
                 f"{self.peer} did not answer within {self.timeout_s * 1000:.0f} ms; the outcome is unknown, retry"
             )
-            if now_s - self._heard_s >= self.timeout_s:
+            if now_s - self._heard_s >= self.timeout_s and not self.late_fail_alone:
                 return error
             unsent = {request.request_id for request in self._unsent}
             for number in late:
@@ -241,6 +262,8 @@ class RequestStream(Generic[Request, Answer, Result]):
                 self._bytes -= item.size_bytes
                 if not item.future.done():
                     item.future.set_exception(self._never_sent() if number in unsent else error)
+            if not unsent.isdisjoint(late):  # a peer that reads nothing is to cost no more than what waits for it
+                self._unsent = deque(one for one in self._unsent if one.request_id in self._pending)
 
 
 def seen(future: asyncio.Future[Any]) -> None:

@@ -43,7 +43,6 @@ class AckBatcher(Batcher):
 
     def put(self, queue: Queue, offset: int, generation: int, fence: int = 0) -> None:
         """Commit `offset` soon; `fence` is the generation of the queue's lock."""
-        self._forgotten.discard(queue)
         self._pending[queue] = (offset, generation, fence)
 
     async def settled(self, queue: Queue) -> None:

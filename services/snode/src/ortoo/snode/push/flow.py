@@ -6,8 +6,6 @@ from ortoo.common.errors import Invalid
 from ortoo.snode.cluster.routes import Queue
 
 CREDIT_MESSAGES_MAX = 1 << 31
-
-
 CREDIT_BYTES_MAX = 1 << 40
 
 
@@ -70,7 +68,7 @@ class QueueCursor:
         """Rows before `next_offset` were read."""
         self.next_offset = max(self.next_offset, next_offset)
 
-    def told(self, next_offset: int, now_s: float, size_bytes: int = 0) -> None:
+    def told(self, next_offset: int, now_s: float, size_bytes: int) -> None:
         """A delivery of so many bytes up to `next_offset` goes to the client."""
         if size_bytes:
             self._sent.append((next_offset, size_bytes))

@@ -177,12 +177,15 @@ class PushSession:
             self._give_up(queue)
         for line in self._lines.values():
             line.feeder.generation = generation
-        for delivery in self._outbox.assigned(Assigned(generation, tuple(queues))):
-            self._credit.grant(delivery.messages, delivery.size_bytes)
-            self._granted.set()
+        self._assigned(Assigned(generation, tuple(queues)))
         for queue in queues:
             if queue not in self._lines:
                 self._take_on(queue, generation)
+
+    def _assigned(self, event: Assigned, *, keep: bool = False) -> None:
+        """Tell the queues; the credit of what never leaves is for others."""
+        for delivery in self._outbox.assigned(event, keep=keep):
+            self.grant(delivery.messages, delivery.size_bytes)
 
     def subscribe(self, filters: Mapping[str, MessageFilter | None]) -> None:
         """Want other messages from now on; new and lost topics follow with the next assignment."""
@@ -304,8 +307,7 @@ class PushSession:
             batcher.forget(queue)
         rest = tuple(self._lines)
         advance = self._parts.groups.membership.advance
-        for delivery in self._outbox.assigned(Assigned(advance(self.group), rest), keep=True):
-            self._credit.grant(delivery.messages, delivery.size_bytes)
+        self._assigned(Assigned(advance(self.group), rest), keep=True)
         generation = advance(self.group)
         self._outbox.assigned(Assigned(generation, (*rest, queue)))
         self._take_on(queue, generation, resume=True)

@@ -1,5 +1,6 @@
 """Many seeds, shared among processes. Each process runs a few and ends: what runs leave in memory ends with it."""
 
+import math
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,13 +10,14 @@ from dataclasses import replace
 from ortoo.testing.simulation.run.outcome import Choices
 
 SEEDS_A_PROCESS = 20
+"""At most."""
 
 
 def run_beside(choices: Choices, seeds: int, *, workers: int) -> int:
     """Run so many seeds from that of `choices` on; failed ones are told as they come. Returns 1 if there were any."""
     failed, done = 0, 0
     with ThreadPoolExecutor(workers) as pool:
-        waiting = [pool.submit(_worker, choices, first, count) for first, count in _shares(choices.seed, seeds)]
+        waiting = [pool.submit(_worker, choices, first, count) for first, count in shares(choices.seed, seeds, workers)]
         for one in as_completed(waiting):
             code, text = one.result()
             failures = [part for part in _outcomes(text) if not part.startswith("seed ")]
@@ -30,9 +32,12 @@ def run_beside(choices: Choices, seeds: int, *, workers: int) -> int:
     return 1 if failed else 0
 
 
-def _shares(first: int, seeds: int) -> Iterator[tuple[int, int]]:
-    for start in range(first, first + seeds, SEEDS_A_PROCESS):
-        yield start, min(SEEDS_A_PROCESS, first + seeds - start)
+def shares(first: int, seeds: int, workers: int) -> Iterator[tuple[int, int]]:
+    """(first seed, number of seeds) of each process: about as many seeds for each worker, so that none waits long."""
+    rounds = math.ceil(seeds / (SEEDS_A_PROCESS * workers))
+    count = math.ceil(seeds / (rounds * workers)) if rounds else SEEDS_A_PROCESS
+    for start in range(first, first + seeds, count):
+        yield start, min(count, first + seeds - start)
 
 
 def _worker(choices: Choices, first: int, count: int) -> tuple[int, str]:

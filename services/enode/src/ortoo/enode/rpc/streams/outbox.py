@@ -45,12 +45,19 @@ class Outbox(Generic[R]):
                 if granted.done() and not granted.cancelled():
                     self._free(cost_bytes)
                 raise
-        if self._memory is not None:
+        if self._memory is not None and cost_bytes:  # who wants nothing has only waited its turn
             try:
                 self._memory.draw(cost_bytes)
             except Overloaded:
                 self._free(cost_bytes)
                 raise
+            self._memory.asked_bytes += cost_bytes
+
+    def hold(self, cost_bytes: int) -> None:
+        """Take the bytes of what is there already, whatever is left; `put` it next."""
+        self._bytes += cost_bytes
+        if self._memory is not None:
+            self._memory.take(cost_bytes)
             self._memory.asked_bytes += cost_bytes
 
     def release(self, cost_bytes: int) -> None:

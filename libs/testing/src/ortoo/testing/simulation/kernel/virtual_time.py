@@ -1,0 +1,30 @@
+"""Tests whose time passes only when everybody waits: what would wait for ever fails at once, and nobody sleeps."""
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec
+
+from ortoo.testing.simulation.kernel.chances import Chances
+from ortoo.testing.simulation.kernel.clock import RunClock
+from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
+
+P = ParamSpec("P")
+
+
+def in_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Run an asynchronous test on a loop of its own, which begins at time 0."""
+
+    @functools.wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        with asyncio.Runner(loop_factory=lambda: VirtualLoop(Chances(1))) as runner:
+            runner.run(test(*args, **kwargs))
+
+    return run
+
+
+def running_clock() -> RunClock:
+    """The time of the loop that the caller runs on."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    return RunClock(loop)

@@ -1,0 +1,68 @@
+"""Lease: pops of many consumers and what becomes of their messages, over one stream; most pops wait."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from ortoo.common.errors import Invalid, OrtooError, Overloaded
+from ortoo.common.errors.status import failure_of
+from ortoo.common.grpc.around.call_memory import current_share
+from ortoo.common.process.containment import Scope
+from ortoo.enode.rpc.streams.all import outcome
+from ortoo.enode.rpc.streams.outbox import Outbox
+from ortoo.v1 import enode_pop_pb2 as pb
+
+REQUEST_BYTES = 4 << 10
+"""What an open request costs by itself, about."""
+BYTES_MAX = 32 << 20
+"""With so many bytes of answers that the peer has not taken it is not read."""
+
+Pop = Callable[[pb.PopQueuesRequest], Awaitable[pb.PopQueuesResponse]]
+Settle = Callable[[pb.SettlePoppedRequest], Awaitable[pb.SettlePoppedResponse]]
+
+
+class LeaseStream:
+    """One open Lease call."""
+
+    waits_at_stop = True
+
+    def __init__(self, pop: Pop, settle: Settle) -> None:
+        self.outbox = Outbox[pb.LeaseResponse](bytes_max=BYTES_MAX)
+        self._memory = current_share()
+        self._pop = pop
+        self._settle = settle
+
+    async def serve(self, requests: AsyncIterator[pb.LeaseRequest], scope: Scope) -> None:
+        """Say that the call is taken, then read requests and begin each; return when the peer sends no more."""
+        self.outbox.tell(pb.LeaseResponse())
+        async for request in requests:
+            await self.outbox.reserve(0)
+            self.outbox.open_requests += 1
+            try:
+                if self._memory is not None:
+                    self._memory.fix(REQUEST_BYTES, is_request=True)
+            except Overloaded as full:
+                self._put(pb.LeaseResponse(request_id=request.request_id, failure=failure_of(full)))
+            else:
+                scope.start("lease", self._answer(request))
+
+    async def _answer(self, request: pb.LeaseRequest) -> None:
+        try:
+            ended = await outcome("request", self._ended(request))
+            answer = pb.LeaseResponse(failure=failure_of(ended)) if isinstance(ended, OrtooError) else ended
+            answer.request_id = request.request_id
+            self._put(answer)
+        finally:
+            if self._memory is not None:
+                self._memory.unfix(REQUEST_BYTES)
+
+    async def _ended(self, request: pb.LeaseRequest) -> pb.LeaseResponse:
+        asked = request.WhichOneof("asked")
+        if asked == "pop":
+            return pb.LeaseResponse(popped=await self._pop(request.pop))
+        if asked == "settle":
+            return pb.LeaseResponse(settled=await self._settle(request.settle))
+        raise Invalid("say what is asked for: a pop or a settlement", field="asked")
+
+    def _put(self, answer: pb.LeaseResponse) -> None:
+        cost_bytes = answer.ByteSize()
+        self.outbox.hold(cost_bytes)
+        self.outbox.put(answer, cost_bytes)

@@ -1,0 +1,331 @@
+"""When a process keeps to one core, and which, by loads that are made up."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ortoo.common.machine.cores import (
+    ENOUGH,
+    GLANCE_S,
+    LITTLE,
+    LOOK_S,
+    LOOKS_AFTER,
+    LOOKS_AFTER_MAX,
+    NOTHING,
+    Keeper,
+    Load,
+    OneCore,
+)
+from ortoo.common.process.randomness import Randomness
+
+STEP_S = 0.05
+
+
+@dataclass
+class MadeUp:
+    """A machine of two cores, or more, whose process does what a test says."""
+
+    own: float = 0.3
+    """Of a core."""
+    others: dict[int, float] = field(default_factory=lambda: {0: 0.1, 1: 0.0})
+    taken: set[int] = field(default_factory=set)
+    """Cores to which another process keeps."""
+    kept: int | None = None
+    refuses: bool = False
+    asked: int = 0
+    """How often it was to keep the process to a core."""
+    has_files: bool = True
+    """Whether a file can be opened, without which no thread is found and no core is counted."""
+    stuck: bool = False
+    """Whether threads wait still to be told that they may run on all cores."""
+    outside: frozenset[int] | None = None
+    """What somebody else lets the process run on."""
+    reads: int = 0
+    settled: int = 0
+    used: float = 0.0
+    done: dict[int, float] = field(default_factory=dict)
+
+    def pass_time(self, seconds: float) -> None:
+        self.used += self.own * seconds
+        for core, busy in self.others.items():
+            mine = self.own / len(self.others) if self.kept is None else self.own * (core == self.kept)
+            self.done[core] = self.done.get(core, 0.0) + min(1.0, busy + mine) * seconds
+
+    def used_s(self) -> float:
+        return self.used
+
+    def given(self) -> frozenset[int]:
+        return self.outside or frozenset(self.others if self.kept is None else {self.kept})
+
+    def busy_s(self) -> Mapping[int, float]:
+        self.reads += 1
+        return dict(self.done) if self.has_files else {}
+
+    def keep_to(self, core: int) -> bool:
+        self.asked += 1
+        if self.refuses:
+            raise OSError(22, "Invalid argument")
+        if core not in self.taken:
+            self.kept = core
+        return core not in self.taken
+
+    def use_all(self) -> None:
+        self.stuck, self.kept = self.stuck or self.kept is not None, None
+        self._tell()
+
+    def settle(self) -> None:
+        self.settled += 1
+        self._tell()
+
+    def _tell(self) -> None:
+        if not self.has_files:
+            raise OSError(24, "Too many open files")
+        self.stuck = False
+
+
+class Run:
+    """A keeper and the time that it waits for."""
+
+    def __init__(self, machine: MadeUp) -> None:
+        self.machine, self.keeper, self.now_s, self.due_s, self.looks = machine, Keeper(machine), 0.0, 0.0, 0
+
+    def go_on(self, seconds: float, until: "object" = ...) -> float:
+        """So long, or until it keeps to `until`; how long that took."""
+        began_s = self.now_s
+        while self.now_s < began_s + seconds and self.machine.kept != until:
+            self.machine.pass_time(STEP_S)
+            self.now_s += STEP_S
+            if self.now_s >= self.due_s:
+                self.looks += 1
+                self.due_s = self.now_s + self.keeper.look(self.now_s)
+        return self.now_s - began_s
+
+
+def kept(machine: MadeUp) -> Run:
+    """A run whose process keeps to a core."""
+    run = Run(machine)
+    run.go_on(6)
+    assert machine.kept is not None
+    return run
+
+
+def test_a_light_load_comes_onto_the_idlest_core_within_seconds() -> None:
+    """The core with less of others' work is taken, not the other one."""
+    assert kept(MadeUp()).machine.kept == 1
+
+
+def test_a_burst_has_all_cores_within_a_second() -> None:
+    """Whenever it begins between two looks."""
+    for late in range(20):
+        run = kept(MadeUp())
+        run.go_on(late * STEP_S)
+        run.machine.own = 1.0
+        assert run.go_on(5, until=None) <= 1.0
+
+
+def test_one_busy_moment_is_no_burst() -> None:
+    """What a flush of a fifth of a second takes leaves the process where it is."""
+    run = kept(MadeUp())
+    for _ in range(20):
+        run.machine.own = 1.0
+        run.go_on(GLANCE_S)
+        run.machine.own = 0.3
+        run.go_on(1)
+        assert run.machine.kept == 1
+
+
+def test_an_idle_process_wakes_once_a_second_and_reads_nothing() -> None:
+    """It is at all cores, and neither the machine nor its own mask is looked at."""
+    run = Run(MadeUp(own=0.01))
+    run.go_on(100)
+    assert run.looks <= 101
+    assert run.machine.reads == 0
+
+
+def test_who_has_nothing_more_to_do_gives_the_core_back() -> None:
+    """Within two seconds, so that another process can have it."""
+    run = kept(MadeUp())
+    run.machine.own = NOTHING / 2
+    assert run.go_on(10, until=None) <= 2.5
+
+
+def test_a_load_at_the_border_neither_takes_nor_leaves_in_turn() -> None:
+    """A process that has a core stays there with less than it would need to take one."""
+    run = kept(MadeUp())
+    run.machine.own = (LITTLE + NOTHING) / 2
+    run.go_on(100)
+    assert run.machine.kept == 1
+
+
+def test_tries_that_fail_soon_become_rare_and_never_end() -> None:
+    """A load that is light for as long as nobody keeps to a core, and heavy after: waits double up to their limit."""
+    run, waits = kept(MadeUp()), []
+    for _ in range(9):
+        run.machine.own = 1.0
+        run.go_on(5, until=None)
+        run.machine.own = 0.3
+        waits.append(run.go_on(10 * LOOKS_AFTER_MAX * LOOK_S, until=1))
+    assert waits == sorted(waits)
+    assert LOOKS_AFTER <= waits[0] < 2 * LOOKS_AFTER
+    assert waits[-1] == waits[-2]
+    assert LOOKS_AFTER_MAX <= waits[-1] < 2 * LOOKS_AFTER_MAX
+    run.go_on(2 * LOOKS_AFTER_MAX)
+    run.machine.own = 1.0
+    run.go_on(5, until=None)
+    run.machine.own = 0.3
+    assert run.go_on(100, until=1) < 2 * LOOKS_AFTER, "a try that held did not shorten the next wait"
+
+
+def test_a_core_that_others_fill_is_left() -> None:
+    """Those who are bound to it, or the host that takes its time, count like anybody."""
+    run = kept(MadeUp())
+    run.machine.others = {0: 1.0, 1: 1.0}
+    assert run.go_on(10, until=None) <= 3
+    run.go_on(100)
+    assert run.machine.kept is None
+
+
+def test_a_core_is_left_for_one_with_much_less_of_others_work() -> None:
+    """And not back again for a little less."""
+    run = kept(MadeUp())
+    run.machine.others = {0: 0.0, 1: 0.5}
+    run.go_on(20)
+    assert run.machine.kept == 0
+    run.machine.others = {0: 0.08, 1: 0.0}
+    run.go_on(100)
+    assert run.machine.kept == 0
+    for _ in range(20):
+        run.machine.others = {0: 0.5, 1: 0.0}
+        run.go_on(3)
+        run.machine.others = {0: 0.0, 1: 0.5}
+        run.go_on(2)
+        assert run.machine.kept == 0, "a core was left for what it was for a moment"
+
+
+class Neighbours:
+    """Processes of two containers on a machine of two cores: neither sees what the other claims."""
+
+    def __init__(self, own: float, seed: int) -> None:
+        self.runs = [Run(MadeUp(own=own, others={0: 0.0, 1: 0.0})) for _ in range(2)]
+        self.chance = Randomness(seed)
+
+    def go_on(self, seconds: float) -> int:
+        """So long; for how many steps of that both kept to the same core."""
+        together = 0
+        for _ in range(round(seconds / STEP_S)):
+            for run, other in (self.runs, self.runs[::-1]):
+                its = other.machine
+                where = (0, 1) if its.kept is None else (its.kept,)
+                run.machine.others = {one: its.own * (one in where) / len(where) for one in (0, 1)}
+            for run in self.runs:
+                due_s = run.due_s
+                run.go_on(STEP_S)
+                if run.due_s != due_s:
+                    run.due_s = run.now_s + (run.due_s - run.now_s) * self.chance.uniform(0.75, 1.25)
+            one, two = (run.machine.kept for run in self.runs)
+            together += one is not None and one == two
+        return together
+
+
+@pytest.mark.parametrize("own", [0.15, 0.3, 0.6])
+def test_processes_that_do_not_see_each_others_claims_come_apart(own: float) -> None:
+    """They began together and chose the same idle core: two on one are dearer than none that keeps to one."""
+    for seed in range(10):
+        neighbours = Neighbours(own, seed)
+        neighbours.go_on(60)
+        assert neighbours.go_on(60) == 0
+
+
+def test_no_core_that_another_process_keeps_to_is_taken() -> None:
+    """The next best is; none if all are taken."""
+    assert kept(MadeUp(taken={1})).machine.kept == 0
+    run = Run(MadeUp(taken={0, 1}))
+    run.go_on(100)
+    assert run.machine.kept is None
+
+
+def test_a_system_that_refuses_is_asked_less_and_less_often() -> None:
+    """All that it allows is used, and what was refused for a moment is had later."""
+    run = Run(MadeUp(refuses=True))
+    run.go_on(1000)
+    assert run.machine.kept is None
+    assert 2 <= run.machine.asked <= 12
+    run.machine.refuses = False
+    assert run.go_on(2 * LOOKS_AFTER_MAX, until=1) < 2 * LOOKS_AFTER_MAX
+
+
+def test_threads_that_could_not_be_told_are_told_as_soon_as_they_can_be() -> None:
+    """A process that needs all its cores, and has no file descriptor left, is not on one of them for ever."""
+    run = kept(MadeUp())
+    run.machine.own, run.machine.has_files = 1.0, False
+    run.go_on(10)
+    assert run.machine.stuck
+    run.machine.has_files = True
+    run.go_on(2)
+    assert (run.machine.kept, run.machine.stuck) == (None, False)
+
+
+def test_moves_from_core_to_core_are_one_time_of_keeping_to_one() -> None:
+    """Who kept to one for long, wherever, waits no longer than others before the next try."""
+    run = kept(MadeUp())
+    for _ in range(2):
+        run.machine.own = 1.0
+        run.go_on(5, until=None)
+        run.machine.own, run.machine.others = 0.3, {0: 0.1, 1: 0.0}
+        run.go_on(100, until=1)
+        run.go_on(LOOKS_AFTER * LOOK_S)
+        run.machine.others = {0: 0.0, 1: 0.5}
+        run.go_on(20, until=0)
+    run.machine.own = 1.0
+    run.go_on(5, until=None)
+    run.machine.own = 0.3
+    run.machine.others = {0: 0.1, 1: 0.0}
+    assert run.go_on(100, until=1) < 2 * LOOKS_AFTER
+
+
+def test_cores_that_somebody_else_chose_are_taken_over() -> None:
+    """When the mask is no longer the one core, the process stops keeping to it; with one core left it does nothing."""
+    run = kept(MadeUp())
+    run.machine.outside = frozenset({0})
+    assert run.go_on(5, until=None) <= 2
+    run.go_on(100)
+    assert run.machine.kept is None
+
+
+def test_cores_that_nobody_counts_are_not_chosen() -> None:
+    """Where /proc/stat speaks of other numbers than the process is given, as in some containers."""
+    run = Run(MadeUp(outside=frozenset({6, 7})))
+    run.go_on(100)
+    assert run.machine.kept is None
+
+
+def test_threads_that_were_on_their_way_are_told_a_look_later() -> None:
+    """After it kept to a core, and after it left it."""
+    run = kept(MadeUp())
+    told = run.machine.settled
+    assert told == 1
+    run.machine.own = 1.0
+    run.go_on(5)
+    assert run.machine.settled == told + 1
+
+
+loads = st.builds(Load, st.floats(0, 4), st.dictionaries(st.integers(0, 3), st.floats(0, 1), min_size=2))
+
+
+@given(st.lists(loads, max_size=60))
+def test_no_core_is_chosen_that_the_load_speaks_against(some: list[Load]) -> None:
+    """Whatever was before: nobody who needs more than ENOUGH, or next to nothing, comes onto one core."""
+    decision = OneCore()
+    for load in some:
+        before, choices = decision.core, decision.choices(load)
+        assert set(choices) <= {*load.busy, before}
+        if before is None and choices:
+            assert LITTLE <= load.own <= ENOUGH
+            decision.took(choices[0])
+        elif before is not None and not choices:
+            assert decision.core is None
+        elif choices:
+            decision.took(choices[0])

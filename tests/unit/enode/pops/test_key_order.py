@@ -1,0 +1,78 @@
+"""Which messages wait for an earlier one of their message group, against a model that looks at every message."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ortoo.enode.pops.key_order import KeyOrder
+from ortoo.enode.state.interval_map import IntervalMap
+
+SEEN = st.tuples(st.integers(0, 5), st.lists(st.sampled_from([None, "a", "b", "c"]), max_size=12))
+"""How many messages that were seen are seen again, and the groups of those behind them."""
+FINISHED = st.tuples(st.integers(0, 24), st.integers(1, 9))
+"""(first offset, count)."""
+
+
+class Model:
+    """A queue of message groups, how far it was looked at, and what is finished."""
+
+    def __init__(self, begin: int) -> None:
+        self.groups: list[str | None] = [None] * begin
+        self.done = set(range(begin))
+
+    def heads(self) -> dict[str, int]:
+        """The first unfinished message of each group that was seen."""
+        found: dict[str, int] = {}
+        for offset, group in enumerate(self.groups):
+            if group is not None and offset not in self.done:
+                found.setdefault(group, offset)
+        return found
+
+    def free(self) -> set[int]:
+        """What nothing keeps back."""
+        alone = {offset for offset, group in enumerate(self.groups) if group is None}
+        return (alone | set(self.heads().values())) - self.done
+
+
+@given(st.integers(0, 3), st.lists(SEEN | FINISHED, max_size=12))
+def test_of_each_message_group_the_first_unfinished_message_is_free(
+    begin: int, steps: list[tuple[int, list[str | None] | int]]
+) -> None:
+    """Whatever is finished in whatever order, seen yet or not, and however often a batch is looked at."""
+    intervals, model, order = IntervalMap(begin), Model(begin), KeyOrder(begin)
+    for number, more in steps:
+        before = model.free()
+        if isinstance(more, list):
+            first = max(order.scan - number, 0)
+            seen = model.groups[first:]
+            model.groups += more
+            freed = order.see(first, [*seen, *more], intervals)
+        else:
+            intervals.finish(number, number + more)
+            model.done |= set(range(number, number + more))
+            freed = order.finish(number, number + more, intervals)
+            model.groups += [None] * (intervals.floor - len(model.groups))
+        assert sorted(freed) == sorted(model.free() - before)
+        assert order.scan == len(model.groups)
+        heads = model.heads()
+        for offset in set(range(len(model.groups))) - model.done:
+            group = model.groups[offset]
+            assert order.is_free(offset) == (offset in model.free())
+            later = range(offset + 1, len(model.groups)) if group is not None and heads[group] == offset else ()
+            behind = [one for one in later if model.groups[one] == group and one not in model.done]
+            assert [one for one in order.behind(offset) if one not in model.done] == behind
+        assert not order.is_free(order.scan)
+
+
+def test_those_that_wait_are_counted_until_they_are_free() -> None:
+    """Or passed over, because they were finished before their turn came."""
+    intervals, order = IntervalMap(0), KeyOrder(0)
+    assert order.see(0, ["a", "a", "a", "b", None], intervals) == [0, 3, 4]
+    assert (order.blocked_count, list(order.behind(0)), order.behind(1), order.behind(3)) == (2, [1, 2], (), ())
+    intervals.finish(1, 2)
+    assert order.finish(1, 2, intervals) == []
+    intervals.finish(0, 1)
+    assert order.finish(0, 1, intervals) == [2]
+    assert (order.blocked_count, order.behind(2), order.behind(0)) == (0, (), ())
+    intervals.finish(2, 5)
+    assert order.finish(2, 5, intervals) == []
+    assert order.see(5, ["a"], intervals) == [5]

@@ -1,0 +1,204 @@
+"""What single tables of the state promise to those who ask them."""
+
+import pytest
+
+from ortoo.common.errors import Conflict, Fenced
+from ortoo.enode.changes.agreement import Forget
+from ortoo.enode.changes.all import OffsetRows, OffsetsCommitted, OffsetsSkipped, QueueEnds, TopicOf, TopicPut
+from ortoo.enode.changes.groups import GroupDeclared, GroupSeen, GroupsEnded
+from ortoo.enode.changes.halves import HalfOpen
+from ortoo.enode.changes.lives import IdsRemembered, Mode, SentBack
+from ortoo.enode.state.interval_map import Hold, IntervalMap, Phase, Piece
+from ortoo.enode.state.tables import groups, message_ids
+from ortoo.enode.state.tables.ends import Ends
+from ortoo.enode.state.tables.groups import Groups
+from ortoo.enode.state.tables.halves import Halves
+from ortoo.enode.state.tables.message_ids import MessageIds, Remembered
+from ortoo.enode.state.tables.modes import check
+from ortoo.enode.state.tables.offsets import Offsets, Reservations
+from ortoo.enode.state.tables.sent_back import SentBackMarks
+from ortoo.enode.state.tables.topics import Topics
+
+A, B, C = (bytes([number]) * 16 for number in range(3))
+
+
+def test_offsets_are_those_of_the_last_commit_and_a_generation_stays_until_another_comes() -> None:
+    """By queue, some or all; the smallest of any group is what retention asks for."""
+    offsets = Offsets()
+    offsets.apply(OffsetsCommitted(1, "g", 4, ((2, 20), (0, 5))))
+    offsets.apply(OffsetsCommitted(1, "g", 0, ((2, 30),)))
+    offsets.apply(OffsetRows(1, "h", ((2, 7, 9),)))
+    offsets.follow(1, "h", 3, 11)
+    offsets.follow(1, "h", 2, 8)
+    assert offsets.of(1, "g") == {0: 5, 2: 30}
+    assert list(offsets.of(1, "g")) == [0, 2]
+    assert offsets.of(1, "g", (2, 9)) == {2: 30}
+    assert offsets.of(1, "nobody") == offsets.of(2, "g") == {}
+    assert [offsets.generation(1, *where) for where in (("g", 2), ("g", 0), ("h", 2), ("h", 3), ("g", 9))] == [
+        4,
+        4,
+        9,
+        0,
+        0,
+    ]
+    assert (offsets.groups(1), offsets.groups(2), offsets.rows) == (["g", "h"], [], 4)
+    assert offsets.lowest() == {(1, 0): 5, (1, 2): 8, (1, 3): 11}
+
+
+def test_a_commit_by_an_older_generation_is_refused_also_while_the_newer_is_on_its_way() -> None:
+    """It says which queue and both generations; without a generation nothing is refused."""
+    offsets, on_the_way = Offsets(), Reservations()
+    offsets.apply(OffsetsCommitted(1, "g", 4, ((0, 5),)))
+    on_the_way.add(1, "g", {1: 7}, 6)
+    on_the_way.add(1, "g", {1: 8}, 5)
+    on_the_way.add(1, "g", {2: 8}, 0)
+    on_the_way.check(offsets, 1, "g", (0, 1, 2), 6)
+    on_the_way.check(offsets, 1, "g", (0, 1, 2), 0)
+    on_the_way.check(offsets, 1, "g", (0,), 4)
+    on_the_way.check(offsets, 1, "g", (2,), 1)
+    for queue_ids, generation, newest in (((0,), 3, 4), ((2, 1), 5, 6)):
+        with pytest.raises(Fenced) as refused:
+            on_the_way.check(offsets, 1, "g", queue_ids, generation)
+        assert (refused.value.field, refused.value.message) == (
+            "generation",
+            f"queue {queue_ids[-1]} was committed by generation {newest}, this commit is of {generation}: another "
+            "member owns the queue now",
+        )
+    on_the_way.settle(OffsetsCommitted(1, "g", 6, ((1, 7), (5, 1))))
+    on_the_way.check(offsets, 1, "g", (1,), 5)
+    with pytest.raises(Fenced):
+        on_the_way.check(offsets, 1, "g", (1,), 4)
+    on_the_way.settle(OffsetsCommitted(1, "g", 0, ((1, 7),)))
+    on_the_way.settle(OffsetsCommitted(1, "g", 5, ((1, 8),)))
+    on_the_way.check(offsets, 1, "g", (1,), 1)
+    assert on_the_way._generations == {}
+
+
+def test_ends_only_grow_and_remember_what_was_skipped() -> None:
+    """Each hole once; of unknown queues where new ones begin."""
+    ends = Ends()
+    assert ends.see((1, 0), 5, 100).offset == 5
+    ends.see((1, 0), 3, 200)
+    ends.apply(QueueEnds(1, 0, 5, 300))
+    ends.see((1, 0), 7)
+    for skipped in ((1, 0, 9, 12), (1, 0, 9, 12), (1, 1, 4, 4), (0, 0, 0, 40), (0, 0, 0, 30)):
+        ends.apply(OffsetsSkipped(*skipped))
+    assert {key: (end.offset, end.stored_at_ms, end.skipped) for key, end in ends.all()} == {
+        (1, 0): (12, 100, ((9, 12),)),
+        (1, 1): (4, 0, ()),
+    }
+    assert (ends.floor, ends.skipped((1, 0)), ends.skipped((1, 1)), ends.skipped((2, 0))) == (40, ((9, 12),), (), ())
+
+
+def test_of_a_topic_the_newest_version_in_the_directory_that_spoke_last_counts() -> None:
+    """The same version again is taken: it says the same."""
+    topics = Topics()
+    topics.apply(TopicOf(1, 5, 4, "d", "a"))
+    topics.apply(TopicOf(1, 4, 9, "d", "old"))
+    topics.apply(TopicOf(1, 5, 6, "d", "a"))
+    assert [(one.name, one.queue_count, one.version, one.directory_id) for one in topics.all()] == [("a", 6, 5, "d")]
+    topics.apply(TopicOf(1, 2, 3, "e", "a"))
+    topics.apply(TopicPut(2, 1, 1, "b"))
+    assert [(one.version, one.directory_id) for one in topics.all()] == [(2, "e"), (1, "")]
+    assert topics.get(3) is None
+
+
+def test_ids_are_remembered_for_their_window_the_longest_remembered_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By time, and by count."""
+    ids = MessageIds()
+    ids.apply(IdsRemembered(1, 2, 10, False, 5, 100, (A, B)))
+    assert ids.of(1, B, 99) == Remembered(2, 11, False, 5, 100)
+    assert (ids.of(1, B, 100), ids.of(1, C, 9), ids.of(2, A, 9)) == (None, None, None)
+    assert (ids.are_over(99), ids.are_over(100), len(ids), ids.rows) == (False, True, 2, 2)
+    ids.apply(IdsRemembered(1, 3, 0, True, 6, 200, (A,)))
+    assert [offset for offset, _ in enumerate(ids.checkpoint())] == [0, 1]
+    ids.apply(Forget(0, 100))
+    assert (ids.of(1, B, 9), ids.of(1, A, 9)) == (None, Remembered(3, 0, True, 6, 200))
+    ids.apply(IdsRemembered(1, 3, 1, True, 200, 300, (B,)))
+    assert ids.of(1, A, 9) is None
+    monkeypatch.setattr(message_ids, "IDS_MAX", 2)
+    ids.apply(IdsRemembered(1, 3, 2, True, 201, 300, (A, C)))
+    assert [ids.of(1, one, 9) is None for one in (B, A, C)] == [True, False, False]
+    ids.apply(Forget(0, 300))
+    assert (len(ids), list(ids.checkpoint()), ids.are_over(999)) == (0, [], False)
+
+
+def test_a_mark_lives_until_its_message_is_passed() -> None:
+    """Marks of other queues and of later messages stay."""
+    marks = SentBackMarks()
+    marks.apply(SentBack(1, "g", 0, ((3, 0), (4, 1))))
+    marks.apply(SentBack(1, "g", 1, ((3, 0),)))
+    assert marks.has((1, "g", 0), (4, 1))
+    assert not marks.has((1, "g", 0), (4, 0))
+    marks.apply(OffsetsCommitted(1, "g", 0, ((0, 4),)))
+    assert [marks.count((1, "g", queue)) for queue in range(3)] == [1, 1, 0]
+    marks.apply(OffsetsCommitted(1, "g", 0, ((0, 5), (2, 9))))
+    assert (marks.rows, list(marks._topics[1])) == (1, [("g", 1)])
+
+
+def test_when_a_group_used_a_topic_counts_once_a_directory_was_heard() -> None:
+    """The latest time; directories are few."""
+    table = Groups()
+    table.use(1, "g", 50)
+    assert (table.all(), table.seen_at_ms(1, "g"), table.seen_at_ms(1, "h")) == ([(1, "g", 0)], 0, None)
+    table.apply(GroupsEnded(7, "d"))
+    table.use(1, "g", 60)
+    table.use(1, "g", 55)
+    table.apply(GroupSeen(1, "g", 58))
+    assert table.seen_at_ms(1, "g") == 60
+    table.apply(GroupSeen(1, "g", 61))
+    assert table.seen_at_ms(1, "g") == 61
+    table.apply(GroupsEnded(6, "d"))
+    assert (table.ended("d"), table.ended("e")) == (7, None)
+    for number in range(groups.DIRECTORIES_MAX):
+        table.apply(GroupsEnded(number, f"d{number}"))
+    assert (table.ended("d"), table.ended("d0")) == (None, 0)
+    table.apply(GroupDeclared(True, "g"))
+    table.apply(GroupDeclared(True, "h"))
+    table.apply(GroupDeclared(False, "g"))
+    assert table.declared == {"h"}
+
+
+def test_open_transactions_are_found_by_topic_group_place_and_key_the_oldest_first() -> None:
+    """Parked ones alone, if one asks for those; no more than asked for."""
+    halves = Halves()
+    rows = [(1, 7, 5, 300, False, 0, "p"), (2, 8, 6, 200, True, 44, "p"), (3, 7, 9, 200, True, 0, "q")]
+    for number, topic, place, stored_at_ms, parked, key, group in rows:
+        halves.apply(HalfOpen(number, topic, 0, place, 1, stored_at_ms, 9_000, 0, parked, key, group))
+    assert [one.number for one in halves.listed()] == [2, 3, 1]
+    assert [one.number for one in halves.listed(limit=2)] == [2, 3]
+    assert [one.number for one in halves.listed(topic_id=7)] == [3, 1]
+    assert [one.number for one in halves.listed(producer_group="p")] == [2, 1]
+    assert [one.number for one in halves.listed(parked_only=True, topic_id=7)] == [3]
+    assert [one.number for one in halves.in_places(5, 9)] == [1, 2]
+    found = halves.of_key(44)
+    assert found is not None
+    assert (found.number, halves.of_key(0), halves.of_key(45)) == (2, None, None)
+    halves.drop_topic(8)
+    assert (halves.of_key(44), halves.rows) == (None, 2)
+
+
+def test_a_use_that_does_not_fit_is_refused_with_what_to_do() -> None:
+    """The words are those of operators."""
+    for stored in (Mode.UNDECIDED, Mode.POP):
+        check(stored, Mode.POP, group="g", topic="t")
+    with pytest.raises(Conflict) as refused:
+        check(Mode.OFFSETS, Mode.POP_IN_ORDER, group="g", topic="t")
+    assert refused.value.field == "group"
+    assert refused.value.message == (
+        "group g consumes topic t by offsets (push sessions and pulls); this asks for it by pop, in the order of "
+        "message groups, and both at once would deliver messages twice or never. Use another group, or stop its "
+        "members and change it: ortoo group mode g t --set pop-in-order (AdminService/SetDeliveryMode)"
+    )
+
+
+def test_intervals_are_given_in_pieces_from_an_offset_on() -> None:
+    """The one that holds it is the first; so many at most."""
+    held, intervals = Hold(Phase.LEASED, 1, 5, 100, 10), IntervalMap(2)
+    intervals.hold(3, 6, held)
+    intervals.finish(8, 9)
+    intervals.hold(9, 12, held)
+    assert intervals.rows(0, 9) == [Piece(3, 6, held), Piece(8, 9, None), Piece(9, 12, held)]
+    assert intervals.rows(5, 1) == [Piece(3, 6, held)]
+    assert intervals.rows(6, 9) == [Piece(8, 9, None), Piece(9, 12, held)]
+    assert intervals.rows(12, 9) == []

@@ -1,0 +1,134 @@
+"""Everything a state knows: what a checkpoint brings back, and what goes with a topic and a group."""
+
+import copy
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ortoo.enode.changes.all import (
+    Change,
+    LocksPut,
+    OffsetsCommitted,
+    OffsetsSkipped,
+    TopicGone,
+    TopicOf,
+    TopicPut,
+    decode_changes,
+    encode_changes,
+)
+from ortoo.enode.changes.groups import GroupDeclared, GroupGone, GroupSeen, GroupsEnded
+from ortoo.enode.changes.halves import HalfEnded, HalfOpen, Source, Verdict
+from ortoo.enode.changes.lives import IdsRemembered, Mode, ModeSet, SentBack, SentBackForgotten
+from ortoo.enode.changes.pops import PopFinished, PopLeased, PopNote, PopReturned
+from ortoo.enode.state.fold import State
+
+SMALL = st.integers(0, 3)
+TOPIC = st.integers(1, 2)
+GROUP = st.sampled_from(["g", "h"])
+COUNT = st.integers(1, 3)
+PLACE = (TOPIC, GROUP, SMALL)
+DELIVERED = st.lists(st.tuples(SMALL, COUNT, COUNT), min_size=1, max_size=2).map(tuple)
+NUMBER = st.integers(1, 4)
+ID = st.sampled_from([bytes([number]) * 16 for number in range(4)])
+CHANGES = st.one_of(
+    st.builds(TopicPut, TOPIC, SMALL, COUNT, GROUP),
+    st.builds(TopicOf, TOPIC, SMALL, COUNT, GROUP, GROUP),
+    st.builds(OffsetsCommitted, TOPIC, GROUP, SMALL, st.lists(st.tuples(SMALL, SMALL), max_size=2).map(tuple)),
+    st.builds(LocksPut, TOPIC, GROUP, GROUP, GROUP, GROUP, st.lists(st.tuples(SMALL, SMALL), max_size=2).map(tuple)),
+    st.builds(OffsetsSkipped, st.integers(0, 2), SMALL, SMALL, SMALL),
+    st.builds(ModeSet, TOPIC, GROUP, st.sampled_from(Mode)),
+    st.builds(SentBack, TOPIC, GROUP, SMALL, st.lists(st.tuples(SMALL, st.integers(0, 1)), max_size=2).map(tuple)),
+    st.builds(SentBackForgotten, TOPIC, GROUP, st.lists(SMALL, max_size=2).map(tuple)),
+    st.builds(IdsRemembered, TOPIC, SMALL, SMALL, st.booleans(), SMALL, NUMBER, st.lists(ID, unique=True).map(tuple)),
+    st.builds(GroupSeen, TOPIC, GROUP, SMALL),
+    st.builds(GroupDeclared, st.booleans(), GROUP),
+    st.builds(GroupsEnded, SMALL, GROUP),
+    st.builds(PopLeased, *PLACE, NUMBER, SMALL, SMALL, DELIVERED),
+    st.builds(PopReturned, *PLACE, NUMBER, SMALL, SMALL, DELIVERED),
+    st.builds(PopFinished, *PLACE, st.just(1), st.lists(st.tuples(SMALL, COUNT), max_size=2).map(tuple)),
+    st.builds(PopNote, *PLACE, SMALL, GROUP, GROUP),
+    st.builds(HalfOpen, SMALL, TOPIC, SMALL, SMALL, COUNT, SMALL, SMALL, SMALL, st.booleans(), SMALL, GROUP),
+    st.builds(HalfEnded, SMALL, TOPIC, st.just(int(Verdict.COMMITTED)), st.just(int(Source.CHECK)), SMALL),
+    st.builds(TopicGone, TOPIC),
+    st.builds(GroupGone, TOPIC, GROUP),
+)
+
+
+def known(one: Any) -> Any:
+    """What a value holds, comparable, without what is empty or nothing."""
+    if isinstance(one, Mapping):
+        found = [(key, known(value)) for key, value in one.items()]
+        return sorted((pair for pair in found if pair[1] not in (0, [], None)), key=repr)
+    if dataclasses.is_dataclass(one) and not isinstance(one, type):
+        return [known(getattr(one, field.name)) for field in dataclasses.fields(one)]
+    if isinstance(one, set | frozenset):
+        return sorted(one)
+    if type(one).__name__ == "IntervalMap":
+        return [one.floor, one.finished_count, one.held_count, one.rows(0, 99)]
+    return one
+
+
+def knows(state: State) -> dict[str, Any]:
+    """Each table's contents, without those of delayed messages, whose places depend on who leads."""
+    found = {name: known(vars(table)) for name, table in state.tables.items() if name not in ("timers", "pops")}
+    pops = {key: [known(queue.intervals), known(queue.notes)] for key, queue in state.pops.all()}
+    return found | {"pops": known(pops)}
+
+
+def loaded(state: State) -> State:
+    """A state that was made of another one's checkpoint."""
+    again = State()
+    again.apply_all(decode_changes(encode_changes(list(state.checkpoint()))))
+    return again
+
+
+@given(st.lists(CHANGES, max_size=25), st.integers(0, 25), st.integers(0, 25))
+def test_a_checkpoint_and_what_came_since_say_what_the_log_says(changes: list[Change], begin: int, end: int) -> None:
+    """Also when the checkpoint has a part of what comes since already."""
+    state, middle = State(), State()
+    state.apply_all(changes)
+    assert knows(loaded(state)) == knows(state)
+    middle.apply_all(changes[: max(begin, end)])
+    before = copy.deepcopy(changes)
+    again = loaded(middle)
+    again.apply_all(changes[max(begin, end) :])
+    assert knows(again) == knows(state)
+    assert changes == before
+
+
+@given(st.lists(CHANGES, max_size=25), TOPIC, GROUP)
+def test_nothing_of_a_group_or_a_topic_that_is_gone_is_left(changes: list[Change], topic_id: int, group: str) -> None:
+    """And nothing else is lost."""
+    state, others = State(), State()
+    state.apply_all(changes)
+    state.apply(GroupGone(topic_id, group))
+    assert group not in state.offsets.groups(topic_id)
+    assert state.groups.seen_at_ms(topic_id, group) is None
+    assert state.modes.of(topic_id, group) is Mode.UNDECIDED
+    assert not [key for key, _ in state.pops.all() if key[:2] == (topic_id, group)]
+    assert not [key for key, _ in state.locks.all() if key[:2] == (topic_id, group)]
+    assert not [queue for queue in range(4) if state.sent_back.count((topic_id, group, queue))]
+    state.apply(TopicGone(topic_id))
+    others.apply_all(changes)
+    others.apply(TopicGone(topic_id))
+    assert knows(state) == knows(others)
+    assert state.topics.get(topic_id) is None
+    assert not [half for half in state.halves.open.values() if half.topic_id == topic_id]
+    assert not [key for key, _ in state.ends.all() if key[0] == topic_id]
+
+
+@given(st.lists(CHANGES, max_size=25))
+def test_rows_are_counted_as_a_checkpoint_has_them(changes: list[Change]) -> None:
+    """A table that is empty has none."""
+    state = State()
+    state.apply_all(changes)
+    for name, table in state.tables.items():
+        if name not in ("groups", "ends"):
+            assert (table.rows > 0) >= bool(list(table.checkpoint())), name
+    places = [(topic_id, group, queue) for topic_id in (1, 2) for group in ("g", "h") for queue in range(4)]
+    assert state.sent_back.rows == sum(map(state.sent_back.count, places))
+    assert state.halves.rows == len(state.halves.open) + len(state.halves.ended)
+    assert state.pops.rows == sum(len(queue.intervals) + 1 for _, queue in state.pops.all())

@@ -1,0 +1,171 @@
+"""Pops and settlements over one stream: what goes wrong for one of them costs the others no more than by calls."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from ortoo.common.errors import Moved, Unavailable
+from ortoo.common.groups.pop import Finish, LeasePart, PopWish
+from ortoo.common.grpc.channels import Channels
+from ortoo.common.grpc.server import GrpcServer
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import SystemClock
+from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
+from ortoo.snode.enodes.grpc_links import GrpcLinks
+from ortoo.v1 import enode_pop_pb2 as pb
+from ortoo.v1.enode_pb2_grpc import EnodeServiceServicer, add_EnodeServiceServicer_to_server
+
+PART = LeasePart(0, 1, ((0, 1),))
+
+
+class Member(EnodeServiceServicer):
+    """An enode whose pops wait until the test has them answered, and whose settlements are answered if it says so."""
+
+    def __init__(self) -> None:
+        self.address = ""
+        self.moved: Moved | None = None
+        self.pops = 0
+        self.settled = 0
+        self.settles = True
+        self.streams = 0
+        self.there = asyncio.Event()
+        """Set when the messages are there that pops wait for."""
+
+    async def Lease(self, requests: AsyncIterator[pb.LeaseRequest], context: Any) -> AsyncIterator[Any]:
+        """Answer in the order of the requests that are to be answered."""
+        self.streams += 1
+        if self.moved is not None:
+            raise self.moved
+        yield pb.LeaseResponse()
+        waiting: list[int] = []
+        async for request in requests:
+            if request.WhichOneof("asked") == "settle":
+                self.settled += 1
+                if self.settles:
+                    yield pb.LeaseResponse(request_id=request.request_id, settled=pb.SettlePoppedResponse())
+            else:
+                self.pops += 1
+                waiting.append(request.request_id)
+            while waiting and self.there.is_set():
+                yield pb.LeaseResponse(request_id=waiting.pop(), popped=pb.PopQueuesResponse(blocked="seen"))
+
+
+class Older(EnodeServiceServicer):
+    """An enode of a version that knows no Lease."""
+
+    def __init__(self) -> None:
+        self.address = ""
+
+    async def PopQueues(self, request: pb.PopQueuesRequest, context: Any) -> pb.PopQueuesResponse:
+        """Nothing was there."""
+        return pb.PopQueuesResponse(blocked="seen")
+
+    async def SettlePopped(self, request: pb.SettlePoppedRequest, context: Any) -> pb.SettlePoppedResponse:
+        """All of it is durable but one."""
+        return pb.SettlePoppedResponse(stale=[pb.StaleOffset(queue_id=0, offset=7, lease_number=1)])
+
+
+@contextlib.asynccontextmanager
+async def served(*members: Any, timeout_s: float = 10.0) -> AsyncIterator[tuple[GrpcLinks, Channels]]:
+    """A process for each, and links of a snode."""
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(asyncio.timeout(60))
+        for member in members:
+            add = lambda server, member=member: add_EnodeServiceServicer_to_server(member, server)  # noqa: E731
+            server = await stack.enter_async_context(
+                GrpcServer("127.0.0.1:0", [("ortoo.v1.EnodeService", add)], grace_s=0.0)
+            )
+            member.address = server.address
+        channels = await stack.enter_async_context(Channels())
+        background = await stack.enter_async_context(Background("test"))
+        links = GrpcLinks(
+            channels=channels,
+            background=background,
+            clock=SystemClock(),
+            timeout_s=timeout_s,
+            in_flight_bytes_max=1 << 20,
+        )
+        yield await stack.enter_async_context(links), channels
+
+
+def popping(link: GrpcEnodeLink, wait_ms: int = 30_000) -> "asyncio.Future[list[Any]]":
+    """A pop under way."""
+    return asyncio.gather(*[link.pop(PopWish(1, "g", (0,), 1, 60_000, 0, wait_ms))])
+
+
+def settling(link: GrpcEnodeLink) -> "asyncio.Future[list[Any]]":
+    """An acknowledgement under way."""
+    return asyncio.gather(*[link.settle(1, "g", [PART], Finish())])
+
+
+async def until(done: Any) -> None:
+    """Wait until something is so."""
+    while not done():
+        await SystemClock().sleep(0.002)
+
+
+async def test_what_a_member_did_not_read_before_it_said_who_leads_is_asked_there() -> None:
+    """Of many requests sent at once those too that were not even written when the stream was refused."""
+    first, second = Member(), Member()
+    async with served(first, second) as (links, _):
+        link = links.to("e", first.address, 1)
+        first.moved = Moved(leader_address=second.address, epoch=2)
+        await asyncio.gather(*(settling(link) for _ in range(500)))
+        assert second.settled == 500
+
+
+async def test_a_settlement_that_takes_too_long_fails_no_pop_that_waits() -> None:
+    """Each request has its own time."""
+    member = Member()
+    async with served(member, timeout_s=0.3) as (links, _):
+        link = links.to("e", member.address)
+        waiting = popping(link)
+        await until(lambda: member.pops)
+        member.settles = False
+        with pytest.raises(Unavailable, match="300 ms"):
+            await settling(link)
+        assert not waiting.done()
+        member.settles = True
+        member.there.set()
+        await settling(link)
+        assert (await waiting)[0].blocked == "seen"
+        assert member.streams == 1
+
+
+async def test_a_channel_that_is_closed_fails_what_waits_at_once() -> None:
+    """As it is when certificates were renewed twice; the next request goes out on another."""
+    member = Member()
+    async with served(member) as (links, channels):
+        link = links.to("e", member.address)
+        waiting = popping(link)
+        await until(lambda: member.pops)
+        async with asyncio.timeout(5):
+            await channels.to(member.address).close()
+            with pytest.raises(Unavailable):
+                await waiting
+
+
+async def test_an_enode_of_an_older_version_is_asked_by_calls() -> None:
+    """Roles of two versions work side by side, whichever was restarted first."""
+    older = Older()
+    async with served(older) as (links, _):
+        link = links.to("e", older.address)
+        popped = await asyncio.gather(*(popping(link) for _ in range(50)))
+        assert {one[0].blocked for one in popped} == {"seen"}
+        assert [one.offset for one in (await settling(link))[0]] == [7]
+
+
+async def test_a_link_that_is_broken_off_takes_no_request() -> None:
+    """Whoever still has it hears so, and does not wait for ever."""
+    member = Member()
+    async with served(member) as (links, _):
+        link = links.to("e", member.address)
+        await settling(link)
+        link.close()
+        link.break_off()
+        async with asyncio.timeout(5):
+            with pytest.raises(Unavailable, match="went away before"):
+                await settling(link)

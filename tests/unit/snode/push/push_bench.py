@@ -1,0 +1,130 @@
+"""Push sessions of groups over a fake enode, made as a snode makes them, with nobody else there."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any, TypeVar
+
+from ortoo.common.errors import NotFound
+from ortoo.common.process.background import Background
+from ortoo.common.process.memory_budget import MemoryBudget
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.records.batch import encode_bodies
+from ortoo.common.telemetry.metrics import Metrics
+from ortoo.snode.cluster import Cluster
+from ortoo.snode.cluster.routes import Group, Queue
+from ortoo.snode.cluster.runtime import Runtime
+from ortoo.snode.cluster.watch import DirectoryWatch
+from ortoo.snode.enodes import Enodes
+from ortoo.snode.enodes.link import FlushMode
+from ortoo.snode.enodes.queue_locks import QueueLocks
+from ortoo.snode.membership.consumer_groups import ConsumerGroups
+from ortoo.snode.membership.local import LocalMembership
+from ortoo.snode.membership.members import CloseReason, Member, Subscription
+from ortoo.snode.observe.traffic import Traffic
+from ortoo.snode.pull.offsets import Offsets, StartFrom, StartRule
+from ortoo.snode.push import make_push
+from ortoo.snode.push.session import PushPlan, PushSession
+from ortoo.snode.settings import Settings
+from ortoo.snode.topics import make_topics
+from ortoo.testing.simulation.kernel.virtual_time import running_clock
+from tests.unit.snode.fake_enode import FakeEnode
+
+E = TypeVar("E")
+QUEUES = [Queue("t", "e", number) for number in range(4)]
+FROM_FIRST = StartRule(StartFrom.FIRST)
+EXPIRY_S = 60.0
+
+
+class NoNameServer:
+    """It knows no topic, and makes every group."""
+
+    async def get_topic(self, name: str) -> Any:
+        """Errors: NotFound."""
+        raise NotFound(field="topic")
+
+    async def ensure_group(self, name: str) -> Group:
+        """A group with the default settings."""
+        return Group(name, 1)
+
+
+class Bench:
+    """Groups and their sessions."""
+
+    def __init__(self, enode: FakeEnode, background: Background) -> None:
+        self.enode = enode
+        self.clock = running_clock()
+        self.memory = MemoryBudget(3 << 30, self.clock)
+        self.metrics = Metrics()
+        self.directory = enode.directory()
+        self.traffic = Traffic()
+        chance, links, nobody = Randomness(1), enode.links(), NoNameServer()
+        settings: Any = Settings(session_expiry_s=EXPIRY_S)
+        name_server: Any = nobody
+        channels: Any = None
+        runtime = Runtime(settings, "i", background, channels, self.metrics, self.clock, chance, self.memory)
+        watch = DirectoryWatch(self.directory, name_server, clock=self.clock, randomness=chance)
+        cluster = Cluster(self.directory, watch, name_server)
+        attachments: Any = None
+        locks = QueueLocks(links, background, "i", clock=self.clock, randomness=chance)
+        self.groups = ConsumerGroups(self.directory, LocalMembership(self.clock), self.clock)
+        topics = make_topics(runtime, cluster, links)
+        enodes = Enodes(links, locks, attachments)
+        self.sessions = make_push(runtime, cluster, enodes, topics, self.groups, Offsets(links), self.traffic)
+        self.parts = self.sessions.parts
+        self.watch = watch
+        background.spawn("groups", self.groups.run())
+
+    async def open(
+        self, client_id: str = "c", group: str = "g", *, messages: int = 1000, **planned: Any
+    ) -> PushSession:
+        """Open a session as a client's call does, which takes so many messages."""
+        chosen: dict[str, Any] = {"filters": {"t": None}, "start": FROM_FIRST} | planned
+        plan = PushPlan(group, client_id, **chosen)
+        subscriptions = tuple(Subscription(name) for name in plan.filters)
+
+        def as_member(session: PushSession) -> Member:
+            ids = (session.client_id, session.member_session_id)
+            return Member(*ids, subscriptions=subscriptions, broadcast=session.broadcast)
+
+        session = await self.sessions.open(plan, as_member)
+        session.grant(messages, 1 << 30)
+        return session
+
+    async def join(self, client_id: str, messages: int = 1000, *, from_first: bool = True) -> PushSession:
+        """A session by itself; a queue without an offset starts with its oldest message, or at its end."""
+        start = StartRule(StartFrom.FIRST if from_first else StartFrom.LAST)
+        session = PushSession(self.parts, PushPlan("g", client_id, {"t": None}, start))
+        session.grant(messages, 1 << 30)
+        member = Member(client_id, session.session_id, subscriptions=(Subscription("t"),))
+        self.groups.join("g", member, session)
+        return session
+
+    async def close(self, session: PushSession) -> None:
+        """End a session as its owner does."""
+        member = self.groups.membership.members("g").get(session.client_id)
+        if member is not None:
+            session.parting(member)
+        await session.close(CloseReason.CLIENT_LEFT, "bye")
+
+    async def store(self, queue_id: int, *bodies: bytes) -> None:
+        """Append one batch."""
+        await self.enode.append(77, queue_id, encode_bodies(bodies, now_ms=1), FlushMode.DEFAULT)
+
+    async def rest(self, seconds: float = 0.001) -> None:
+        """Let everybody do what is to be done, and so much time pass."""
+        await self.clock.sleep(seconds)
+
+
+async def event(session: PushSession, kind: type[E]) -> E:
+    """The next event of a kind."""
+    while not isinstance(found := await session.next_event(), kind):
+        pass
+    return found
+
+
+@contextlib.asynccontextmanager
+async def bench(enode: FakeEnode | None = None) -> AsyncIterator[Bench]:
+    """A snode's push sessions over an enode, one whose gate is open unless another is given."""
+    async with asyncio.timeout(1_000), Background("test") as background:
+        yield Bench(enode or FakeEnode(), background)

@@ -1,0 +1,374 @@
+"""One queue of a push session: where it begins, what it asks its enode for, what it delivers, and what it survives."""
+
+import asyncio
+import contextlib
+import itertools
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+import pytest
+
+from ortoo.common.errors import DataLoss, Fenced, Forbidden, NotFound, OrtooError, OutOfRange, Overloaded, Unavailable
+from ortoo.common.filters.message_filter import compile_filter
+from ortoo.common.process.memory_budget import MemoryShare
+from ortoo.common.records.batch import encode
+from ortoo.common.records.message import Message
+from ortoo.common.records.stored_batch import StoredBatch
+from ortoo.snode.cluster.routes import Queue
+from ortoo.snode.enodes.link import EnodeLink, Fetched, QueueRange
+from ortoo.snode.pull.offsets import StartFrom, StartRule
+from ortoo.snode.push.feeder import PASSED_OVER_MAX, Feeder
+from ortoo.snode.push.flow import QueueCursor
+from ortoo.snode.push.outbox import Delivery
+from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
+from tests.unit.snode.fake_enode import FakeEnode
+from tests.unit.snode.push.push_bench import Bench, bench
+
+QUEUE = Queue("t", "e", 2)
+BYTES_MAX = 700_000
+RETRY = Queue("%RETRY%g", "e", 2)
+
+
+class Script(FakeEnode):
+    """An enode that answers reads of one queue by the book, and then no more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers: deque[Fetched | OrtooError] = deque()
+        self.asked: list[tuple[Any, ...]] = []
+        self.asked_at_s: list[float] = []
+        self.asked_bytes: list[int] = []
+        """How much memory was drawn when it was asked."""
+        self.share: MemoryShare
+        self.ranges = [QueueRange(1, 100, 200), QueueRange(2, 3, 7)]
+
+    def to(self, enode: str, address: str, epoch: int = 0) -> EnodeLink:
+        """Itself."""
+        return self
+
+    async def fetch(self, topic_id: int, queue_id: int, from_offset: int, **how: Any) -> Fetched:
+        """The next answer."""
+        self.asked.append((topic_id, queue_id, from_offset, how))
+        self.asked_at_s.append(asyncio.get_running_loop().time())
+        self.asked_bytes.append(self.share.asked_bytes)
+        if not self.answers:
+            await asyncio.get_running_loop().create_future()
+        answer = self.answers.popleft()
+        if isinstance(answer, OrtooError):
+            raise answer
+        return answer
+
+    async def describe_queues(self, topic_id: int) -> list[QueueRange]:
+        """The ranges."""
+        assert topic_id == 77
+        return self.ranges
+
+    async def find_offset(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
+        """One that tells what was asked."""
+        assert (topic_id, queue_id) == (77, 2)
+        return stored_at_ms + 1
+
+
+class Client:
+    """What a feeder delivers to; it may be told to take nothing."""
+
+    def __init__(self) -> None:
+        self.got: list[Delivery] = []
+        self.left_out: list[tuple[Queue, int]] = []
+        self.takes = asyncio.Event()
+        self.takes.set()
+        self.held: list[int] = []
+        """How much memory was held when it was asked whether it takes something."""
+        self.share: MemoryShare
+
+    async def may_send(self, queue: Queue) -> None:
+        """Wait until it takes something."""
+        assert queue in (QUEUE, RETRY)
+        self.held.append(self.share.bytes)
+        await self.takes.wait()
+
+    def send(self, delivery: Delivery) -> None:
+        """It came."""
+        self.got.append(delivery)
+
+    def expired(self, queue: Queue, messages: int) -> None:
+        """So many are left out."""
+        self.left_out.append((queue, messages))
+
+
+class Feed:
+    """A feeder between the two."""
+
+    def __init__(self, it: Bench, script: Script, answers: Iterable[Fetched | OrtooError] = (), **chosen: Any) -> None:
+        self.enode, self.client = script, Client()
+        self.enode.answers.extend(answers)
+        self.it = it
+        self.enode.share = self.client.share = it.memory.share("Push")
+        self.fence = chosen.pop("fence", 6)
+        self.feeder = Feeder(
+            it.parts,
+            QueueCursor(chosen.pop("queue", QUEUE), 9),
+            77,
+            "g",
+            chosen.pop("wanted", None),
+            self.client,
+            chosen.pop("start_rule", StartRule(StartFrom.FIRST)),
+            chosen.pop("broadcast", False),
+            lambda: BYTES_MAX,
+            9,
+            self.client.share,
+        )
+        assert not chosen
+        self.cursor = self.feeder.cursor
+
+    async def run(self, seconds: float = 60.0) -> list[Delivery]:
+        """What was delivered in so much time."""
+
+        async def acquire() -> int:
+            return int(self.fence)
+
+        feeding = self.it.parts.background.asked("feed", self.feeder.run(acquire))
+        await asyncio.wait([feeding], timeout=seconds)
+        if feeding.done():
+            feeding.result()
+        feeding.cancel()
+        return self.client.got
+
+
+@contextlib.asynccontextmanager
+async def script() -> AsyncIterator[tuple[Bench, Script]]:
+    """A bench over an enode that goes by the book."""
+    enode = Script()
+    async with bench(enode) as it:
+        yield it, enode
+
+
+def stored(first_offset: int, *tags: str, expire_at_ms: int | None = None) -> StoredBatch:
+    """Messages with these tags, of which those with tag x expire."""
+    messages = [Message(b"m" * 100, tag, expire_at_ms=expire_at_ms if tag == "x" else None) for tag in tags]
+    return StoredBatch(first_offset, 1_000 + first_offset, encode(messages, now_ms=1))
+
+
+def fetched(*batches: StoredBatch, end_offset: int = 0) -> Fetched:
+    """These, and where the queue ends."""
+    return Fetched(batches, batches[-1].next_offset, max(end_offset, batches[-1].next_offset))
+
+
+def whole(one: StoredBatch) -> Delivery:
+    """A batch as it is delivered when everything is wanted."""
+    return Delivery(QUEUE, 9, 77, one.first_offset, one.next_offset, one.stored_at_ms, one.batch, b"", one.batch.count)
+
+
+def told(first_offset: int, next_offset: int, loss: DataLoss | None = None) -> Delivery:
+    """An offset that moves on."""
+    return Delivery(QUEUE, 9, 77, first_offset, next_offset, loss=loss)
+
+
+@in_virtual_time
+async def test_a_queue_goes_on_where_the_group_was() -> None:
+    """And reads from there, under its lock, as much as it may, as long as it takes."""
+    async with script() as (it, enode):
+        enode.offsets["g", 2] = 5
+        feed = Feed(it, enode)
+        await feed.run()
+        how = {"bytes_max": BYTES_MAX, "wait_ms": 30_000, "group": "g", "generation": 6}
+        assert enode.asked == [(77, 2, 5, how)]
+        assert (feed.cursor.next_offset, feed.cursor.acknowledged) == (5, 5)
+        assert enode.commits == []
+
+
+@in_virtual_time
+async def test_a_queue_without_an_offset_begins_as_the_session_asked_and_the_group_subscribes() -> None:
+    """With the oldest message, at the end, or at a time; a retry topic with its oldest message in any case."""
+    cases = ((StartFrom.FIRST, 3, QUEUE), (StartFrom.LAST, 7, QUEUE), (StartFrom.TIME, 41, QUEUE))
+    for start_from, begins_at, queue in (*cases, (StartFrom.LAST, 3, RETRY)):
+        async with script() as (it, enode):
+            feed = Feed(it, enode, start_rule=StartRule(start_from, 40), queue=queue)
+            await feed.run()
+            assert enode.asked[0][2] == feed.cursor.next_offset == begins_at
+            assert feed.cursor.acknowledged is None
+            assert enode.commits == [{2: begins_at}]
+
+
+@in_virtual_time
+async def test_the_first_offset_is_stored_under_the_lock_of_the_queue() -> None:
+    """Who lost the lock meanwhile subscribes nobody, and hears of it when it reads."""
+    async with script() as (it, enode):
+        enode.locks.fence((77, "g", 2), 8)
+        await Feed(it, enode, fence=7).run()
+        assert enode.commits == [{}]
+
+
+@in_virtual_time
+async def test_a_broadcast_session_begins_with_what_its_client_keeps_and_nobody_subscribes() -> None:
+    """Without an offset of its own as it asked; it has no lock."""
+    for offsets, begins_at, acknowledged in (({QUEUE: 6}, 6, 6), ({QUEUE: 0}, 0, 0), ({}, 3, None)):
+        async with script() as (it, enode):
+            rule = StartRule(StartFrom.FIRST, offsets=offsets)
+            feed = Feed(it, enode, start_rule=rule, broadcast=True, fence=0)
+            await feed.run()
+            how = {"bytes_max": BYTES_MAX, "wait_ms": 30_000, "group": "", "generation": 0}
+            assert enode.asked == [(77, 2, begins_at, how)]
+            assert feed.cursor.acknowledged == acknowledged
+            assert enode.commits == []
+
+
+@in_virtual_time
+async def test_a_queue_that_its_enode_does_not_have_yet_is_waited_for() -> None:
+    """A topic is made at the name server first."""
+    async with script() as (it, enode):
+        found, enode.ranges = enode.ranges, [QueueRange(1, 100, 200)]
+        feed = Feed(it, enode)
+        with pytest.raises(NotFound, match="enode e does not have queue t/e/2 yet") as refused:
+            await feed.feeder._first_offset(enode)
+        assert refused.value.field == "queue_id"
+        await feed.run(10.0)
+        assert enode.asked == []
+        enode.ranges = found
+        await feed.run(3.0)
+        assert enode.asked[0][2] == 3
+
+
+@in_virtual_time
+async def test_batches_are_delivered_whole_in_their_order_and_awaited_from_then_on() -> None:
+    """With all that the client needs to know; what was read already is cut off."""
+    async with script() as (it, enode):
+        one, two, three = stored(3, "a", "b"), stored(5, "a"), stored(6, "a", "b", "c")
+        feed = Feed(it, enode, [fetched(one, two, end_offset=9), fetched(three)])
+        await it.rest(2.0)
+        got = await feed.run()
+        assert got == [whole(one), whole(two), whole(three)]
+        assert (feed.cursor.end_offset, feed.cursor.sent_offset, feed.cursor.waiting_since_s) == (9, 9, 2.0)
+        assert feed.cursor.unacknowledged_bytes == sum(len(each.batch.records) for each in (one, two, three))
+    async with script() as (it, enode):
+        enode.offsets["g", 2] = 7
+        (got_one,) = await Feed(it, enode, [fetched(three)]).run()
+        assert (got_one.first_offset, got_one.next_offset, got_one.messages) == (6, 9, 2)
+        assert got_one.rows == b"\1\0\0\0\2\0\0\0"
+
+
+@in_virtual_time
+async def test_what_is_not_wanted_is_passed_over_and_the_client_told_at_the_end_of_the_queue() -> None:
+    """Or after so many messages that its offset should move; batches behind one of which nothing is wanted come too."""
+    async with script() as (it, enode):
+        wanted = compile_filter("a", "")
+        unwanted, some, last = stored(3, "b", "b"), stored(5, "a", "b", "a"), stored(8, "c")
+        feed = Feed(it, enode, [fetched(unwanted, some, end_offset=9), fetched(last)], wanted=wanted)
+        delivered, moved = await feed.run()
+        assert delivered == Delivery(QUEUE, 9, 77, 5, 8, 1_005, some.batch, b"\0\0\0\0\2\0\0\0", 2)
+        assert moved == told(8, 9)
+        many = [stored(number, *["b"] * 4_096) for number in range(3, 3 + PASSED_OVER_MAX, 4_096)]
+        for batches, expected in ((many[:-1], []), (many, [told(3, 3 + PASSED_OVER_MAX)])):
+            enode.offsets["g", 2] = 3
+            feed = Feed(it, enode, [fetched(*batches, end_offset=100_000)], wanted=wanted)
+            assert await feed.run() == expected
+
+
+@in_virtual_time
+async def test_messages_whose_time_is_over_are_left_out_and_counted() -> None:
+    """By the clock of the snode."""
+    async with script() as (it, enode):
+        batch = stored(3, "x", "a", "x", expire_at_ms=it.clock.now_ms() + 5_000)
+        feed = Feed(it, enode, [fetched(batch)])
+        (early,) = await feed.run(1.0)
+        assert (early.messages, feed.client.left_out) == (3, [])
+        enode.offsets.clear()
+        await it.rest(4.0)
+        feed = Feed(it, enode, [fetched(batch)])
+        (late,) = await feed.run(1.0)
+        assert (late.messages, feed.client.left_out) == (1, [(QUEUE, 2)])
+
+
+@in_virtual_time
+async def test_memory_is_drawn_before_a_read_and_held_until_each_batch_is_delivered() -> None:
+    """Who waits at the end of a queue holds none."""
+    async with script() as (it, enode):
+        one, two = stored(3, "a", "b"), stored(5, "a")
+        size, next_size = len(one.batch.records), len(two.batch.records)
+        feed = Feed(it, enode, [fetched(one, two, end_offset=7), fetched(stored(6, "a"))])
+        await feed.run()
+        assert enode.asked_bytes == [BYTES_MAX, BYTES_MAX, 0]
+        assert feed.client.held == [0, size + next_size, next_size, 0, len(stored(6, "a").batch.records), 0]
+        assert feed.client.share.bytes == 0
+
+
+@in_virtual_time
+async def test_nothing_is_read_and_nothing_sent_while_the_client_takes_nothing() -> None:
+    """It is asked before each read, and before each batch."""
+    async with script() as (it, enode):
+        feed = Feed(it, enode, [fetched(stored(3, "a"))])
+        feed.client.takes.clear()
+        assert await feed.run() == []
+        assert enode.asked == []
+
+
+@in_virtual_time
+async def test_an_enode_that_is_away_is_asked_again_less_and_less_often() -> None:
+    """Up to once a second; as late as it says when it has too much to do; and anew after a read that worked."""
+    async with script() as (it, enode):
+        away: list[Fetched | OrtooError] = [Unavailable("away") for _ in range(6)]
+        busy = Overloaded("busy", retry_after_ms=10_000)
+        feed = Feed(it, enode, [*away, busy, fetched(stored(3, "a")), Unavailable("away")])
+        await feed.run()
+        at_s = enode.asked_at_s
+        pauses = [after - before for before, after in itertools.pairwise(at_s)]
+        expected = [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 11.0, 0.0, 0.05]
+        assert len(pauses) == len(expected)
+        for pause, about in zip(pauses, expected, strict=True):
+            base = about - 10.0 if about > 10.0 else about
+            assert base * 0.8 <= pause - (about - base) <= base * 1.2
+
+
+@in_virtual_time
+async def test_who_lost_the_queue_reads_no_more() -> None:
+    """Whether by a read or when it takes the lock."""
+    async with script() as (it, enode):
+        with pytest.raises(Fenced):
+            await Feed(it, enode, [Fenced("somebody else has it")]).run()
+        assert len(enode.asked) == 1
+
+
+@in_virtual_time
+async def test_an_offset_that_is_not_stored_is_jumped_from_at_once() -> None:
+    """To the oldest message when the next one was deleted by age, to the end when the log was lost."""
+    for at, goes_on_at in ((5, 20), (20, 30), (40, 30)):
+        async with script() as (it, enode):
+            enode.offsets["g", 2] = at
+            feed = Feed(it, enode, [OutOfRange(begin_offset=20, end_offset=30)])
+            await feed.run(0.01)
+            assert [one[2] for one in enode.asked] == [at, goes_on_at]
+            assert feed.cursor.acknowledged == min(at, goes_on_at)
+
+
+@in_virtual_time
+async def test_damaged_messages_are_read_three_times_and_then_passed_over_with_the_reason() -> None:
+    """What was not wanted before them is told first; behind them it goes on, and the next damage has three reads."""
+    async with script() as (it, enode):
+        loss, later = (DataLoss("a bad disk", begin_offset=at, end_offset=at + 2) for at in (5, 8))
+        good = stored(7, "a")
+        answers: list[Fetched | OrtooError] = [
+            fetched(stored(3, "b", "b"), end_offset=20),
+            *[loss] * 3,
+            fetched(good, end_offset=20),
+            *[later] * 3,
+        ]
+        feed = Feed(it, enode, answers, wanted=compile_filter("a", ""))
+        assert await feed.run() == [told(3, 5), told(5, 7, loss), whole(good), told(8, 10, later)]
+        assert [one[2] for one in enode.asked] == [3, 5, 5, 5, 7, 8, 8, 8, 10]
+        at_s = enode.asked_at_s
+        assert at_s[4] == at_s[3]
+    async with script() as (it, enode):
+        enode.offsets["g", 2] = 0
+        first = DataLoss("a bad disk", end_offset=1)
+        assert await Feed(it, enode, [first] * 3).run() == [told(0, 1, first)]
+
+
+@in_virtual_time
+async def test_damage_of_which_nobody_knows_how_far_it_goes_is_never_passed_over() -> None:
+    """It is read again and again, as is what an enode refuses for good: an operator may mend it."""
+    for error in (DataLoss("a bad disk", end_offset=3), DataLoss("a bad disk"), Forbidden("no")):
+        async with script() as (it, enode):
+            batch = stored(3, "a")
+            assert await Feed(it, enode, [*[error] * 7, fetched(batch)]).run() == [whole(batch)]
+            assert [one[2] for one in enode.asked] == [3] * 8 + [4]

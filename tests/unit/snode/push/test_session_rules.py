@@ -1,0 +1,341 @@
+"""One push session: what it tells, counts and takes, whom it waits for, and what it asks its enodes for."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from ortoo.common.errors import DataLoss, Unavailable
+from ortoo.common.filters.message_filter import compile_filter
+from ortoo.common.records.batch import encode
+from ortoo.common.records.message import Message
+from ortoo.snode.cluster.routes import Group, Placement, Queue, RouteChange, Topic
+from ortoo.snode.enodes.link import LockAnswer, LockRequest
+from ortoo.snode.membership.members import CloseReason
+from ortoo.snode.push.outbox import AcknowledgedOffsets, Assigned, Delivery, Opened
+from ortoo.snode.push.session import FLUSH_TIMEOUT_S, PushPlan, PushSession
+from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
+from tests.unit.snode.fake_enode import TOPIC
+from tests.unit.snode.push.push_bench import QUEUES, Bench, bench, event
+
+
+async def bodies(it: Bench, session: PushSession) -> list[tuple[Queue, int, int]]:
+    """What comes at once: queue, first and next offset of each delivery."""
+    found: list[tuple[Queue, int, int]] = []
+
+    async def read() -> None:
+        while True:
+            one = await event(session, Delivery)
+            found.append((one.queue, one.first_offset, one.next_offset))
+
+    await it.rest()
+    reading = it.parts.background.asked("read", read())
+    await it.rest()
+    reading.cancel()
+    return found
+
+
+async def store_tagged(it: Bench, queue_id: int, *tags: str) -> None:
+    """One batch of messages with these tags."""
+    await it.enode.append(77, queue_id, encode([Message(b"m" * 100, tag) for tag in tags], now_ms=1))
+
+
+@in_virtual_time
+async def test_a_session_says_first_who_it_is_and_how_often_it_wants_to_hear() -> None:
+    """Under the client's name, or its own when the client gave none."""
+    async with bench() as it:
+        for client_id in ("c", ""):
+            plan = PushPlan("g", client_id, {"t": None}, heartbeat_interval_ms=7, expiry_ms=28)
+            session = PushSession(it.parts, plan)
+            assert await session.next_event() == Opened(session.session_id, 7, 28, client_id or session.session_id)
+            assert len(session.session_id) == 16
+            assert session.client_id == client_id or session.session_id
+            assert session.topics == {"t"}
+            assert (session.broadcast, session.closing, session.call) == (False, False, None)
+            assert session.memory.kind == "Push"
+
+
+@in_virtual_time
+async def test_what_is_delivered_lost_or_left_out_is_counted_by_topic_and_group() -> None:
+    """An offset that moves on is none of them."""
+    async with bench() as it:
+        session = await it.open()
+        await it.store(1, b"a", b"b")
+        await it.rest()
+        one = await event(session, Delivery)
+        assert it.traffic.pushed_totals == {("t", "g"): [2, one.size_bytes, 1]}
+        session.send(Delivery(QUEUES[1], 1, 77, 2, 9))
+        assert it.traffic.lost_totals == {}
+        session.send(Delivery(QUEUES[1], 1, 77, 9, 14, loss=DataLoss("a bad disk")))
+        session.expired(QUEUES[1], 3)
+        assert it.traffic.pushed_totals == {("t", "g"): [2, one.size_bytes, 1]}
+        assert (it.traffic.lost_totals, it.traffic.expired_totals) == ({("t", "g"): 5}, {("t", "g"): 3})
+
+
+@in_virtual_time
+async def test_deliveries_are_traced_until_they_are_acknowledged() -> None:
+    """Those that bring messages."""
+    async with bench() as it:
+        seen: list[tuple[Any, ...]] = []
+
+        class Traces:
+            """What it is told."""
+
+            def pushed(self, *what: Any) -> None:
+                seen.append(what)
+
+            def acknowledged(self, *what: Any) -> None:
+                seen.append(what)
+
+        traces: Any = Traces()
+        it.traffic.traces = traces
+        session = await it.open()
+        await it.store(1, b"a", b"b")
+        one = await event(session, Delivery)
+        session.send(Delivery(QUEUES[1], 1, 77, 2, 9))
+        session.acknowledge(QUEUES[1], 2, 0)
+        session.acknowledge(QUEUES[1], 2, 0)
+        assert seen == [("g", QUEUES[1], 0, 2, one.batch), ("g", QUEUES[1], 2)]
+
+
+@in_virtual_time
+async def test_broadcast_sessions_each_get_everything_and_keep_their_own_offsets() -> None:
+    """No lock is taken and nothing stored; an acknowledgement is confirmed at once."""
+    async with bench() as it:
+        it.enode.locks.fence((77, "g", 0), 8)
+        sessions = [await it.open(name, broadcast=True) for name in ("a", "b")]
+        await it.store(0, b"a")
+        for session in sessions:
+            one = await event(session, Delivery)
+            assert (one.queue, one.messages) == (QUEUES[0], 1)
+            session.acknowledge(QUEUES[0], 1, one.generation)
+            assert (await event(session, AcknowledgedOffsets)).offsets == [(QUEUES[0], 1, one.generation)]
+            assert [fence for _, fence in session.lines()] == [0] * 4
+        await it.sessions.close(sessions[0], CloseReason.CLIENT_LEFT, "bye")
+        assert it.enode.commits == []
+        assert it.enode.locks.generation((77, "g", 1)) == 0
+
+
+@in_virtual_time
+async def test_only_what_a_client_wants_is_delivered_also_after_it_wants_something_else() -> None:
+    """In queues that it has already, and in those that it gets."""
+    async with bench() as it:
+        session = await it.open(filters={"t": compile_filter("a", "")})
+        await store_tagged(it, 0, "a", "b", "a")
+        one = await event(session, Delivery)
+        assert (one.messages, one.rows) == (2, b"\0\0\0\0\2\0\0\0")
+        other = await it.open("d")
+        session.subscribe({"t": compile_filter("b", "")})
+        await store_tagged(it, 0, "b", "a", "b")
+        assert (await event(session, Delivery)).rows == b"\0\0\0\0\2\0\0\0"
+        await it.sessions.close(other, CloseReason.CLIENT_LEFT, "bye")
+        await store_tagged(it, 3, "b", "a", "b")
+        two = await event(session, Delivery)
+        assert (two.queue, two.rows) == (QUEUES[3], b"\0\0\0\0\2\0\0\0")
+
+
+@in_virtual_time
+async def test_the_credit_of_what_never_left_is_for_other_queues() -> None:
+    """Of a queue that went to another member, and of one that begins anew."""
+    async with bench() as it:
+        first = await it.open("a", messages=1)
+        await it.store(3, b"lost")
+        await it.rest()
+        await it.store(0, b"kept")
+        await it.open("b")
+        assert await bodies(it, first) == [(QUEUES[0], 0, 1)]
+    async with bench() as it:
+        session = await it.open(messages=2)
+        await it.store(3, b"read")
+        await it.store(3, b"lost")
+        assert (await event(session, Delivery)).queue == QUEUES[3]
+        await it.store(0, b"kept")
+        await it.enode.commit_rows(77, "g", [(3, 2, 0)], reset=True)
+        session.acknowledge(QUEUES[3], 1, 0)
+        assert await bodies(it, session) == [(QUEUES[0], 0, 1)]
+
+
+@in_virtual_time
+async def test_what_is_assigned_is_told_with_its_generation() -> None:
+    """Deliveries come under the same one, also of queues that stay."""
+    async with bench() as it:
+        first = await it.open("a")
+        one = await event(first, Assigned)
+        await it.open("b")
+        two = await event(first, Assigned)
+        assert (one.queues, two.queues) == (tuple(QUEUES), tuple(QUEUES[:2]))
+        assert 0 < one.generation < two.generation == it.groups.membership.generation("g")
+        await it.store(0, b"a")
+        assert (await event(first, Delivery)).generation == two.generation
+        await it.enode.commit_rows(77, "g", [(0, 0, 0)], reset=True)
+        without, again = await event(first, Assigned), await event(first, Assigned)
+        assert two.generation < without.generation < again.generation
+        assert (without.queues, set(again.queues)) == ((QUEUES[1],), set(QUEUES[:2]))
+
+
+@in_virtual_time
+async def test_a_queue_of_a_topic_that_was_made_anew_is_taken_on_anew() -> None:
+    """Its messages are others; of one that is gone nothing comes."""
+    async with bench() as it:
+        session = await it.open()
+        await it.rest()
+        assert [topic_id for _, topic_id in session.cursors()] == [77] * 4
+        before = [cursor for cursor, _ in session.cursors()]
+        it.groups.topics_changed({"t"})
+        await it.rest()
+        assert [cursor for cursor, _ in session.cursors()] == before
+        it.directory.apply(RouteChange(2, topics=(dataclasses.replace(TOPIC, topic_id=78, version=2),)))
+        it.groups.topics_changed({"t"})
+        await it.rest()
+        assert [topic_id for _, topic_id in session.cursors()] == [78] * 4
+        it.directory.apply(RouteChange(3, deleted_topics=("t",)))
+        session.assign(it.groups.membership.advance("g"), list(QUEUES))
+        assert session.cursors() == []
+
+
+@in_virtual_time
+async def test_locks_are_asked_for_in_the_clients_name_and_given_back() -> None:
+    """Resumed only after they were lost; given back as they were taken, and not when they were lost."""
+    async with bench() as it:
+        asked: list[LockRequest] = []
+        freed: list[LockRequest] = []
+        take, release = it.enode.take_locks, it.enode.release_locks
+
+        async def taking(incarnation: str, wishes: Any) -> Any:
+            asked.extend(wishes)
+            return await take(incarnation, wishes)
+
+        async def releasing(wishes: Any) -> Any:
+            freed.extend(wishes)
+            return await release(wishes)
+
+        it.enode.take_locks, it.enode.release_locks = taking, releasing  # type: ignore[method-assign]
+        session = await it.open()
+        await it.rest()
+        requests = [LockRequest("g", 77, number, "c", session.session_id) for number in range(4)]
+        assert asked == requests
+        assert [fence for _, fence in session.lines()] == [it.enode.locks.generation((77, "g", n)) for n in range(4)]
+        await it.enode.commit_rows(77, "g", [(2, 0, 0)], reset=True)
+        await it.rest()
+        assert asked[4:] == [dataclasses.replace(requests[2], resume=True)]
+        assert freed == []
+        await it.sessions.close(session, CloseReason.CLIENT_LEFT, "bye")
+        await it.rest()
+        assert sorted(freed, key=lambda one: one.queue_id) == requests
+        assert all(one.resume is False for one in freed)
+
+
+@in_virtual_time
+async def test_who_lost_a_queue_to_a_newer_session_of_its_client_is_replaced() -> None:
+    """Not who hears of it when it asks for the first time: then the other is the older one."""
+    async with bench() as it:
+        session = await it.open()
+        await it.rest()
+        replaced: list[str] = []
+        session.on_replaced = lambda: replaced.append("replaced")
+
+        async def newer(incarnation: str, wishes: Any) -> list[LockAnswer]:
+            return [LockAnswer(0, "c", 60_000) for _ in wishes]
+
+        it.enode.take_locks = newer  # type: ignore[method-assign]
+        await it.enode.commit_rows(77, "g", [(2, 0, 0)], reset=True)
+        await it.rest()
+        assert replaced == ["replaced"]
+
+
+@in_virtual_time
+async def test_a_queue_is_kept_from_its_next_owner_for_a_while_and_what_cannot_be_stored_is_given_up() -> None:
+    """An acknowledgement that is on its way is waited for four seconds; it is not repeated after that."""
+    async with bench() as it:
+        await it.store(0, b"a")
+        session = await it.open()
+        await event(session, Delivery)
+        await it.rest()
+        it.enode.gate.clear()
+        it.enode.commits.clear()
+        session.acknowledge(QUEUES[0], 1, 0)
+        closing = it.parts.background.spawn("close", it.sessions.close(session, CloseReason.CLIENT_LEFT, "bye"))
+        await it.rest(FLUSH_TIMEOUT_S - 0.01)
+        assert not closing.done()
+        await it.rest(0.02)
+        assert closing.done()
+        it.enode.commit_refusals.append(Unavailable("away"))
+        it.enode.gate.set()
+        await it.rest(10.0)
+        assert it.enode.commits == [{0: 1}]
+
+
+@in_virtual_time
+async def test_a_queue_begins_anew_without_waiting_for_what_was_acknowledged_under_the_lost_lock() -> None:
+    """That is given up: the offset is another's to say now."""
+    async with bench() as it:
+        await it.store(0, b"a", b"b")
+        session = await it.open()
+        one = await event(session, Delivery)
+        await it.enode.commit_rows(77, "g", [(0, 1, 0)], reset=True)
+        it.enode.commits.clear()
+        session.acknowledge(QUEUES[0], 2, one.generation)
+        await it.rest()
+        again = await event(session, Delivery)
+        assert (again.queue, again.first_offset, again.messages) == (QUEUES[0], 0, 1)
+        assert it.enode.offsets["g", 0] == 1
+
+
+@in_virtual_time
+async def test_nothing_of_a_suspended_queue_comes_and_other_queues_go_on() -> None:
+    """When it goes on, its messages come."""
+    async with bench() as it:
+        session = await it.open()
+        session.suspend(frozenset({QUEUES[0]}))
+        await it.store(0, b"a")
+        await it.store(1, b"b")
+        assert await bodies(it, session) == [(QUEUES[1], 0, 1)]
+        session.suspend(None)
+        await it.store(1, b"c")
+        assert await bodies(it, session) == []
+        session.suspend(frozenset())
+        assert sorted(await bodies(it, session)) == [(QUEUES[0], 0, 1), (QUEUES[1], 1, 2)]
+
+
+@in_virtual_time
+async def test_what_is_not_acknowledged_may_be_as_much_as_the_group_allows() -> None:
+    """Beyond it nothing is sent; the group's own setting counts, and the usual one without."""
+    async with bench() as it:
+        session = await it.open()
+        assert session.unacknowledged_bytes_max == 64 << 20
+        await it.store(0, b"a")
+        await it.rest()
+        size_bytes = session.unacknowledged_bytes
+        it.directory.learn_group(Group("g", 2, unacknowledged_bytes_max=size_bytes))
+        await it.store(1, b"b")
+        assert await bodies(it, session) == [(QUEUES[0], 0, 1)]
+        it.directory.learn_group(Group("g", 3, unacknowledged_bytes_max=size_bytes + 1))
+        session.grant(0, 0)
+        assert await bodies(it, session) == [(QUEUES[1], 0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("queues", "left_bytes", "credit_bytes", "asked_bytes"),
+    [
+        (1, 1 << 30, 1 << 30, 1 << 20),
+        (16, 1 << 30, 1 << 30, 512 << 10),
+        (4, 16 * 300_000 + 15, 1 << 30, 300_000),
+        (4, 1 << 30, 200_000, 200_000),
+        (4, 1 << 30, 9, 64 << 10),
+        (4, 16, 1 << 30, 64 << 10),
+    ],
+)
+@in_virtual_time
+async def test_a_read_asks_for_a_share_of_what_there_is(
+    queues: int, left_bytes: int, credit_bytes: int, asked_bytes: int
+) -> None:
+    """1 MiB at most and 64 KiB at least: of a session's 8 MiB, of the memory that is left, of the client's credit."""
+    async with bench() as it:
+        topic = Topic("t", 77, 9, TOPIC.permission, (Placement("e", queues, queues),))
+        it.directory.learn_topic(topic)
+        it.enode.queues = {number: [] for number in range(queues)}
+        session = PushSession(it.parts, PushPlan("g", "c", {"t": None}))
+        session.assign(1, topic.read_queues())
+        session.grant(1, credit_bytes)
+        it.memory.used_bytes = it.memory.bytes_max - left_bytes
+        assert session._fetch_bytes() == asked_bytes

@@ -1,0 +1,310 @@
+"""All push sessions of a snode: who may open one, who is ended and why, what operators read of them."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from ortoo.common.errors import Conflict, Forbidden, Invalid, NotFound, OrtooError, Overloaded
+from ortoo.snode.cluster.routes import DeliveryMode, Group, Permission
+from ortoo.snode.membership.members import CloseReason, Subscription
+from ortoo.snode.push import sessions as module
+from ortoo.snode.push.outbox import Closed, Delivery
+from ortoo.snode.push.session import PushSession
+from ortoo.snode.push.sessions import FAREWELL_S, SESSION_FIXED_BYTES, SUBSCRIPTIONS_MAX
+from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
+from tests.unit.snode.fake_enode import TOPIC
+from tests.unit.snode.push.push_bench import EXPIRY_S, QUEUES, Bench, bench, event
+
+
+async def closed(session: PushSession) -> tuple[CloseReason, str]:
+    """Why it ended."""
+    last = await event(session, Closed)
+    return last.reason, last.message
+
+
+def wanted(*topics: str) -> list[Subscription]:
+    """Everything of them."""
+    return [Subscription(name) for name in topics]
+
+
+def members(it: Bench) -> dict[str, str]:
+    """Client ids of group g, and the sessions that are members under them."""
+    return {name: one.session_id for name, one in it.groups.membership.members("g").items()}
+
+
+async def refused(it: Bench, *subscriptions: Subscription) -> OrtooError:
+    """Why nobody may subscribe so."""
+    with pytest.raises(OrtooError) as found:
+        await it.sessions.filters("g", subscriptions, "a.path")
+    return found.value
+
+
+@in_virtual_time
+async def test_subscriptions_are_one_a_topic_that_can_be_read_and_a_thousand_at_most() -> None:
+    """What is refused names the field, and how many or which are allowed."""
+    async with bench() as it:
+        it.directory.learn_topic(dataclasses.replace(TOPIC, name="w", permission=Permission.WRITE_ONLY))
+        none = await refused(it)
+        assert isinstance(none, Invalid)
+        assert (none.field, none.message) == ("a.path", "0 subscriptions; give 1 to 1000")
+        twice = await refused(it, *wanted("t", "t"))
+        assert (twice.field, twice.message) == ("a.path", "a topic is named twice; give each one subscription")
+        closed_topic = await refused(it, *wanted("t", "w"))
+        assert isinstance(closed_topic, Conflict)
+        assert (closed_topic.field, closed_topic.message) == ("topic", "topic w is WRITE_ONLY: it cannot be read")
+        assert isinstance(await refused(it, *wanted("unknown")), NotFound)
+        assert (await refused(it, Subscription("t", sql_expression="a >"))).field == "a.path.sql_expression"
+        assert (await refused(it, Subscription("t", "||"))).field == "a.path.tag_expression"
+        many = [f"t{number}" for number in range(SUBSCRIPTIONS_MAX)]
+        for name in many:
+            it.directory.learn_topic(dataclasses.replace(TOPIC, name=name))
+        assert list(await it.sessions.filters("g", wanted(*many), "")) == many
+        assert "1001 subscriptions" in (await refused(it, *wanted("t", *many))).message
+
+
+@in_virtual_time
+async def test_a_filter_is_made_of_each_subscription_and_the_groups_own_retry_topic_may_come_later() -> None:
+    """Tags, a condition, or nothing, which is everything; another group's retry topic has to be there."""
+    async with bench() as it:
+        for name in ("u", "v"):
+            it.directory.learn_topic(dataclasses.replace(TOPIC, name=name))
+        tagged, by_sql = Subscription("t", "a||b"), Subscription("u", sql_expression="x > 1")
+        filters = await it.sessions.filters("g", [Subscription("%RETRY%g", "a"), tagged, by_sql, Subscription("v")], "")
+        assert {name: one and one.expressions for name, one in filters.items()} == {
+            "%RETRY%g": None,
+            "t": ("a||b", ""),
+            "u": ("", "x > 1"),
+            "v": None,
+        }
+        assert isinstance(await refused(it, *wanted("%RETRY%h")), NotFound)
+        it.directory.learn_topic(dataclasses.replace(TOPIC, name="%RETRY%g"))
+        late = (await it.sessions.filters("g", [Subscription("%RETRY%g", "a")], ""))["%RETRY%g"]
+        assert late is not None
+        assert late.expressions == ("a", "")
+
+
+@in_virtual_time
+async def test_an_open_session_is_a_member_found_by_its_client() -> None:
+    """It costs the memory something, and has gone from everywhere when it is closed."""
+    async with bench() as it:
+        session = await it.open()
+        assert it.sessions.all() == [session]
+        assert it.sessions.find("g", "c") is session
+        assert it.sessions.find("g", "d") is it.sessions.find("h", "c") is None
+        assert members(it) == {"c": session.session_id}
+        assert session.memory.fixed_bytes == SESSION_FIXED_BYTES
+        await it.sessions.close(session, CloseReason.CLIENT_LEFT, "bye")
+        assert await closed(session) == (CloseReason.CLIENT_LEFT, "bye")
+        assert it.sessions.all() == []
+        assert it.sessions.find("g", "c") is None
+        assert members(it) == {}
+        await it.sessions.close(session, CloseReason.EXPIRED, "again")
+        assert await closed(session) == (CloseReason.CLIENT_LEFT, "bye")
+
+
+@in_virtual_time
+async def test_who_may_not_consume_opens_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a group that is switched off, nor as broadcast where that is not allowed, nor one that pops."""
+    async with bench() as it:
+        used: list[tuple[int, str, DeliveryMode]] = []
+
+        async def use_mode(*what: Any) -> None:
+            used.append(what)
+            if what[1] == "pops":
+                raise Conflict("it pops")
+
+        monkeypatch.setattr(it.enode, "use_mode", use_mode)
+        for name, rules in (("off", {"consume_enabled": False}), ("alone", {"broadcast_enabled": False})):
+            it.directory.learn_group(Group(name, 1, **rules))  # type: ignore[arg-type]
+        with pytest.raises(Conflict, match="switched off"):
+            await it.open(group="off")
+        with pytest.raises(Forbidden, match="broadcast"):
+            await it.open(group="alone", broadcast=True)
+        with pytest.raises(Conflict, match="it pops"):
+            await it.open(group="pops")
+        assert it.sessions.all() == []
+        assert not list(it.groups.membership.groups())
+        await it.open("a", group="alone")
+        await it.open("b", group="pops", broadcast=True)
+        assert used == [(77, "pops", DeliveryMode.OFFSETS), (77, "alone", DeliveryMode.OFFSETS)]
+
+
+@in_virtual_time
+async def test_a_snode_has_so_many_sessions_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One more is sent to another snode, and is nobody here; when one has ended there is room again."""
+    async with bench() as it:
+        monkeypatch.setattr(module, "SESSIONS_MAX", 2)
+        first = await it.open("a")
+        await it.open("b")
+        with pytest.raises(Overloaded, match="2 sessions are open on this snode; use another") as refusal:
+            await it.open("c")
+        assert refusal.value.retry_after_ms == 5_000
+        assert list(members(it)) == ["a", "b"]
+        await it.sessions.close(first, CloseReason.CLIENT_LEFT, "bye")
+        await it.open("c")
+
+
+@in_virtual_time
+async def test_a_clients_next_session_takes_the_place_of_the_one_before() -> None:
+    """The first is told why; the group goes on with the second, and so do its queues."""
+    async with bench() as it:
+        first = await it.open("same")
+        await it.rest()
+        second = await it.open("same")
+        assert await closed(first) == (
+            CloseReason.REPLACED,
+            "another session of client same has taken its place; give each client an id of its own",
+        )
+        assert it.sessions.all() == [second]
+        assert members(it) == {"same": second.session_id}
+        await it.store(0, b"a")
+        assert (await event(second, Delivery)).queue == QUEUES[0]
+
+
+@in_virtual_time
+async def test_a_session_that_meets_a_failure_ends_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others go on."""
+    async with bench() as it:
+        other = await it.open("other", group="h")
+
+        async def hold(group: str, *_: Any) -> None:
+            if group == "g":
+                raise ValueError("a defect")
+
+        monkeypatch.setattr(it.groups, "hold", hold)
+        session = await it.open()
+        assert await closed(session) == (
+            CloseReason.EXPIRED,
+            "serving it met a failure; the snode's log has the details; open another session",
+        )
+        assert it.sessions.all() == [other]
+
+
+@in_virtual_time
+async def test_who_does_not_read_while_the_memory_is_used_up_is_ended_and_what_waits_is_dropped() -> None:
+    """It is told why, and counts as slow."""
+    async with bench() as it:
+        session = await it.open()
+        await it.store(0, b"a" * 1000)
+        await it.rest()
+        assert session.memory.unread_bytes > 1000
+        it.sessions.evicted_slow = 3
+        session.memory.evict("the memory is used up")
+        assert session.memory.unread_bytes == 0
+        await it.rest()
+        assert await closed(session) == (CloseReason.SLOW_CONSUMER, "the memory is used up")
+        assert (it.sessions.evicted_slow, it.sessions.all()) == (4, [])
+
+
+@in_virtual_time
+async def test_other_subscriptions_count_unless_they_are_older_or_those_of_a_session_that_was_replaced() -> None:
+    """The group shares out the topics anew, and what is delivered follows the filter."""
+    async with bench() as it:
+        it.directory.learn_topic(dataclasses.replace(TOPIC, name="u", topic_id=78))
+        session = await it.open()
+        await it.sessions.subscribe(session, [Subscription("u", "x", version=5)])
+        assert session.topics == {"u"}
+        assert it.groups.membership.members("g")["c"].topics == {"u"}
+        await it.sessions.subscribe(session, [Subscription("u", "y", version=4), Subscription("t")])
+        assert it.groups.membership.members("g")["c"].subscriptions == (
+            Subscription("t"),
+            Subscription("u", "x", version=5),
+        )
+        with pytest.raises(NotFound):
+            await it.sessions.subscribe(session, wanted("unknown"))
+        with pytest.raises(Invalid) as empty:
+            await it.sessions.subscribe(session, [])
+        assert empty.value.field == "subscribe.subscriptions"
+        assert session.topics == {"t", "u"}
+        second = await it.open()
+        await it.sessions.subscribe(session, wanted("t"))
+        assert session.topics == {"t", "u"}
+        assert second.topics == {"t"}
+        await it.sessions.close(second, CloseReason.CLIENT_LEFT, "bye")
+        await it.sessions.subscribe(second, wanted("u"))
+        assert second.topics == {"t"}
+        assert members(it) == {}
+
+
+@in_virtual_time
+async def test_a_client_with_a_session_of_its_own_stays_a_member_when_its_push_session_ends() -> None:
+    """It is no longer active, and gets no queues; unless another session stands for it by then."""
+    async with bench() as it:
+        session = await it.open(member_session_id="client's")
+        assert members(it) == {"c": "client's"}
+        await it.sessions.close(session, CloseReason.CLIENT_LEFT, "bye")
+        left = it.groups.membership.members("g")["c"]
+        assert (left.session_id, left.active) == ("client's", False)
+        assert left.topics == {"t"}
+        it.groups.membership.join("g", dataclasses.replace(left, active=True))
+        await it.sessions.close(session, CloseReason.CLIENT_LEFT, "again")
+        assert it.groups.membership.members("g")["c"].active
+        second = await it.open(member_session_id="client's")
+        it.groups.membership.join("g", dataclasses.replace(left, session_id="another's", active=True))
+        await it.sessions.close(second, CloseReason.CLIENT_LEFT, "bye")
+        assert it.groups.membership.members("g")["c"].active
+
+
+@in_virtual_time
+async def test_a_client_that_does_not_take_the_reason_has_a_minute_to() -> None:
+    """Then its connection is ended, if its call has not ended by itself; without a call there is nobody to tell."""
+    async with bench() as it:
+        calls: Any = object()
+        deaf: list[str] = []
+        sessions = {name: await it.open(name) for name in ("deaf", "gone", "alone")}
+        for name, session in sessions.items():
+            session.memory.on_deaf = lambda name=name: deaf.append(name)
+            session.call = None if name == "alone" else calls
+        await it.sessions.close_all(CloseReason.SHUTDOWN, "the snode stops")
+        assert [await closed(one) for one in sessions.values()] == [(CloseReason.SHUTDOWN, "the snode stops")] * 3
+        it.sessions.ended(sessions["gone"])
+        await it.rest(FAREWELL_S)
+        await it.sessions.sweep()
+        assert deaf == []
+        await it.rest()
+        await it.sessions.sweep()
+        assert deaf == ["deaf"]
+        sessions["deaf"].memory.is_deaf = False
+        await it.sessions.sweep()
+        assert deaf == ["deaf"]
+
+
+@in_virtual_time
+async def test_a_silent_session_is_ended() -> None:
+    """Who was heard within the expiry is not; clients are asked to say something four times as often."""
+    async with bench() as it:
+        assert it.sessions.heartbeat_interval_ms == EXPIRY_S * 1000 / 4 == 15_000
+        silent, loud = await it.open("silent"), await it.open("loud")
+        at_s = silent.heard_at_s
+        await it.rest(at_s + EXPIRY_S - it.clock.monotonic_s())
+        await it.sessions.sweep()
+        assert it.sessions.all() == [silent, loud]
+        loud.heard()
+        await it.rest()
+        await it.sessions.sweep()
+        assert it.sessions.all() == [loud]
+        assert await closed(silent) == (
+            CloseReason.EXPIRED,
+            "nothing was heard for 60 s; send a Heartbeat in between, or open another",
+        )
+        assert it.sessions.evicted_slow == 0
+
+
+@in_virtual_time
+async def test_sessions_of_a_group_that_is_closed_end() -> None:
+    """Or those of them that may not consume so."""
+    async with bench() as it:
+        shared, broadcast = await it.open("shared"), await it.open("broadcast", broadcast=True)
+        it.directory.learn_group(Group("g", 2, broadcast_enabled=False))
+        await it.sessions.sweep()
+        assert it.sessions.all() == [shared]
+        assert await closed(broadcast) == (
+            CloseReason.GROUP_CLOSED,
+            "group g may not consume as broadcast; AdminService/UpdateGroup allows it",
+        )
+        it.directory.learn_group(Group("g", 3, consume_enabled=False))
+        await it.sessions.sweep()
+        reason, message = await closed(shared)
+        assert reason is CloseReason.GROUP_CLOSED
+        assert "switched off" in message

@@ -1,0 +1,181 @@
+"""Who is slow, and what operators read of push sessions."""
+
+from typing import Any
+
+from ortoo.common.errors import Unavailable
+from ortoo.snode.cluster.routes import Group
+from ortoo.snode.membership.members import CloseReason
+from ortoo.snode.push.outbox import AcknowledgedOffsets, Closed
+from ortoo.snode.push.session import PushSession
+from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
+from tests.unit.snode.push.push_bench import QUEUES, Bench, bench, event
+
+GRACE_S = 5.0
+GROUP = Group("g", 1, slow_consumer_threshold_messages=3, slow_consumer_grace_ms=int(GRACE_S * 1000))
+
+
+async def began(it: Bench, *queue_ids: int, client_id: str = "c", messages: int = 1000) -> PushSession:
+    """A session that was given two messages of each queue a moment ago, and has acknowledged the first."""
+    it.directory.learn_group(GROUP)
+    await it.rest(100.0)
+    for queue_id in queue_ids:
+        await it.store(queue_id, b"a")
+        await it.store(queue_id, b"b")
+    session = await it.open(client_id, messages=messages)
+    await it.rest()
+    for queue_id in queue_ids:
+        session.acknowledge(QUEUES[queue_id], 1, 0)
+    await event(session, AcknowledgedOffsets)
+    return session
+
+
+async def swept(it: Bench, after_s: float) -> list[str]:
+    """Who is left."""
+    await it.rest(after_s)
+    await it.sessions.sweep()
+    await it.rest()
+    return [session.client_id for session in it.sessions.all()]
+
+
+def asked_about(it: Bench) -> list[int]:
+    """The topics whose ends the enode is asked for from now on."""
+    asked: list[int] = []
+    describe = it.enode.describe_queues
+
+    async def noted(topic_id: int) -> Any:
+        asked.append(topic_id)
+        return await describe(topic_id)
+
+    it.enode.describe_queues = noted  # type: ignore[method-assign]
+    return asked
+
+
+@in_virtual_time
+async def test_who_is_further_behind_than_allowed_for_the_whole_grace_is_evicted() -> None:
+    """E-082: not at the threshold and not before the grace is over; it hears how far behind it is, and for how long."""
+    async with bench() as it:
+        session = await began(it, 0, 1)
+        await it.store(1, b"c", b"d", b"e", b"f")
+        asked = asked_about(it)
+        assert await swept(it, GRACE_S - 0.1) == ["c"]
+        assert asked == []
+        session.acknowledge(QUEUES[1], 2, 0)
+        assert await swept(it, 0.2) == ["c"]
+        assert await swept(it, GRACE_S) == ["c"]
+        await it.store(1, b"g")
+        await it.store(0, b"c")
+        await it.rest(0.1)
+        session.acknowledge(QUEUES[0], 2, 0)
+        it.sessions.evicted_slow = 3
+        assert await swept(it, 0.6) == []
+        closed = await event(session, Closed)
+        assert (closed.reason, closed.message) == (
+            CloseReason.SLOW_CONSUMER,
+            "queue t/e/1 is 5 messages ahead of the acknowledged offset 2 (threshold 3) and nothing was acknowledged "
+            "for 5.9 s; open a new session to go on from there",
+        )
+        assert it.sessions.evicted_slow == 4
+
+
+@in_virtual_time
+async def test_how_far_a_queue_is_its_enode_is_asked_once_for_all_sessions() -> None:
+    """A session without credit has not heard of what came since; one that owes nothing is not asked about."""
+    async with bench() as it:
+        behind = await began(it, 0, 1, client_id="behind", messages=4)
+        asked = asked_about(it)
+        assert await swept(it, GRACE_S) == ["behind"]
+        assert asked == [77]
+        for queue_id in (0, 1):
+            await it.store(queue_id, b"c", b"d", b"e", b"f")
+        assert await swept(it, 1.0) == []
+        assert asked == [77, 77]
+        assert "queue t/e/0 is 5 messages ahead of the acknowledged offset 1" in (await event(behind, Closed)).message
+    async with bench() as it:
+        behind = await began(it, 2, messages=2)
+        await it.store(2, b"c", b"d", b"e", b"f")
+        assert await swept(it, GRACE_S) == []
+        assert "queue t/e/2 is 5 messages ahead" in (await event(behind, Closed)).message
+
+
+@in_virtual_time
+async def test_while_an_enode_is_away_what_was_heard_of_it_counts() -> None:
+    """Neither does its silence save who is slow, nor does it end who is not."""
+    async with bench() as it:
+        session = await began(it, 0, 1)
+        await it.store(1, b"c", b"d", b"e", b"f")
+        await it.rest()
+        session.acknowledge(QUEUES[1], 6, 0)
+
+        async def away(topic_id: int) -> Any:
+            raise Unavailable("away")
+
+        it.enode.describe_queues = away  # type: ignore[method-assign]
+        assert await swept(it, GRACE_S) == ["c"]
+        await it.store(0, b"c", b"d", b"e", b"f")
+        assert await swept(it, 1.0) == []
+        assert "queue t/e/0 is 5 messages ahead" in (await event(session, Closed)).message
+
+
+@in_virtual_time
+async def test_who_has_acknowledged_nothing_yet_or_has_suspended_a_queue_is_not_slow() -> None:
+    """E-085: and a queue that goes on is awaited from then on."""
+    async with bench() as it:
+        it.directory.learn_group(GROUP)
+        await it.store(0, *[b"a"] * 9)
+        session = await it.open()
+        assert await swept(it, 10 * GRACE_S) == ["c"]
+        session.heard()
+        session.acknowledge(QUEUES[0], 1, 0)
+        session.suspend(frozenset({QUEUES[0]}))
+        assert await swept(it, 2 * GRACE_S) == ["c"]
+        session.suspend(None)
+        assert await swept(it, GRACE_S) == ["c"]
+        session.suspend(frozenset({QUEUES[1]}))
+        assert await swept(it, GRACE_S - 0.1) == ["c"]
+        assert await swept(it, 0.1) == []
+
+
+@in_virtual_time
+async def test_who_holds_all_the_bytes_it_may_and_acknowledges_none_is_evicted() -> None:
+    """However few messages they are."""
+    async with bench() as it:
+        session = await began(it, 0)
+        size_bytes = session.unacknowledged_bytes
+        limited = Group("g", 2, slow_consumer_grace_ms=5_000, unacknowledged_bytes_max=size_bytes + 1)
+        it.directory.learn_group(limited)
+        assert await swept(it, GRACE_S) == ["c"]
+        it.directory.learn_group(Group("g", 3, slow_consumer_grace_ms=5_000, unacknowledged_bytes_max=size_bytes))
+        assert await swept(it, 1.0) == []
+        closed = await event(session, Closed)
+        assert (closed.reason, closed.message) == (
+            CloseReason.SLOW_CONSUMER,
+            f"{size_bytes} bytes are not acknowledged (at most {size_bytes} may be), and nothing of queue t/e/0 was "
+            "for 6.0 s; open a new session to go on",
+        )
+
+
+@in_virtual_time
+async def test_operators_read_sessions_messages_on_their_way_and_who_was_evicted() -> None:
+    """By group, and by topic and group; before a group has acknowledged anything nothing is on its way."""
+
+    def told() -> dict[str, Any]:
+        return {
+            family.name: (family.kind, family.labels, {sample.values: sample.value for sample in samples})
+            for family, samples in it.metrics.read()
+        }
+
+    async with bench() as it:
+        ours = [family.help for family, _ in it.metrics.read() if "consumer" in family.name]
+        assert [one[0].isupper() and one[1].islower() and one.endswith(".") for one in ours] == [True] * 3
+        session = await began(it, 0, 1)
+        await it.open("d", group="h")
+        await it.open("e", group="h")
+        it.sessions.evicted_slow = 7
+        await it.rest()
+        by_group = {("g",): 1, ("h",): 2}
+        assert told()["rocketmq_consumer_connections"] == ("gauge", ("consumer_group",), by_group)
+        on_their_way = ("gauge", ("topic", "consumer_group"), {("t", "g"): 2})
+        assert told()["rocketmq_consumer_inflight_messages"] == on_their_way
+        assert told()["ortoo_slow_consumers_evicted_total"] == ("counter", (), {(): 7})
+        session.acknowledge(QUEUES[0], 2, 0)
+        assert told()["rocketmq_consumer_inflight_messages"][2] == {("t", "g"): 1}
