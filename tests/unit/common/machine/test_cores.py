@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from ortoo.common.machine.cores import (
     ENOUGH,
     GLANCE_S,
+    IDLE_LOOKS,
+    IDLE_S,
     LITTLE,
     LOOK_S,
     LOOKS_AFTER,
@@ -137,12 +139,14 @@ def test_one_busy_moment_is_no_burst() -> None:
         assert run.machine.kept == 1
 
 
-def test_an_idle_process_wakes_once_a_second_and_reads_nothing() -> None:
-    """It is at all cores, and neither the machine nor its own mask is looked at."""
+def test_an_idle_process_wakes_every_four_seconds_and_reads_nothing() -> None:
+    """It is at all cores, and neither the machine nor its own mask is looked at; a load is seen soon all the same."""
     run = Run(MadeUp(own=0.01))
     run.go_on(100)
-    assert run.looks <= 101
+    assert run.looks <= IDLE_LOOKS + 1 + 100 / IDLE_S
     assert run.machine.reads == 0
+    run.machine.own = 0.3
+    assert run.go_on(20, until=1) <= IDLE_S + 4 * LOOK_S
 
 
 def test_who_has_nothing_more_to_do_gives_the_core_back() -> None:

@@ -11,6 +11,10 @@ from typing import Protocol
 
 LOOK_S = 1.0
 """How often it is looked what all cores do."""
+IDLE_S = 4.0
+"""How often a process that is idle looks at itself: a wake-up costs it a third of a millisecond."""
+IDLE_LOOKS = 5
+"""After so many looks with nothing done it is idle."""
 GLANCE_S = 0.2
 """How often a process that keeps to one core looks at itself alone."""
 LITTLE = 0.05
@@ -149,7 +153,7 @@ class Keeper:
         self._cores = cores
         self._decision = OneCore()
         self._given = frozenset[int]()
-        self._glanced_s, self._used_s = float("-inf"), 0.0
+        self._glanced_s, self._used_s, self._idle_looks = float("-inf"), 0.0, 0
         self._seen: _Seen | None = None
         self._is_settled = True
 
@@ -167,7 +171,9 @@ class Keeper:
             self._decision.leave()
             with contextlib.suppress(OSError):
                 self.end()
-        return LOOK_S if self._decision.core is None else GLANCE_S
+        if self._decision.core is not None:
+            return GLANCE_S
+        return IDLE_S if self._idle_looks > IDLE_LOOKS else LOOK_S
 
     def end(self) -> None:
         """Use all cores again. Errors: OSError."""
@@ -178,6 +184,7 @@ class Keeper:
         used_s = self._cores.used_s()
         own = (used_s - self._used_s) / (now_s - self._glanced_s) if now_s > self._glanced_s else 0.0
         self._glanced_s, self._used_s = now_s, used_s
+        self._idle_looks = self._idle_looks + 1 if own < NOTHING else 0
         was = self._decision.core
         if was is not None:
             self._decision.glance(own)
