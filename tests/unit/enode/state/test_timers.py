@@ -1,0 +1,273 @@
+"""Delayed messages: seconds for those that are near, ten minutes for those that are far, and one answer for both."""
+
+import struct
+
+import numpy as np
+import pytest
+
+from ortoo.enode.changes.all import TopicGone, decode_changes, encode_changes
+from ortoo.enode.changes.timers import TimerEnd, TimersDone, TimersSet
+from ortoo.enode.state.tables import timers as timers_module
+from ortoo.enode.state.tables.timers import FAR_MS, NEAR_MS, Timers
+from ortoo.enode.state.timer_bucket import Hold, TimerArray
+
+NOW_MS = 3_000 * FAR_MS
+NO_MORE = 255
+SOON_MS, LATER_MS, TOMORROW_MS = NOW_MS + 1_500, NOW_MS + FAR_MS + 7, NOW_MS + 144 * FAR_MS
+
+
+def column(*numbers: int) -> bytes:
+    """As changes have them."""
+    return struct.pack(f"<{len(numbers)}q", *numbers)
+
+
+def int64s(*numbers: int) -> "np.ndarray":
+    """As whoever decides has them."""
+    return np.array(numbers, "<i8")
+
+
+def put(timers: Timers, topic_id: int, queue_id: int, first: int, *due_ms: int, ids: tuple[int, ...] = ()) -> None:
+    """Set timers at the places from `first` on; their ids are their places, unless they have some."""
+    timers.apply(TimersSet(topic_id, queue_id, first, 0, 0, 5, 6, column(*due_ms), column(*ids)))
+
+
+def end(timers: Timers, *several: tuple[int, int]) -> None:
+    """End timers: (due ms, id)."""
+    due_ms, ids = zip(*several, strict=True)
+    timers.apply(TimersDone(TimerEnd.DELIVERED, column(*due_ms), column(*ids)))
+
+
+def ids_of(rows: TimerArray) -> list[int]:
+    """In the order of the rows."""
+    found: list[int] = rows["timer_id"].tolist()
+    return found
+
+
+def some() -> Timers:
+    """Six timers of two topics: of topic 1 one that is due now and two that are far, of topic 2 three that are near."""
+    timers = Timers()
+    timers.advance(NOW_MS)
+    put(timers, 1, 0, 10, NOW_MS, LATER_MS, TOMORROW_MS)
+    put(timers, 2, 3, 20, SOON_MS, SOON_MS + NEAR_MS, SOON_MS)
+    return timers
+
+
+def test_where_a_timer_lies_is_told_by_topic_and_time() -> None:
+    """Both kinds of buckets; the first of two equal times is the one with the smaller id."""
+    timers = some()
+    assert timers.live == 6
+    assert timers.listed(1, 0, 10) == [(NOW_MS, 10, 10, 0), (LATER_MS, 11, 11, 0), (TOMORROW_MS, 12, 12, 0)]
+    assert timers.listed(2, 0, 10) == [(SOON_MS, 20, 20, 3), (SOON_MS, 22, 22, 3), (SOON_MS + NEAR_MS, 21, 21, 3)]
+    assert timers.listed(2, 0, 2) == [(SOON_MS, 20, 20, 3), (SOON_MS, 22, 22, 3)]
+    assert timers.listed(1, NOW_MS + 1, 1) == [(LATER_MS, 11, 11, 0)]
+    assert timers.listed(1, NOW_MS, 1) == [(NOW_MS, 10, 10, 0)]
+    assert timers.listed(1, TOMORROW_MS, 5) == [(TOMORROW_MS, 12, 12, 0)]
+    assert timers.listed(1, TOMORROW_MS + 1, 5) == []
+    assert timers.listed(3, 0, 10) == []
+
+
+def test_a_list_begins_in_the_middle_of_a_bucket() -> None:
+    """The last millisecond of a bucket belongs to it, the next one does not."""
+    timers = Timers()
+    timers.advance(NOW_MS)
+    put(timers, 1, 0, 0, NOW_MS + NEAR_MS - 1, NOW_MS + NEAR_MS, TOMORROW_MS + FAR_MS - 1, TOMORROW_MS + FAR_MS)
+    listed = [(at, one) for at, one, _, _ in timers.listed(1, NOW_MS + NEAR_MS - 1, 10)]
+    assert listed == [
+        (NOW_MS + NEAR_MS - 1, 0),
+        (NOW_MS + NEAR_MS, 1),
+        (TOMORROW_MS + FAR_MS - 1, 2),
+        (TOMORROW_MS + FAR_MS, 3),
+    ]
+    assert [one for _, one, _, _ in timers.listed(1, TOMORROW_MS + FAR_MS - 1, 10)] == [2, 3]
+    assert [one for _, one, _, _ in timers.listed(1, TOMORROW_MS + FAR_MS, 10)] == [3]
+
+
+def test_taken_is_what_is_due_the_earliest_seconds_first_and_once() -> None:
+    """Taken timers are staged, whoever takes again gets the others; free again, they are taken again."""
+    timers = some()
+    assert ids_of(timers.take(NOW_MS - 1, 10)) == []
+    assert ids_of(timers.take(SOON_MS + NEAR_MS, 2)) == [10, 20]
+    assert timers.holds(int64s(NOW_MS, SOON_MS, SOON_MS), int64s(10, 20, 22)).tolist() == [
+        Hold.STAGED,
+        Hold.STAGED,
+        Hold.FREE,
+    ]
+    assert ids_of(timers.take(SOON_MS + NEAR_MS, 10)) == [22, 21]
+    assert ids_of(timers.take(SOON_MS + NEAR_MS, 10)) == []
+    timers.hold(int64s(SOON_MS), int64s(22), Hold.FREE)
+    assert ids_of(timers.take(SOON_MS, 10)) == [22]
+    timers.free()
+    assert sorted(ids_of(timers.take(SOON_MS, 10))) == [10, 20, 22]
+
+
+def test_one_is_taken_when_one_is_asked_for() -> None:
+    """And a row says where it leads."""
+    rows = some().take(SOON_MS, 1)
+    assert ids_of(rows) == [10]
+    timers = some()
+    rows = timers.take(SOON_MS, 10)
+    assert [timers.destination_of(number) for number in rows["destination"].tolist()] == [(1, 0), (2, 3), (2, 3)]
+
+
+def test_far_timers_come_near_before_their_time() -> None:
+    """Ten minutes before at the least; whatever is being done with them is not asked for before."""
+    timers = Timers()
+    timers.advance(NOW_MS)
+    put(timers, 1, 0, 0, NOW_MS + 2 * FAR_MS - 1, NOW_MS + 2 * FAR_MS, NOW_MS + 3 * FAR_MS)
+    assert ids_of(timers.take(NOW_MS + 9 * FAR_MS, 10)) == [0]
+    timers.advance(NOW_MS + FAR_MS - 1)
+    assert ids_of(timers.take(NOW_MS + 9 * FAR_MS, 10)) == []
+    timers.advance(NOW_MS + FAR_MS)
+    assert timers.live == 3
+    assert ids_of(timers.take(NOW_MS + 9 * FAR_MS, 10)) == [1]
+    timers.advance(NOW_MS)
+    assert ids_of(timers.take(NOW_MS + 9 * FAR_MS, 10)) == []
+    timers.advance(NOW_MS + 20 * FAR_MS)
+    assert ids_of(timers.take(NOW_MS + 9 * FAR_MS, 10)) == [2]
+    assert timers.live == 3
+    assert [one for _, one, _, _ in timers.listed(1, 0, 10)] == [0, 1, 2]
+
+
+def test_a_far_bucket_is_taken_apart_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that have ended meanwhile do not come back, and nothing is counted twice."""
+    monkeypatch.setattr(timers_module, "ROWS_AT_ONCE", 4)
+    timers = Timers()
+    timers.advance(NOW_MS)
+    put(timers, 1, 0, 0, *(TOMORROW_MS + number for number in range(13)))
+    end(timers, *((TOMORROW_MS + number, number) for number in (0, 4, 5, 6, 7, 12)))
+    assert timers.live == 7
+    timers.advance(TOMORROW_MS)
+    assert timers.live == 7
+    assert ids_of(timers.take(TOMORROW_MS + 13, 100)) == [1, 2, 3, 8, 9, 10, 11]
+
+
+def test_timers_end_once_wherever_they_lie() -> None:
+    """Ends of unknown ones are passed over; of several buckets in one change each gives up its own."""
+    timers = some()
+    end(timers, (TOMORROW_MS, 12), (NOW_MS, 10), (SOON_MS, 22), (SOON_MS, 99), (NOW_MS + 5 * FAR_MS, 4))
+    assert timers.live == 3
+    end(timers, (TOMORROW_MS, 12), (NOW_MS, 10), (SOON_MS, 22))
+    assert timers.live == 3
+    assert timers.listed(1, 0, 10) == [(LATER_MS, 11, 11, 0)]
+    assert timers.listed(2, 0, 10) == [(SOON_MS, 20, 20, 3), (SOON_MS + NEAR_MS, 21, 21, 3)]
+    due_ms, ids = int64s(NOW_MS, SOON_MS, SOON_MS, TOMORROW_MS, LATER_MS), int64s(10, 20, 22, 12, 11)
+    assert timers.holds(due_ms, ids).tolist() == [NO_MORE, Hold.FREE, NO_MORE, NO_MORE, Hold.FREE]
+
+
+def test_what_is_done_with_timers_is_noted_in_several_buckets_at_once() -> None:
+    """What is not there is passed over."""
+    timers = some()
+    due_ms, ids = int64s(SOON_MS, NOW_MS, TOMORROW_MS, 17, SOON_MS), int64s(20, 10, 12, 1, 98)
+    timers.hold(due_ms, ids, Hold.MOVING)
+    assert timers.holds(due_ms, ids).tolist() == [Hold.MOVING, Hold.MOVING, Hold.MOVING, NO_MORE, NO_MORE]
+    assert timers.holds(int64s(SOON_MS, LATER_MS), int64s(22, 11)).tolist() == [Hold.FREE, Hold.FREE]
+    assert timers.holds(int64s(), int64s()).tolist() == []
+    timers.free()
+    assert timers.holds(due_ms, ids).tolist() == [Hold.FREE, Hold.FREE, Hold.FREE, NO_MORE, NO_MORE]
+
+
+def test_a_timer_that_is_moved_keeps_its_id_and_is_found_at_its_new_place() -> None:
+    """The places asked for begin with the first and end before the last."""
+    timers = some()
+    put(timers, 1, 0, 30, TOMORROW_MS, NOW_MS, ids=(12, 10))
+    assert timers.live == 6
+    assert timers.listed(1, 0, 10) == [(NOW_MS, 10, 31, 0), (LATER_MS, 11, 11, 0), (TOMORROW_MS, 12, 30, 0)]
+    assert ids_of(timers.in_places(11, 31)) == [11, 20, 21, 22, 12]
+    assert ids_of(timers.in_places(31, 32)) == [10]
+    assert ids_of(timers.in_places(12, 20)) == []
+
+
+def test_a_timer_leads_to_its_topic_alone() -> None:
+    """One that is not there leads nowhere, and so does one of a topic that is gone."""
+    timers = some()
+    assert timers.leads_to(1, TOMORROW_MS, 12)
+    assert timers.leads_to(2, SOON_MS, 20)
+    assert not timers.leads_to(2, TOMORROW_MS, 12)
+    assert not timers.leads_to(1, TOMORROW_MS, 20)
+    assert not timers.leads_to(1, TOMORROW_MS + FAR_MS, 12)
+    timers.apply(TopicGone(1))
+    assert not timers.leads_to(1, TOMORROW_MS, 12)
+    assert timers.leads_to(2, SOON_MS, 20)
+
+
+def test_timers_of_a_topic_that_is_gone_come_due_and_lead_nowhere() -> None:
+    """They are neither listed nor written; others keep their way, and the topic's queues may come again."""
+    timers = some()
+    timers.apply(TopicGone(1))
+    timers.apply(TopicGone(9))
+    assert timers.live == 6
+    assert timers.listed(1, 0, 10) == []
+    rows = timers.take(SOON_MS, 10)
+    assert [timers.destination_of(number) for number in rows["destination"].tolist()] == [None, (2, 3), (2, 3)]
+    put(timers, 1, 0, 40, SOON_MS)
+    assert timers.listed(1, 0, 10) == [(SOON_MS, 40, 40, 0)]
+    folded = folded_again(timers)
+    assert folded.live == 4
+    assert folded.listed(2, 0, 10) == timers.listed(2, 0, 10)
+    assert folded.digest() == timers.digest()
+
+
+def folded_again(timers: Timers) -> Timers:
+    """What a checkpoint of it says."""
+    folded = Timers()
+    for change in decode_changes(encode_changes(list(timers.checkpoint()))):
+        folded.apply(change)
+    return folded
+
+
+def test_a_checkpoint_says_all_of_it_in_changes_that_are_not_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of several queues in one change; whoever folds it has every timer where it was."""
+    monkeypatch.setattr(timers_module, "ROWS_PER_CHANGE", 2)
+    timers = some()
+    put(timers, 1, 5, 50, TOMORROW_MS, TOMORROW_MS)
+    assert len(list(timers.checkpoint())) == 6
+    folded = folded_again(timers)
+    folded.advance(NOW_MS)
+    assert folded.live == timers.live == 8
+    for topic_id in (1, 2):
+        assert folded.listed(topic_id, 0, 10) == timers.listed(topic_id, 0, 10)
+    assert timers.listed(1, TOMORROW_MS, 10) == [
+        (TOMORROW_MS, 12, 12, 0),
+        (TOMORROW_MS, 50, 50, 5),
+        (TOMORROW_MS, 51, 51, 5),
+    ]
+
+
+def test_a_digest_tells_any_difference_and_nothing_of_what_is_done_or_where_it_lies() -> None:
+    """Leaders have buckets apart that followers have not, and take timers that followers know as free."""
+    timers, followers = some(), Timers()
+    put(followers, 2, 3, 20, SOON_MS, SOON_MS + NEAR_MS, SOON_MS)
+    put(followers, 1, 0, 10, NOW_MS, LATER_MS, TOMORROW_MS)
+    timers.take(SOON_MS, 1)
+    assert timers.digest() == followers.digest()
+    assert 0 < timers.digest() < 1 << 64
+    told = {timers.digest()}
+    for topic_id, queue_id, place, due_ms, ids in (
+        (1, 0, 60, NOW_MS, ()),
+        (2, 0, 60, NOW_MS, ()),
+        (1, 1, 60, NOW_MS, ()),
+        (1, 0, 61, NOW_MS, ()),
+        (1, 0, 61, NOW_MS, (60,)),
+        (1, 0, 60, NOW_MS + 1, ()),
+    ):
+        other = some()
+        put(other, topic_id, queue_id, place, due_ms, ids=ids)
+        told.add(other.digest())
+    assert len(told) == 7
+    assert Timers().digest() == 0
+
+
+def test_a_sixteenth_of_the_timers_counts_as_rows() -> None:
+    """A digest of them all costs little."""
+    timers = Timers()
+    put(timers, 1, 0, 0, *range(NOW_MS, NOW_MS + 48))
+    assert timers.rows == 3
+
+
+def test_the_change_that_ends_timers_names_them() -> None:
+    """Folded, it ends them."""
+    timers = some()
+    change = timers.done_change(timers.take(SOON_MS, 2), TimerEnd.LOST)
+    assert change == TimersDone(TimerEnd.LOST, column(NOW_MS, SOON_MS), column(10, 20))
+    timers.apply(change)
+    assert timers.live == 4
