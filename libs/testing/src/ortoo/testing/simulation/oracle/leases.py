@@ -28,12 +28,17 @@ class Leases:
         now_s: Callable[[], float],
         is_quiet: Callable[[str, float], bool],
         is_prompt: Callable[[], bool],
+        may_have_forgotten: Callable[[str], bool],
     ) -> None:
-        """`is_quiet` says whether nothing happened to an enode since a time, `is_prompt` whether answers are new."""
+        """`is_quiet` says whether nothing happened to an enode since a time, `is_prompt` whether answers are new.
+
+        `may_have_forgotten`: whether damage may have cost an enode what it had written of groups.
+        """
         self._findings = findings
         self._now_s = now_s
         self._is_quiet = is_quiet
         self._is_prompt = is_prompt
+        self._may_have_forgotten = may_have_forgotten
         self._asked: dict[tuple[str, str], float] = {}
         self._acknowledged: dict[tuple[str, str], float] = {}
         self._open: dict[str, dict[str, Sent]] = {}
@@ -42,7 +47,8 @@ class Leases:
     def delivered(self, delivery: Delivery, invisible_ms: float) -> None:
         """A member has it now, for so long at least."""
         group, key = delivery.group, delivery.sent.key
-        if (group, key) in self._acknowledged and self._is_prompt():
+        forgotten = self._may_have_forgotten(delivery.queue.enode)
+        if (group, key) in self._acknowledged and self._is_prompt() and not forgotten:
             after_s = delivery.at_s - self._acknowledged[group, key]
             self._findings.add("G8", f"{key} came to {group} again, {after_s:.3f} s after its acknowledgement")
         held = self._held.get((group, key))

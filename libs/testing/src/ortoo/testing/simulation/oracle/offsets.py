@@ -9,10 +9,13 @@ from ortoo.testing.simulation.findings import Findings
 class CommittedOffsets:
     """For each group and queue the highest offset that a server called durable."""
 
-    def __init__(self, findings: Findings, now_s: Callable[[], float]) -> None:
-        """None yet."""
+    def __init__(
+        self, findings: Findings, now_s: Callable[[], float], may_have_forgotten: Callable[[str], bool]
+    ) -> None:
+        """None yet. `may_have_forgotten`: whether damage may have cost an enode what it had written of groups."""
         self._findings = findings
         self._now_s = now_s
+        self._may_have_forgotten = may_have_forgotten
         self._durable: dict[tuple[str, Queue], tuple[int, float]] = {}
         self._moves: dict[str, int] = {}
 
@@ -33,7 +36,9 @@ class CommittedOffsets:
         return self._moves.get(group, 0)
 
     def at(self, group: str, queue: Queue, before_s: float) -> int:
-        """What was durable before this time; 0 if nothing is known."""
+        """What was durable before this time; 0 if nothing is known, or nothing of it can be counted on."""
+        if self._may_have_forgotten(queue.enode):
+            return 0
         offset, at_s = self._durable.get((group, queue), (0, 0.0))
         return offset if at_s < before_s else 0
 

@@ -23,16 +23,16 @@ class Oracle:
         self.findings = world.findings
         self.sent = SentMessages()
         self.received = Received(self.sent, world.findings, world.trace, self.now_s, self._fastest_wall_ms)
-        self.leases = Leases(world.findings, self.now_s, self.is_quiet, self.is_prompt)
-        self.offsets = CommittedOffsets(world.findings, self.now_s)
+        self.leases = Leases(world.findings, self.now_s, self.is_quiet, self.is_prompt, self.may_have_forgotten)
+        self.offsets = CommittedOffsets(world.findings, self.now_s, self.may_have_forgotten)
         self.trouble_until_s = float("-inf")
         """When the last fault was over, or is going to be."""
         self._disturbed_at_s: dict[str, float] = {}
         self._detained_at_s = float("-inf")
         self.clock_ahead_ms = 0.0
         """How far any wall clock was ahead, at most."""
-        self.damaged: dict[str, None] = {}
-        """Enodes whose disk lied or lost bytes that it had promised: what is named as lost there may be lost."""
+        self.damaged: dict[str, float] = {}
+        """Enodes whose disk lied or lost bytes that it had promised, and since when: what is named as lost may be."""
 
     def now_s(self) -> float:
         """The run's own time."""
@@ -58,6 +58,20 @@ class Oracle:
         """Whether nothing happened to a machine since then, nor shortly before; or, if it is not known, to any."""
         at_s = [when_s for name, when_s in self._disturbed_at_s.items() if machine in (name, NOWHERE)]
         return max(at_s, default=float("-inf")) < since_s - QUIET_S
+
+    def disk_damaged(self, machine: str) -> None:
+        """The disk of a machine, which has the only copy, lies from now on or has lost something."""
+        self.damaged.setdefault(machine, self.now_s())
+
+    def may_have_forgotten(self, machine: str) -> bool:
+        """Whether a machine may have begun anew since its disk was damaged; or, if it is not known which, any.
+
+        What the damaged bytes said of groups, such as an acknowledgement, it has not read.
+        """
+        return any(
+            machine in (name, NOWHERE) and self._disturbed_at_s.get(name, float("-inf")) > at_s
+            for name, at_s in self.damaged.items()
+        )
 
     def calm_since(self, at_s: float) -> bool:
         """Whether nothing was wrong since then, and for a good while before."""

@@ -246,12 +246,12 @@ class Injector:
     def _bit_flip(self, fault: Fault) -> None:
         machine = self._enode(fault)
         if machine.disk.flip_bit(".seg"):
-            self.oracle.damaged[machine.name] = None
+            self.oracle.disk_damaged(machine.name)
 
     def _misdirected_write(self, fault: Fault) -> None:
         machine = self._enode(fault)
         machine.disk.current.platter.misdirect_bytes = 64 + int(fault.amount * 20_000)
-        self.oracle.damaged[machine.name] = None
+        self.oracle.disk_damaged(machine.name)
 
     def _failing(self, fault: Fault, fail: Callable[[EnodeMachine], None]) -> Undo:
         """A disk that failed is not trusted again by the process that saw it; somebody restarts that."""
