@@ -11,6 +11,7 @@ from ortoo.client.offsets.file import OffsetFile
 from ortoo.common.errors import Fenced, OrtooError, Unavailable
 from ortoo.common.errors.status import error_of
 from ortoo.common.process.logs import get_logger
+from ortoo.common.process.threads import uninterrupted
 from ortoo.v1 import pull_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 
@@ -139,6 +140,7 @@ class LocalOffsets:
         self.table = OffsetTable()
         self._file = file
         self._written = file.read()
+        self._turn = asyncio.Lock()
 
     async def load(self, queues: Sequence[Queue]) -> dict[Queue, int | None]:
         """What the file says."""
@@ -148,14 +150,14 @@ class LocalOffsets:
         return {queue: self._written.get(queue) for queue in queues}
 
     async def persist(self, queues: Collection[Queue]) -> list[Queue]:
-        """Write the file if something is new. Errors: Unavailable when it cannot be written."""
-        news = self.table.unstored(queues)
-        if news:
-            everything = self._written | news
-            try:
-                await asyncio.to_thread(self._file.write, everything)
-            except OSError as error:
-                raise Unavailable(f"{self._file.path} cannot be written: {error.strerror}") from error
-            self._written = everything
-            self.table.stored(news)
+        """Write the file if something is new, one after another. Errors: Unavailable when it cannot be written."""
+        async with self._turn:
+            if news := self.table.unstored(queues):
+                self._written |= news  # whoever writes next writes them too, whatever becomes of this caller
+                writing = asyncio.get_running_loop().run_in_executor(None, self._file.write, dict(self._written))
+                try:
+                    await uninterrupted(writing)
+                except OSError as error:
+                    raise Unavailable(f"{self._file.path} cannot be written: {error.strerror}") from error
+                self.table.stored(news)
         return []

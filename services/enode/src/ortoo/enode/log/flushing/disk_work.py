@@ -9,6 +9,7 @@ from functools import partial
 from typing import ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from ortoo.common.errors import Unavailable
+from ortoo.common.process.threads import uninterrupted
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.log.flushing.group import Group
 from ortoo.enode.log.settings import StoreSettings
@@ -55,7 +56,7 @@ class ThreadedDiskWork:
         self._groups.put((group, done))
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run `work` in one of the threads. A cancelled caller still waits for it: nothing runs behind its back."""
+        """Run `work` in one of the threads. A cancelled caller still waits for it."""
         return await self._run_in(self._pool, partial(work, *args, **kwargs))
 
     async def scan(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -65,12 +66,7 @@ class ThreadedDiskWork:
     async def _run_in(self, threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         if self._closed:
             raise Unavailable("the store is closed")
-        running = self._loop.run_in_executor(threads, work)
-        try:
-            return await asyncio.shield(running)
-        except asyncio.CancelledError:
-            await asyncio.wait((running,))
-            raise
+        return await uninterrupted(self._loop.run_in_executor(threads, work))
 
     def close(self) -> None:
         """Finish what was handed over, then end the threads."""
