@@ -5,7 +5,7 @@ import socket
 from multiprocessing.queues import Queue
 from pathlib import Path
 
-from ortoo.testing.servers.ports import free_address, free_ports
+from ortoo.testing.servers.ports import free_address, free_address_of_two, free_ports
 
 COUNT = 300
 
@@ -45,3 +45,11 @@ def test_somebody_elses_port_is_passed_over() -> None:
     host, port = free_address().split(":")
     with socket.create_server((host, int(port) + 1)):
         assert int(port) + 1 not in free_ports(3)
+
+
+def test_who_needs_two_ports_side_by_side_has_both() -> None:
+    """`ortoo dev` takes the next one for TLS: it was given to another process, whose server then found it taken."""
+    [before] = free_ports(1)
+    with socket.create_server(("127.0.0.1", before + 2)):  # one of two that would be next
+        port = int(free_address_of_two().rpartition(":")[2])
+    assert {port, port + 1}.isdisjoint({before + 2, *free_ports(5)})

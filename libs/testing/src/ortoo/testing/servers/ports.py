@@ -35,6 +35,14 @@ def free_address() -> str:
     return f"127.0.0.1:{free_port()}"
 
 
+def free_address_of_two() -> str:
+    """One of them, as host:port, of which the next port is this process's too: `ortoo dev` speaks TLS there."""
+    port = free_port()
+    while (following := free_port()) != port + 1:
+        port = following
+    return f"127.0.0.1:{port}"
+
+
 @cache
 def _ports() -> Iterator[int]:
     """All that are left, each once. Whoever has one holds a byte of a file locked, as long as its process lives."""

@@ -21,7 +21,7 @@ from typing import Any
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.forks.spawning import Spawned, spawn
-from ortoo.testing.servers.ports import free_address
+from ortoo.testing.servers.ports import free_address, free_address_of_two
 from ortoo.v1 import namesrv_pb2, namesrv_pb2_grpc
 
 READY_TIMEOUT_S = 30.0
@@ -54,7 +54,7 @@ class RoleProcess:
         self.role = role
         self.folder = folder
         self.address = ""
-        self._first_address = free_address()
+        self._first_address = free_address_of_two() if role == "dev" else free_address()
         self.environ = {"DATA_DIR": folder / "data", **(environ or {})} if role != "snode" else dict(environ or {})
         self.arguments: tuple[str, ...] = ()
         self.environ_more: Mapping[str, str] = {}
