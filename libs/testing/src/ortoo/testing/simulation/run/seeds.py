@@ -1,6 +1,7 @@
 """Many seeds, shared among processes. Each process runs a few and ends: what runs leave in memory ends with it."""
 
 import math
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ def run_beside(choices: Choices, seeds: int, *, workers: int) -> int:
             for failure in failures:
                 _say(failure)
             failed += len(failures)
-            done += sum(1 for _ in _outcomes(text))
+            done += len(_outcomes(text))
             if code not in (0, 1):
                 failed += 1
                 _say(f"a worker ended with {code}:\n{text}")
@@ -47,16 +48,9 @@ def _worker(choices: Choices, first: int, count: int) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-def _outcomes(text: str) -> Iterator[str]:
-    """The outcomes in what a worker said: a line each, and indented ones for what was found."""
-    part: list[str] = []
-    for line in text.splitlines():
-        if part and not line.startswith(" "):
-            yield "\n".join(part)
-            part = []
-        part.append(line)
-    if part:
-        yield "\n".join(part)
+def _outcomes(text: str) -> list[str]:
+    """The outcomes in what a worker said, each with what was found below it; not what the interpreter says between."""
+    return re.findall(r"^(?:FAILED )?seed .*(?:\n .*)*", text, re.MULTILINE)
 
 
 def _say(text: str) -> None:
