@@ -4,12 +4,14 @@ import asyncio
 
 import pytest
 
-from ortoo.common.errors import Invalid, NotFound, Overloaded, Unavailable
+from ortoo.common.errors import NOT_TAKEN_FIELD, Invalid, NotFound, Overloaded, Unavailable
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.message import Message
+from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import Queue
+from ortoo.snode.enodes.link import Appended
 from ortoo.snode.send.batcher import BatcherLimits, PublishBatcher
 from tests.unit.snode.fake_enode import FakeEnode
 
@@ -69,6 +71,30 @@ async def test_an_outcome_that_stays_unknown_begins_a_new_sequence() -> None:
     assert after.result() == 2
     assert enode.seen[0].producer_id != enode.seen[1].producer_id
     assert enode.seen[1].first_sequence == 0
+
+
+async def test_only_what_was_never_sent_may_go_elsewhere() -> None:
+    """G4: an enode that died with a batch may have stored it, though it takes nothing when it is asked again."""
+
+    class Dying(FakeEnode):
+        async def _append(self, queue_id: int, batch: SealedBatch) -> Appended:
+            if self.seen:
+                raise Unavailable("it went away before this was sent", field=NOT_TAKEN_FIELD)
+            await super()._append(queue_id, batch)
+            raise Unavailable("it ended the stream")
+
+    enode = Dying()
+    batcher = batcher_to(enode, timeout_s=0.1)
+    enode.gate.clear()
+    async with asyncio.timeout(10), Background("test") as background:
+        sent = batcher.put([Message(b"sent")], may_move=True)
+        background.spawn("drain", batcher.drain())
+        await enode.arrived.wait()
+        waiting = batcher.put([Message(b"waiting")], may_move=True)
+        enode.gate.set()
+        outcomes = await asyncio.gather(sent, waiting, return_exceptions=True)
+    assert [type(one) for one in outcomes] == [Unavailable, Unavailable]
+    assert [one.field == NOT_TAKEN_FIELD for one in outcomes if isinstance(one, Unavailable)] == [False, True]
 
 
 async def test_sequences_continue_from_batch_to_batch() -> None:

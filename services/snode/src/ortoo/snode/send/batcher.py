@@ -108,7 +108,8 @@ class PublishBatcher(Batcher):
                 self._fail(part, error)
                 if isinstance(error, Unavailable):
                     # They have waited as long as the batch before them; the enode is no quicker for them.
-                    self._fail(list(self._waiting), error)
+                    late = Unavailable("it waited behind what the enode did not answer; retry", field=NOT_TAKEN_FIELD)
+                    self._fail(list(self._waiting), late)
                     self._waiting.clear()
                     self._waiting_bytes = 0
             except Exception as error:
@@ -170,6 +171,8 @@ class PublishBatcher(Batcher):
                     self._begin_anew()
                 elif not reason.retriable or late or (reason.field == NOT_TAKEN_FIELD and may_move and not is_doubtful):
                     self._begin_anew()
+                    if is_doubtful and reason.field == NOT_TAKEN_FIELD:
+                        raise Unavailable(f"{reason}; whether an earlier try was stored is unknown") from None
                     raise reason from None
                 else:
                     is_doubtful |= isinstance(error, Unavailable) and error.field != NOT_TAKEN_FIELD
