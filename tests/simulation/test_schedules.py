@@ -1,10 +1,17 @@
 """Defects that seeds found, each as the schedule that brings it about: mended, and to stay so."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
+from apache.rocketmq.v2 import definition_pb2 as words
+from apache.rocketmq.v2 import service_pb2 as calls
+from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.client import Client, Message, NotFound, PopSettings
+from ortoo.common.grpc.channels import Channels
+from ortoo.testing.simulation.cluster.cluster import Shape
+from ortoo.testing.simulation.cluster.roles import EnodeMachine
 from ortoo.testing.simulation.run.outcome import Choices
 from ortoo.testing.simulation.run.simulation import run
 from tests.simulation.stage import Stage, play
@@ -130,3 +137,37 @@ def test_pops_that_are_called_off_at_any_await_lose_nothing(seed: int) -> None:
     """
     outcome = run(Choices(seed, seconds=10.0, faults=False, scenarios=("cancelling",)))
     assert outcome.findings == ()
+
+
+@pytest.mark.parametrize("seed", [1, 3, 5, 7])
+def test_a_message_that_a_dying_enode_may_have_stored_goes_to_no_other_one(seed: int) -> None:
+    """G4: it is away for longer than a send waits, and says at last that it was never given the message."""
+
+    async def script(stage: Stage) -> None:
+        killed: list[str] = []
+
+        def kill(enode: EnodeMachine) -> None:
+            if not killed:
+                killed.append(enode.name)
+                enode.kill()
+                stage.later(5.0, enode.start)
+
+        async with stage.connect("app") as client, Channels() as channels:
+            await client.admin.ensure_topic("t", queue_count=2)
+            await stage.clock.sleep(10)  # nothing else is written any more
+            for enode in stage.cluster.enodes:
+                enode.disk.at_next("write", stage.world.loop, 60.0, partial(kill, enode))
+            told = words.SystemProperties(message_id="one", message_type=words.NORMAL)
+            message = words.Message(topic=words.Resource(name="t"), system_properties=told, body=b"body")
+            stub = MessagingServiceStub(channels.to(stage.cluster.addresses[0]))
+            request = calls.SendMessageRequest(messages=[message])
+            answer = await stub.SendMessage(request, metadata=(("x-mq-client-id", "app"),), timeout=20)
+            await stage.clock.sleep(10)
+            assert killed
+            queues = [one.queue for one in (await client.admin.describe_topic("t")).queues]
+            stored = [body for queue in queues async for batch in client.fetch(queue) for body in batch.bodies()]
+            assert len({queue.enode for queue in queues}) == 2
+            assert len(stored) <= 1
+            assert stored or answer.status.code != words.OK
+
+    play(script, seed=seed, shape=Shape(enodes=2, snodes=1))
