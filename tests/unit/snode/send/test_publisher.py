@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ortoo.common.errors import Invalid, OrtooError, Unavailable
+from ortoo.common.errors import NOT_TAKEN_FIELD, Invalid, OrtooError, Unavailable
 from ortoo.common.groups.queue_choice import queue_of_group
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
@@ -31,14 +31,14 @@ class KnownTopics:
         return TOPIC
 
 
-def publisher_to(enode: FakeEnode, background: Background) -> Publisher:
+def publisher_to(enode: FakeEnode, background: Background, *, timeout_s: float = 3.0) -> Publisher:
     """A publisher over one enode."""
     return Publisher(
         enode.directory(),
         KnownTopics(),
         enode.links(),
         background,
-        BatcherLimits(),
+        BatcherLimits(timeout_s=timeout_s),
         clock=SystemClock(),
         randomness=Randomness(1),
     )
@@ -127,3 +127,23 @@ async def test_a_message_with_an_id_that_cannot_be_stored_fails_its_sender_alone
         with pytest.raises(type(error)):
             await publisher.publish("t", [message], None)
         assert not own_loop.done()
+
+
+async def test_after_a_doubtful_try_nobody_says_that_nothing_was_taken() -> None:
+    """An enode that was away at the last try may have stored a message with an id at the first."""
+
+    class Dying(FakeEnode):
+        tries = 0
+
+        async def append_identified(self, *_: object) -> list[IdentifiedPlace]:
+            self.tries += 1
+            field = NOT_TAKEN_FIELD if self.tries > 1 else ""
+            raise Unavailable("it is away", field=field)
+
+    enode = Dying()
+    async with Background("test") as background:
+        publisher = publisher_to(enode, background, timeout_s=0.1)
+        with pytest.raises(Unavailable) as told:
+            await publisher.publish("t", [Message(b"x", properties={"DEDUP_ID": "chosen"})], None)
+    assert enode.tries > 1
+    assert told.value.field != NOT_TAKEN_FIELD

@@ -16,6 +16,7 @@ from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX, S
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.batcher import Batcher
 from ortoo.snode.enodes.link import Appended, EnodeLinks, explained
+from ortoo.snode.send.doubt import Doubt
 
 BATCH_BYTES = 1024
 """What a batch takes by itself."""
@@ -157,7 +158,7 @@ class PublishBatcher(Batcher):
         for item in part:
             item.deadline_s = item.deadline_s or self._clock.monotonic_s() + self._limits.timeout_s
         deadline_s = min(item.deadline_s for item in part)
-        is_doubtful, may_move = False, any(item.may_move for item in part)
+        doubt, may_move = Doubt(), any(item.may_move for item in part)
         backoff, attempt = Backoff(first_s=0.02, max_s=0.5), 0
         while True:
             stamped = replace(batch, producer_id=self._producer_id, first_sequence=self._sequence)
@@ -169,13 +170,13 @@ class PublishBatcher(Batcher):
                 late = self._clock.monotonic_s() + delay_s >= deadline_s
                 if self._forgotten(error) and attempt == 0:
                     self._begin_anew()
-                elif not reason.retriable or late or (reason.field == NOT_TAKEN_FIELD and may_move and not is_doubtful):
+                elif (
+                    not reason.retriable or late or (reason.field == NOT_TAKEN_FIELD and may_move and not doubt.is_open)
+                ):
                     self._begin_anew()
-                    if is_doubtful and reason.field == NOT_TAKEN_FIELD:
-                        raise Unavailable(f"{reason}; whether an earlier try was stored is unknown") from None
-                    raise reason from None
+                    raise doubt.told(reason) from None
                 else:
-                    is_doubtful |= isinstance(error, Unavailable) and error.field != NOT_TAKEN_FIELD
+                    doubt.tried(error)
                     await self._clock.sleep(delay_s)
                 attempt += 1
             else:

@@ -25,6 +25,7 @@ from ortoo.snode.cluster.routes import MessageType, Queue, Topic
 from ortoo.snode.enodes.link import EnodeLinks, explained
 from ortoo.snode.send.batcher import BATCH_BYTES, BatcherLimits, PublishBatcher
 from ortoo.snode.send.delayed import delayed_message_id, recall_handle
+from ortoo.snode.send.doubt import Doubt
 from ortoo.snode.send.queue_choice import (
     DEDUP_ID,
     ID_BYTES_MAX,
@@ -82,7 +83,7 @@ class IdentifiedSending:
         batch = encode(messages, now_ms=self._clock.now_ms())
         ids = [message.properties[DEDUP_ID] for message in messages]
         deadline_s = self._clock.monotonic_s() + self._timeout_s
-        backoff, attempt = Backoff(first_s=0.02, max_s=0.5), 0
+        doubt, backoff, attempt = Doubt(), Backoff(first_s=0.02, max_s=0.5), 0
         while True:
             try:
                 link = self._links.to(queue.enode)
@@ -91,7 +92,8 @@ class IdentifiedSending:
                 reason = explained(error)
                 delay_s = backoff.delay_s(attempt, self._randomness)
                 if not reason.retriable or self._clock.monotonic_s() + delay_s >= deadline_s:
-                    raise reason from None
+                    raise doubt.told(reason) from None
+                doubt.tried(error)
                 await self._clock.sleep(delay_s)
                 attempt += 1
             else:
