@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ortoo.common.errors import NOT_TAKEN_FIELD, Invalid, NotFound, Overloaded, Unavailable
+from ortoo.common.errors import NOT_TAKEN_FIELD, Invalid, NotFound, OrtooError, Overloaded, Unavailable
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
@@ -71,6 +71,18 @@ async def test_an_outcome_that_stays_unknown_begins_a_new_sequence() -> None:
     assert after.result() == 2
     assert enode.seen[0].producer_id != enode.seen[1].producer_id
     assert enode.seen[1].first_sequence == 0
+
+
+@pytest.mark.parametrize("second", [NotFound("who?", field="batch.producer_id"), Overloaded("its disk is full")])
+async def test_a_refusal_of_the_second_try_says_nothing_about_the_first(second: OrtooError) -> None:
+    """Who sent is told that the outcome is unknown, and not that there is no such thing, or no room."""
+    enode = FakeEnode()
+    batcher = batcher_to(enode, timeout_s=0.1)
+    enode.refusals.extend([Unavailable("it ended the stream"), *[second] * 100])
+    sent = batcher.put([Message(b"x")])
+    await batcher.drain()
+    assert isinstance(sent.exception(), Unavailable)
+    assert len(enode.seen) > 1
 
 
 async def test_only_what_was_never_sent_may_go_elsewhere() -> None:

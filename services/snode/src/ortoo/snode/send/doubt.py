@@ -1,6 +1,6 @@
 """What is known of a message that was tried to be stored more than once."""
 
-from ortoo.common.errors import NOT_TAKEN_FIELD, OrtooError, Unavailable
+from ortoo.common.errors import NOT_TAKEN_FIELD, NotFound, OrtooError, Overloaded, Unavailable
 
 
 class Doubt:
@@ -16,6 +16,7 @@ class Doubt:
 
     def told(self, error: OrtooError) -> OrtooError:
         """What who sent is told when the last try ended so."""
-        if self.is_open and error.field == NOT_TAKEN_FIELD:
+        is_about_this_try = error.field == NOT_TAKEN_FIELD or isinstance(error, NotFound | Overloaded)
+        if self.is_open and is_about_this_try:
             return Unavailable(f"{error}; whether an earlier try was stored is unknown", retry_after_ms=500)
         return error
