@@ -1,8 +1,10 @@
 """The interval map of what a group has finished and holds."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ortoo.common.process.randomness import Randomness
 from ortoo.enode.state.interval_map import Hold, IntervalMap, Phase
 
 LENGTH = 40
@@ -17,6 +19,23 @@ def hold(number: int) -> Hold:
 @given(st.integers(0, 5), st.lists(RANGES, max_size=40))
 def test_spans_say_what_one_cell_an_offset_says(floor: int, steps: list[tuple[int, int, int | None]]) -> None:
     """Any holds and finishes leave the same as writing into one cell an offset, where being finished is final."""
+    compare(floor, steps)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_many_short_spans_in_little_room_say_the_same(seed: int) -> None:
+    """Most of them touch, cover or split others."""
+    chance = Randomness(seed)
+    for _ in range(60):
+        steps = [
+            (chance.below(14), chance.below(7), None if chance.below(3) == 0 else 1 + chance.below(2))
+            for _ in range(14)
+        ]
+        compare(0, steps)
+
+
+def compare(floor: int, steps: list[tuple[int, int, int | None]]) -> None:
+    """Do them with the map and with cells."""
     intervals = IntervalMap(floor)
     cells: list[object] = ["finished" if offset < floor else None for offset in range(LENGTH + 20)]
     for first, count, number in steps:

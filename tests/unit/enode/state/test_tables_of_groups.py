@@ -1,0 +1,132 @@
+"""What tables of groups keep, what they pass on to one another, and where they end."""
+
+import pytest
+
+from ortoo.enode.changes.all import GroupGone, OffsetsCommitted, WindowBatch
+from ortoo.enode.changes.halves import HalfEnded
+from ortoo.enode.changes.lives import IdsRemembered, Mode, ModeSet
+from ortoo.enode.changes.pops import PopIntervals, PopLeased
+from ortoo.enode.log.frame import FrameHeader, Kind
+from ortoo.enode.state.fold import State
+from ortoo.enode.state.interval_map import Hold, Phase, Piece
+from ortoo.enode.state.tables import halves
+from ortoo.enode.state.tables.halves import Halves
+from ortoo.enode.state.tables.message_ids import IDS_PER_CHANGE, MessageIds
+from ortoo.enode.state.tables.modes import Modes
+from ortoo.enode.state.tables.offsets import Offsets
+from ortoo.enode.state.tables.pops import Pops
+
+HOLD = Hold(Phase.LEASED, 1, 7, 100, 10)
+
+
+def leased(group: str, queue_id: int, first: int, count: int = 1) -> PopLeased:
+    """Some messages of topic 1 were handed out."""
+    return PopLeased(1, group, queue_id, HOLD.number, HOLD.until_ms, HOLD.duration_ms, ((first, count, 1),))
+
+
+def held(pops: Pops, group: str, queue_id: int) -> list[Piece]:
+    """What is known above the floor."""
+    queue = pops.get((1, group, queue_id))
+    assert queue is not None
+    return queue.intervals.rows(0, 100)
+
+
+def test_a_group_that_is_gone_takes_nothing_of_others_with_it() -> None:
+    """All of its queues go, in this topic alone."""
+    pops = Pops(Offsets())
+    for change in (leased("g", 0, 5), leased("g", 1, 6), leased("h", 0, 7)):
+        pops.apply(change)
+    pops.drop_group(2, "g")
+    assert len(list(pops.all())) == 3
+    pops.drop_group(1, "g")
+    assert [key for key, _ in pops.all()] == [(1, "h", 0)]
+    state = State()
+    for change in (leased("g", 0, 5), leased("h", 0, 7), GroupGone(1, "g")):
+        state.apply(change)
+    assert [key for key, _ in state.pops.all()] == [(1, "h", 0)]
+
+
+def test_a_group_that_pops_begins_where_its_offset_is() -> None:
+    """And its offset is known from then on, though it never committed one."""
+    offsets = Offsets()
+    pops = Pops(offsets)
+    offsets.apply(OffsetsCommitted(1, "g", 0, ((2, 40), (3, 50))))
+    pops.apply(leased("g", 2, 38, 5))
+    assert held(pops, "g", 2) == [Piece(40, 43, HOLD)]
+    pops.apply(leased("h", 2, 0))
+    assert offsets.of(1, "h") == {2: 0}
+
+
+def test_rows_of_a_checkpoint_replace_what_was_known_when_they_are_the_first() -> None:
+    """The others add to it; a queue that was not known begins with whichever comes."""
+    pops = Pops(Offsets())
+    pops.apply(leased("g", 0, 90))
+    row = (int(HOLD.phase), HOLD.attempt, HOLD.number, HOLD.until_ms, HOLD.duration_ms)
+    pops.apply(PopIntervals(1, "g", 0, 10, True, ((12, 2, *row),)))
+    pops.apply(PopIntervals(1, "g", 0, 10, False, ((20, 1, *row), (21, 1, 0, 0, 0, 0, 0))))
+    assert held(pops, "g", 0) == [Piece(12, 14, HOLD), Piece(20, 21, HOLD), Piece(21, 22, None)]
+    pops.apply(PopIntervals(1, "g", 5, 3, False, ((4, 1, *row),)))
+    assert held(pops, "g", 5) == [Piece(4, 5, HOLD)]
+
+
+def test_ids_in_a_row_share_changes_of_a_checkpoint() -> None:
+    """A gap, another queue or too many of them begin the next one; all of them come back."""
+    ids = MessageIds()
+    several = tuple(number.to_bytes(16, "big") for number in range(2 * IDS_PER_CHANGE + 3))
+    ids.apply(IdsRemembered(1, 2, 0, False, 5, 100, several))
+    ids.apply(IdsRemembered(1, 2, 9_000, False, 5, 100, (b"after a gap.....",)))
+    ids.apply(IdsRemembered(1, 3, 9_001, False, 5, 100, (b"in another queue",)))
+    written = list(ids.checkpoint())
+    assert len(written) == 5
+    assert len(written[0]) == len(written[1]) > len(written[2]) > len(written[3])
+
+
+def test_the_longest_ended_transactions_are_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first verdict stays."""
+    monkeypatch.setattr(halves, "ENDED_MAX", 2)
+    known = Halves()
+    for number, verdict in ((1, 1), (2, 1), (2, 2), (3, 1)):
+        known.apply(HalfEnded(number, 1, verdict, 1, 5))
+    assert list(known.ended) == [2, 3]
+    assert known.ended[2].verdict == 1
+    assert known.of_key(0) is None
+    assert known.of_key(17) is None
+
+
+def test_a_mode_that_is_undecided_again_is_none() -> None:
+    """Those of other groups stay."""
+    modes = Modes()
+    for group in ("g", "h"):
+        modes.apply(ModeSet(1, group, Mode.POP))
+    modes.apply(ModeSet(1, "g", Mode.UNDECIDED))
+    modes.apply(ModeSet(2, "g", Mode.UNDECIDED))
+    assert (modes.of(1, "g"), modes.of(1, "h")) == (Mode.UNDECIDED, Mode.POP)
+    assert (modes.of_group("g"), modes.of_group("h")) == ([], [(1, Mode.POP)])
+
+
+def test_a_commit_without_a_generation_has_none_unless_there_was_one() -> None:
+    """Generations are of locks: a group without locks is never fenced."""
+    offsets = Offsets()
+    offsets.apply(OffsetsCommitted(1, "g", 0, ((0, 5),)))
+    assert offsets.generation(1, "g", 0) == 0
+
+
+def test_a_frame_of_messages_says_where_its_queue_ends_and_when_it_was_stored() -> None:
+    """Its producer's window follows, when it says one."""
+    state = State()
+    header = FrameHeader(
+        kind=Kind.MESSAGES,
+        topic_id=1,
+        queue_id=2,
+        first_offset=10,
+        item_count=3,
+        stored_at_ms=77,
+        producer_id=9,
+        first_sequence=4,
+        payload_crc=5,
+    )
+    state.apply_messages(header)
+    assert [(key, end.offset, end.stored_at_ms) for key, end in state.ends.all()] == [((1, 2), 13, 77)]
+    window = state.windows.get((1, 2, 9))
+    assert window is not None
+    assert (window.next_sequence, window.used_at_ms, list(window.batches)) == (7, 77, [WindowBatch(4, 3, 10, 77, 5)])
