@@ -112,8 +112,8 @@ class Machine:
         await self._stop.wait()
 
     def may_end_with(self, error: BaseException) -> bool:
-        """Whether the program may end by itself with this, before it is ready."""
-        return isinstance(error, OrtooError)
+        """Whether the program may end by itself with this, before it is ready: what a process says in one line."""
+        return isinstance(error, OrtooError | OSError)
 
     def may_break_with(self, error: BaseException) -> bool:
         """Whether the program may end by itself with this at any time; a supervisor starts it again."""
