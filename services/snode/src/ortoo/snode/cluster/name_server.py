@@ -41,7 +41,7 @@ class NameServer:
 
     @property
     def stub(self) -> NameServiceStub:
-        """For one call; wrap it in `calling()`."""
+        """For one call; wrap it in `rpc_errors`."""
         return NameServiceStub(self.channels.to(self.servers.current))
 
     def pass_over(self, error: OrtooError) -> None:
