@@ -41,6 +41,25 @@ class Appended:
 
 
 @dataclass(frozen=True, slots=True)
+class FetchWish:
+    """One read of a queue."""
+
+    topic_id: int
+    queue_id: int
+    from_offset: int
+    bytes_max: int = 0
+    wait_ms: int = 0
+    """How long it waits at the end of the queue."""
+    group: str = ""
+    generation: int = 0
+    """Of the group's lock; 0 = it reads without one."""
+    pushdown: Pushdown | None = None
+    """What is wanted of the batches; None = all of them, whole."""
+    any_member: bool = False
+    """Whether one that does not lead may answer, or refuse."""
+
+
+@dataclass(frozen=True, slots=True)
 class Fetched:
     """Whole batches in offset order; the first may start before the offset asked for."""
 
@@ -190,22 +209,9 @@ class EnodeLink(Protocol):
         Errors: as the enode's store says; Overloaded at once when too many bytes are on their way.
         """
 
-    async def fetch(
-        self,
-        topic_id: int,
-        queue_id: int,
-        from_offset: int,
-        *,
-        bytes_max: int = 0,
-        wait_ms: int = 0,
-        group: str = "",
-        generation: int = 0,
-        pushdown: Pushdown | None = None,
-        any_member: bool = False,
-    ) -> Fetched:
-        """Read whole batches, or what of them is wanted; at the end of the queue wait so long.
+    async def fetch(self, wish: FetchWish) -> Fetched:
+        """Read whole batches, or what of them is wanted.
 
-        With `any_member` one that does not lead may answer, or refuse.
         Errors: NotFound, OutOfRange, DataLoss; Fenced when the group's lock has a newer generation.
         """
 
