@@ -8,7 +8,7 @@ from ortoo.common.errors import OrtooError
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.fields import write
-from ortoo.common.process.background import Background
+from ortoo.common.process.background import Background, pause
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.enode.consensus.driver import Driver
@@ -83,7 +83,7 @@ class MemberReports:
                 if not answered and not is_told:
                     _log.warning("a name server does not take reports; trying on", name_server=address)
                 is_told = not answered
-            await self._pause(due)
+            await pause(INTERVAL_S, due, self._clock)
 
     async def _try(self, address: str, *, is_leaving: bool = False) -> bool:
         driver = self.driver
@@ -109,9 +109,3 @@ class MemberReports:
             if answer.HasField("proposal"):
                 driver.post(Proposed(answer.proposal.epoch, member_id(answer.proposal.leader)))
         return True
-
-    async def _pause(self, due: asyncio.Event) -> None:
-        async with Background("pause") as background:
-            sleeping = background.spawn("sleep", self._clock.sleep(INTERVAL_S))
-            hurried = background.spawn("hurry", due.wait())
-            await asyncio.wait({sleeping, hurried}, return_when=asyncio.FIRST_COMPLETED)
