@@ -16,7 +16,7 @@ async def test_three_kills_of_each_role_lose_nothing(tmp_path: Path) -> None:
 
 
 async def test_kills_of_the_cluster_in_one_process_lose_nothing(tmp_path: Path) -> None:
-    """`ortoo dev`, in which the snode calls the store without the wire, killed four times: every promise holds."""
+    """`ortoo dev`, in which all roles die together, killed four times: every promise holds."""
     ledger = await kill_dev(tmp_path, seed=4, kills=3)
     assert ledger.faults == []
     assert ledger.unknown == set()

@@ -7,8 +7,8 @@ from typing import Any
 import grpc
 import pytest
 
+from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.records.batch import open_batch
-from ortoo.snode.cluster.wire import batch_of
 from ortoo.v1 import pull_pb2
 from tests.integration.session_client import SessionClient
 from tests.integration.snode_calls import Snode, batch_request, open_snode_cluster, queue

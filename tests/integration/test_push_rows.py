@@ -7,8 +7,8 @@ from typing import Any
 import grpc
 import pytest
 
+from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.records.batch import open_batch
-from ortoo.snode.cluster.wire import batch_of
 from ortoo.v1 import admin_pb2, client_pb2, consumer_pb2, enode_pb2, enode_pb2_grpc, pull_pb2, session_pb2
 from tests.integration.push_client import PushClient
 from tests.integration.session_client import SessionClient

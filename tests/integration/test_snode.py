@@ -7,8 +7,8 @@ from pathlib import Path
 import grpc
 import pytest
 
+from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.records.batch import open_batch
-from ortoo.snode.cluster.wire import batch_of
 from ortoo.v1 import admin_pb2, consumer_pb2
 from tests.integration.push_client import PushClient
 from tests.integration.snode_calls import Snode, batch_request, open_snode_cluster, queue

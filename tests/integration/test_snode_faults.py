@@ -7,9 +7,9 @@ from pathlib import Path
 import grpc
 import pytest
 
+from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.process.background import Background
 from ortoo.common.records.batch import open_batch
-from ortoo.snode.cluster.wire import batch_of
 from ortoo.testing.servers.cluster import STOP_GRACE_S
 from ortoo.v1 import admin_pb2, consumer_pb2, failure_pb2, namesrv_pb2, producer_pb2, topic_pb2
 from tests.integration.push_client import PushClient

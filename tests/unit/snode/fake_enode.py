@@ -5,7 +5,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from ortoo.common.errors import NotFound, OrtooError, OutOfRange, Unavailable
-from ortoo.common.filters.pushdown import Pushdown
 from ortoo.common.groups.pop import LeasePart, Popped, PopWish, ReplayWish, SendBackWish, Stale, Verdict
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.records.stored_batch import StoredBatch
@@ -20,6 +19,7 @@ from ortoo.snode.enodes.link import (
     EnodeLink,
     EnodeLinks,
     Fetched,
+    FetchWish,
     FlushMode,
     HalfVerdict,
     IdentifiedPlace,
@@ -108,31 +108,19 @@ class FakeEnode:
         """The queue's next offset."""
         return sum(stored.batch.count for stored in self.queues[queue_id])
 
-    async def fetch(
-        self,
-        topic_id: int,
-        queue_id: int,
-        from_offset: int,
-        *,
-        bytes_max: int = 0,
-        wait_ms: int = 0,
-        group: str = "",
-        generation: int = 0,
-        pushdown: Pushdown | None = None,
-        any_member: bool = False,
-    ) -> Fetched:
+    async def fetch(self, wish: FetchWish) -> Fetched:
         """One batch at a time; waits for ever at the end."""
         while True:
-            if generation:
-                self.locks.check((topic_id, group, queue_id), generation)
-            end = self.end(queue_id)
-            if from_offset > end:
+            if wish.generation:
+                self.locks.check((wish.topic_id, wish.group, wish.queue_id), wish.generation)
+            end = self.end(wish.queue_id)
+            if wish.from_offset > end:
                 raise OutOfRange(begin_offset=0, end_offset=end)
-            for stored in self.queues[queue_id]:
-                if stored.next_offset > from_offset:
+            for stored in self.queues[wish.queue_id]:
+                if stored.next_offset > wish.from_offset:
                     return Fetched((stored,), stored.next_offset, end)
-            if not wait_ms:
-                return Fetched((), from_offset, end)
+            if not wish.wait_ms:
+                return Fetched((), wish.from_offset, end)
             await self._stored.wait()
 
     async def commit_rows(

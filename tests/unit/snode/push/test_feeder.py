@@ -16,7 +16,7 @@ from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 from ortoo.common.records.stored_batch import StoredBatch
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.enodes.link import EnodeLink, Fetched, QueueRange
+from ortoo.snode.enodes.link import EnodeLink, Fetched, FetchWish, QueueRange
 from ortoo.snode.pull.offsets import StartFrom, StartRule
 from ortoo.snode.push.feeder import PASSED_OVER_MAX, Feeder
 from ortoo.snode.push.flow import QueueCursor
@@ -36,7 +36,7 @@ class Script(FakeEnode):
     def __init__(self) -> None:
         super().__init__()
         self.answers: deque[Fetched | OrtooError] = deque()
-        self.asked: list[tuple[Any, ...]] = []
+        self.asked: list[FetchWish] = []
         self.asked_at_s: list[float] = []
         self.asked_bytes: list[int] = []
         """How much memory was drawn when it was asked."""
@@ -47,9 +47,9 @@ class Script(FakeEnode):
         """Itself."""
         return self
 
-    async def fetch(self, topic_id: int, queue_id: int, from_offset: int, **how: Any) -> Fetched:
+    async def fetch(self, wish: FetchWish) -> Fetched:
         """The next answer."""
-        self.asked.append((topic_id, queue_id, from_offset, how))
+        self.asked.append(wish)
         self.asked_at_s.append(asyncio.get_running_loop().time())
         self.asked_bytes.append(self.share.asked_bytes)
         if not self.answers:
@@ -172,8 +172,7 @@ async def test_a_queue_goes_on_where_the_group_was() -> None:
         enode.offsets["g", 2] = 5
         feed = Feed(it, enode)
         await feed.run()
-        how = {"bytes_max": BYTES_MAX, "wait_ms": 30_000, "group": "g", "generation": 6}
-        assert enode.asked == [(77, 2, 5, how)]
+        assert enode.asked == [FetchWish(77, 2, 5, BYTES_MAX, wait_ms=30_000, group="g", generation=6)]
         assert (feed.cursor.next_offset, feed.cursor.acknowledged) == (5, 5)
         assert enode.commits == []
 
@@ -186,7 +185,7 @@ async def test_a_queue_without_an_offset_begins_as_the_session_asked_and_the_gro
         async with script() as (it, enode):
             feed = Feed(it, enode, start_rule=StartRule(start_from, 40), queue=queue)
             await feed.run()
-            assert enode.asked[0][2] == feed.cursor.next_offset == begins_at
+            assert enode.asked[0].from_offset == feed.cursor.next_offset == begins_at
             assert feed.cursor.acknowledged is None
             assert enode.commits == [{2: begins_at}]
 
@@ -208,8 +207,7 @@ async def test_a_broadcast_session_begins_with_what_its_client_keeps_and_nobody_
             rule = StartRule(StartFrom.FIRST, offsets=offsets)
             feed = Feed(it, enode, start_rule=rule, broadcast=True, fence=0)
             await feed.run()
-            how = {"bytes_max": BYTES_MAX, "wait_ms": 30_000, "group": "", "generation": 0}
-            assert enode.asked == [(77, 2, begins_at, how)]
+            assert enode.asked == [FetchWish(77, 2, begins_at, BYTES_MAX, wait_ms=30_000)]
             assert feed.cursor.acknowledged == acknowledged
             assert enode.commits == []
 
@@ -227,7 +225,7 @@ async def test_a_queue_that_its_enode_does_not_have_yet_is_waited_for() -> None:
         assert enode.asked == []
         enode.ranges = found
         await feed.run(3.0)
-        assert enode.asked[0][2] == 3
+        assert enode.asked[0].from_offset == 3
 
 
 @in_virtual_time
@@ -337,7 +335,7 @@ async def test_an_offset_that_is_not_stored_is_jumped_from_at_once() -> None:
             enode.offsets["g", 2] = at
             feed = Feed(it, enode, [OutOfRange(begin_offset=20, end_offset=30)])
             await feed.run(0.01)
-            assert [one[2] for one in enode.asked] == [at, goes_on_at]
+            assert [one.from_offset for one in enode.asked] == [at, goes_on_at]
             assert feed.cursor.acknowledged == min(at, goes_on_at)
 
 
@@ -355,7 +353,7 @@ async def test_damaged_messages_are_read_three_times_and_then_passed_over_with_t
         ]
         feed = Feed(it, enode, answers, wanted=compile_filter("a", ""))
         assert await feed.run() == [told(3, 5), told(5, 7, loss), whole(good), told(8, 10, later)]
-        assert [one[2] for one in enode.asked] == [3, 5, 5, 5, 7, 8, 8, 8, 10]
+        assert [one.from_offset for one in enode.asked] == [3, 5, 5, 5, 7, 8, 8, 8, 10]
         at_s = enode.asked_at_s
         assert at_s[4] == at_s[3]
     async with script() as (it, enode):
@@ -371,4 +369,4 @@ async def test_damage_of_which_nobody_knows_how_far_it_goes_is_never_passed_over
         async with script() as (it, enode):
             batch = stored(3, "a")
             assert await Feed(it, enode, [*[error] * 7, fetched(batch)]).run() == [whole(batch)]
-            assert [one[2] for one in enode.asked] == [3] * 8 + [4]
+            assert [one.from_offset for one in enode.asked] == [3] * 8 + [4]

@@ -27,10 +27,9 @@ from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.enode.deferred.intake import Intake
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.observe.findings import EnodeFindings, FlushPace
-from ortoo.enode.pops.leasing import Leasing
 from ortoo.enode.reigns.serving import announced, open_parts
 from ortoo.enode.reigns.watching import Health, measured
-from ortoo.enode.rpc.service import EnodeService, enode_server, reachable_address
+from ortoo.enode.rpc.service import enode_server, reachable_address
 from ortoo.enode.settings import Settings
 from ortoo.enode.store.memory_share import within
 from ortoo.enode.store.store import Store
@@ -44,13 +43,11 @@ _log = get_logger("enode")
 
 @dataclass(frozen=True, slots=True)
 class RunningEnode(Running):
-    """An enode that is up. A process that also holds a snode may call the store without the wire."""
+    """An enode that is up, and what it stores into."""
 
     store: Store
     topics: TopicCopies
     intake: Intake
-    pops: Leasing
-    service: EnodeService
 
 
 @contextlib.asynccontextmanager
@@ -116,8 +113,6 @@ async def open_enode(
             store,
             serving.topics,
             serving.intake,
-            serving.pops,
-            handlers,
             reload=live.reread,
             health_address=server.address,
         )

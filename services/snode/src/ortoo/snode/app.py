@@ -30,7 +30,6 @@ from ortoo.snode.cluster.name_server import NameServer
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes import Enodes, open_enodes
 from ortoo.snode.enodes.grpc_links import GrpcLinks
-from ortoo.snode.enodes.link import LinkFactory
 from ortoo.snode.enodes.queue_locks import ASK_AGAIN_S
 from ortoo.snode.membership import open_membership
 from ortoo.snode.membership.store import redis_client
@@ -72,16 +71,15 @@ async def open_snode(
     *,
     clock: Clock | None = None,
     randomness: Randomness | None = None,
-    links: LinkFactory = GrpcLinks,
     connect_redis: Callable[[str], Any] = redis_client,
     live: LiveSettings[Settings] | None = None,
     worker: Worker | None = None,
 ) -> AsyncIterator[Running]:
     """Run a snode; it is ready when it has seen the cluster's directory. Leaving the block drains it.
 
-    `links` reaches the enodes; the default speaks gRPC. `connect_redis` gives a client for a URL. A `worker` shares its
-    ports with others of one snode. Errors: Conflict when
-    the port is taken, or when another snode runs that does not share group membership.
+    `connect_redis` gives a client for a URL. A `worker` shares its ports with others of one snode.
+
+    Errors: Conflict when the port is taken, or when another snode runs that does not share group membership.
     """
     clock, randomness = clock or SystemClock(), randomness or Randomness()
     live = live or LiveSettings(Loaded(settings, {}), clock=clock)
@@ -100,8 +98,8 @@ async def open_snode(
         found = Findings("snode", settings.name, [memory.findings, telemetry.findings, live.findings])
         cluster = await open_cluster(runtime)
         observed = await enter(open_observation(runtime, cluster.directory))
-        opened = await enter(
-            links(
+        links = await enter(
+            GrpcLinks(
                 channels=channels,
                 background=background,
                 clock=clock,
@@ -109,7 +107,7 @@ async def open_snode(
                 in_flight_bytes_max=settings.enode_in_flight_bytes,
             )
         )
-        enodes = open_enodes(runtime, cluster, observed.links(opened, cluster.directory, clock))
+        enodes = open_enodes(runtime, cluster, observed.links(links, cluster.directory, clock))
         topics = make_topics(runtime, cluster, enodes.links)
         groups = await enter(open_membership(runtime, cluster, connect_redis, found))
         sending = make_sending(runtime, cluster, topics.sendable, enodes.links)

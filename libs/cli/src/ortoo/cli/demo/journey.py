@@ -12,17 +12,17 @@ from ortoo.cli.demo.role_process import RoleProcess, free_addresses
 from ortoo.cli.demo.summary import Outcome
 from ortoo.client import connect
 from ortoo.common.process.background import Background
-from ortoo.common.process.clock import Clock, SystemClock
+from ortoo.common.process.clock import SystemClock
 
 
 class Journey:
     """One run of the demo, in one folder."""
 
-    def __init__(self, folder: Path, *, kill: bool, clock: Clock | None = None) -> None:
+    def __init__(self, folder: Path, *, kill: bool) -> None:
         """Keep stores and logs in `folder`; with `kill`, end the snode and the enode by SIGKILL on the way."""
         self._folder = folder
         self._kill = kill
-        self._clock = clock or SystemClock()
+        self._clock = SystemClock()
         self._flow = FlightFlow()
         self._kills: list[str] = []
         self._namesrv_address = ""

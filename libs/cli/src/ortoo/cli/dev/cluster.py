@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from ortoo.cli.dev.members import open_members
-from ortoo.cli.dev.store_link import StoreLinks
 from ortoo.client import connect
 from ortoo.common.errors import Unavailable
 from ortoo.common.grpc.tls import made_certificate
@@ -42,7 +41,6 @@ async def open_dev_cluster(
     Errors: Conflict when folder or port is taken; Unavailable when a member does not start.
     """
     namesrv = NamesrvSettings(listen_address=ANY_PORT, data_dir=data_dir / "namesrv", stop_grace_s=STOP_GRACE_S)
-    store = dataclasses.replace(StoreSettings(), segment_bytes=SEGMENT_BYTES)
     async with contextlib.AsyncExitStack() as roles:
         name_server = await roles.enter_async_context(open_namesrv(namesrv))
         certificate, key = _certificate(data_dir / "tls", listen_address) if tls_address else ("", "")
@@ -57,22 +55,16 @@ async def open_dev_cluster(
         snode.check()
         if members > 1:
             await roles.enter_async_context(open_members(members, data_dir, name_server.address, SEGMENT_BYTES))
-            running = await roles.enter_async_context(open_snode(snode))
-            await _enode_known(running.address, SystemClock())
-            yield running
-            return
-        enode = await roles.enter_async_context(
-            open_enode(
-                EnodeSettings(
-                    listen_address=ANY_PORT,
-                    namesrv_address=name_server.address,
-                    data_dir=data_dir / "enode",
-                    stop_grace_s=STOP_GRACE_S,
-                    store=store,
-                )
+        else:
+            enode = EnodeSettings(
+                listen_address=ANY_PORT,
+                namesrv_address=name_server.address,
+                data_dir=data_dir / "enode",
+                stop_grace_s=STOP_GRACE_S,
+                store=dataclasses.replace(StoreSettings(), segment_bytes=SEGMENT_BYTES),
             )
-        )
-        running = await roles.enter_async_context(open_snode(snode, links=StoreLinks.of(enode)))
+            await roles.enter_async_context(open_enode(enode))
+        running = await roles.enter_async_context(open_snode(snode))
         await _enode_known(running.address, SystemClock())
         yield running
 

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any, TypeVar
 
 from ortoo.client.admin.descriptions import (
@@ -62,6 +63,7 @@ class Admin:
         self.members = MemberAdmin(connection)
         """What concerns the members of enodes."""
         self._connection = connection
+        self._call = partial(connection.call, AdminServiceStub)
 
     async def create_topic(
         self,
@@ -364,9 +366,6 @@ class Admin:
             found += [read(PeekedMessage, one) for one in answer.messages]
             if not answer.more or not answer.messages or len(found) >= (count or len(found)):
                 return found
-
-    async def _call(self, method: str, request: Any) -> Any:
-        return await self._connection.call(AdminServiceStub, method, request)
 
     async def _stream(self, kind: type[T], stub: Any, method: str, request: Any) -> AsyncIterator[T]:
         async with aclosing(self._connection.stream(stub, method, request)) as answers:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ortoo.client.admin.descriptions import (
@@ -33,7 +34,7 @@ class GroupAdmin:
 
     def __init__(self, connection: Connection) -> None:
         """`Client.admin.groups` is the way in."""
-        self._connection = connection
+        self._call = partial(connection.call, AdminServiceStub)
 
     async def describe(self, name: str) -> GroupDescription:
         """A group's settings, its members, and how far it is in the topics they want. Errors: NotFound."""
@@ -183,9 +184,6 @@ class GroupAdmin:
         if result.HasField("failure"):
             raise error_of(result.failure)
         return result
-
-    async def _call(self, method: str, request: Any) -> Any:
-        return await self._connection.call(AdminServiceStub, method, request)
 
 
 def group_info(group: topic_pb2.Group) -> GroupInfo:

@@ -1,7 +1,7 @@
 """What operators do with the members of enodes. Everything goes through AdminService, so grpcurl can do it too."""
 
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.wire import EnumNames
@@ -64,7 +64,7 @@ class MemberAdmin:
 
     def __init__(self, connection: Connection) -> None:
         """`Client.admin.members` is the way in."""
-        self._connection = connection
+        self._call = partial(connection.call, AdminServiceStub)
 
     async def list(self, enode: str = "") -> tuple[EnodeMembers, ...]:
         """The members of one enode, or of all that have some. Errors: NotFound."""
@@ -92,9 +92,6 @@ class MemberAdmin:
     async def remove(self, enode: str, number: int, disk: str = "") -> None:
         """Let a member have nothing more. Errors: NotFound; Conflict when it leads; Unavailable."""
         await self._call("RemoveMember", enode_members_pb2.RemoveMemberRequest(enode=enode, member=_id(number, disk)))
-
-    async def _call(self, method: str, request: Any) -> Any:
-        return await self._connection.call(AdminServiceStub, method, request)
 
 
 def _id(number: int, disk: str) -> member_report_pb2.MemberId:

@@ -45,10 +45,9 @@ class Fate(Enum):
 class InFlight:
     """The batches of one queue, from sealing to answer: those that wait, those under way, those to send again."""
 
-    def __init__(self, new_producer_id: Callable[[], int], in_flight_max: int = IN_FLIGHT_MAX) -> None:
+    def __init__(self, new_producer_id: Callable[[], int]) -> None:
         """Start with nothing under way; `new_producer_id` makes ids that nobody else has."""
         self._new_producer_id = new_producer_id
-        self._in_flight_max = in_flight_max
         self._producer_id = new_producer_id()
         self._next_sequence = 0
         self._ready: deque[ProducerBatch] = deque()
@@ -66,7 +65,7 @@ class InFlight:
     @property
     def has_room(self) -> bool:
         """Whether one more batch would be sent at once."""
-        return not self._ready and not self._returned and len(self._in_flight) < self._in_flight_max
+        return not self._ready and not self._returned and len(self._in_flight) < IN_FLIGHT_MAX
 
     @property
     def has_failed(self) -> bool:
@@ -79,7 +78,7 @@ class InFlight:
 
     def next_to_send(self) -> ProducerBatch | None:
         """The next batch to send now, numbered; None if there is none or sending has to wait."""
-        if self.has_failed or not self._ready or len(self._in_flight) >= self._in_flight_max:
+        if self.has_failed or not self._ready or len(self._in_flight) >= IN_FLIGHT_MAX:
             return None
         batch = self._ready[0]
         producer_id = batch.sealed.producer_id if batch.is_numbered else self._producer_id

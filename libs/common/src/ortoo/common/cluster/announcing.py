@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.errors import Conflict, Fenced, OrtooError
 from ortoo.common.errors.findings import Finding
-from ortoo.common.process.background import Background
+from ortoo.common.process.background import Background, pause
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
@@ -142,11 +142,4 @@ class Announcing:
                 self._was_known = True
                 self.answered()
                 attempt, wait_s = 0, min(self._interval_s, lease_s / 3)
-            await self._pause(wait_s, due)
-
-    async def _pause(self, seconds: float, due: asyncio.Event) -> None:
-        """Wait, or until somebody hurries."""
-        async with Background("pause") as background:
-            sleeping = background.spawn("sleep", self._clock.sleep(seconds))
-            hurried = background.spawn("hurry", due.wait())
-            await asyncio.wait({sleeping, hurried}, return_when=asyncio.FIRST_COMPLETED)
+            await pause(wait_s, due, self._clock)

@@ -161,11 +161,6 @@ def number_of(text: str) -> float | None:
     return float(text) if NUMBER.fullmatch(text) else None
 
 
-def truth_of(text: str) -> bool | None:
-    """The truth value that a text is, or None."""
-    return {"true": True, "false": False}.get(text.lower())
-
-
 def compare(operator: str, left: float | str, right: float | str) -> bool:
     """Compare two numbers, or two texts by code point."""
     return _COMPARE[operator](left, right)

@@ -11,8 +11,8 @@ DELAY_LEVELS_MS: Final = tuple(
 """How long each level waits; level 1 is the first."""
 
 
-def delay_ms_of_level(level: int, field: str = "delay_level") -> int:
+def delay_ms_of_level(level: int) -> int:
     """How long a level waits; 0 not at all, one beyond the last as long as it. Errors: Invalid if negative."""
     if level < 0:
-        raise Invalid(f"{level}; delay levels are 1 to {len(DELAY_LEVELS_MS)}, 0 = at once", field=field)
+        raise Invalid(f"{level}; delay levels are 1 to {len(DELAY_LEVELS_MS)}, 0 = at once", field="delay_level")
     return DELAY_LEVELS_MS[min(level, len(DELAY_LEVELS_MS)) - 1] if level else 0

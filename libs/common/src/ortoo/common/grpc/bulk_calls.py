@@ -10,7 +10,8 @@ from typing import Any
 import grpc
 
 from ortoo.common.grpc.bulk_field import BulkField
-from ortoo.v1 import consumer_pb2, enode_pb2, members_pb2, producer_pb2
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.v1 import consumer_pb2, enode_pb2, members_pb2, producer_pb2, record_pb2
 
 PRODUCE_REQUEST = BulkField(producer_pb2.ProduceRequest, "batch", "records")
 APPEND_REQUEST = BulkField(enode_pb2.AppendRequest, "batch", "records")
@@ -26,6 +27,19 @@ _PUSH = "/ortoo.v1.ConsumerService/Push"
 _FETCH = "/ortoo.v1.ConsumerService/Fetch"
 _SPEAK = "/ortoo.v1.MemberService/Speak"
 Channel = grpc.aio.Channel
+
+
+def batch_of(batch: record_pb2.SealedBatch, records: bytes | None = None) -> SealedBatch:
+    """A sealed batch, read; `records` are its bytes if they came beside it. Each look at those inside is a copy."""
+    return SealedBatch(
+        batch.records if records is None else records,
+        batch.records_crc32c,
+        batch.count,
+        batch.body_inflated_bytes,
+        batch.producer_id,
+        batch.first_sequence,
+        batch.delayed,
+    )
 
 
 def produce(channel: Channel) -> Any:

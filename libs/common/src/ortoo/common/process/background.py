@@ -175,3 +175,11 @@ class Background:
         else:
             return True
         return False
+
+
+async def pause(seconds: float, hurried: asyncio.Event, clock: Clock) -> None:
+    """Wait so long, or until the event is set."""
+    async with Background("pause") as background:
+        sleeping = background.spawn("sleep", clock.sleep(seconds))
+        hurrying = background.spawn("hurry", hurried.wait())
+        await asyncio.wait({sleeping, hurrying}, return_when=asyncio.FIRST_COMPLETED)

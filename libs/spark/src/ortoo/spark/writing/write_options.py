@@ -48,7 +48,6 @@ class WriteOptions:
     semantics: str
     sink_id: str
     job_id: str
-    extra_as_properties: bool
     codec: Codec
     delivery_timeout_ms: int
     in_flight_bytes: int
@@ -95,7 +94,6 @@ def parse(options: Mapping[str, str], schema: Any) -> WriteOptions:
         semantics=semantics,
         sink_id=take.text("sinkId"),
         job_id=take.text("jobId"),
-        extra_as_properties=extra,
         codec=Codec[take.choice("codec", "none", "none", "zstd", "lz4").upper()],
         delivery_timeout_ms=take.duration_ms("deliveryTimeoutMs", 120_000),
         in_flight_bytes=take.size_bytes("inFlightBytes", 16 << 20),

@@ -32,7 +32,7 @@ from ortoo.common.records.batch import Columns, encode, encode_columns, open_bat
 from ortoo.common.records.message import Message
 from ortoo.enode.disk.disk import RealDisk
 from ortoo.snode.enodes.grpc_links import GrpcLinks
-from ortoo.snode.enodes.link import EnodeLink
+from ortoo.snode.enodes.link import EnodeLink, FetchWish
 from ortoo.testing.servers.lone_enode import NO_NAME_SERVER, open_lone_enode, topic
 from ortoo.testing.servers.processes import RoleProcess
 from ortoo.testing.time.stepped_clock import SharedClock
@@ -192,7 +192,7 @@ class TimerRun:
         offset = 0
         while True:
             try:
-                fetched = await link.fetch(TOPIC, queue_id, offset, wait_ms=5_000)
+                fetched = await link.fetch(FetchWish(TOPIC, queue_id, offset, wait_ms=5_000))
             except OrtooError:
                 await self._clock.sleep(0.02)
                 continue

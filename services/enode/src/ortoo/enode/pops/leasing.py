@@ -56,7 +56,6 @@ class Leasing:
         self._parking = Parking(store, self._reading, clock, background)
         self._settling = Settling(store, self._parking, clock)
         self._lines = Lines(store, clock)
-        self.popped_messages = 0
         self.expired_totals: Counter[tuple[int, str]] = Counter()
         """(topic id, group) to messages whose time was over before the group got them."""
 
@@ -214,7 +213,6 @@ class Leasing:
         group.blocked = popped.blocked
         if popped.batches:
             popped.blocked = ""
-            self.popped_messages += sum(len(batch.offsets) for batch in popped.batches)
         return popped
 
     async def _again(self, group: GroupLines, wish: PopWish) -> Popped:

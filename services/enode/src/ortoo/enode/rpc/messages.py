@@ -3,6 +3,7 @@
 from typing import Any
 
 from ortoo.common.errors import Invalid
+from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.grpc.fields import write
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.v1 import record_pb2
@@ -11,23 +12,9 @@ LISTED_DEFAULT = 100
 LISTED_MAX = 10_000
 
 
-def batch_of(request: Any, records: bytes | None = None) -> SealedBatch:
-    """The batch of a request; `records` are its bytes if they came beside it. Each look at those inside is a copy."""
-    batch = request.batch
-    return SealedBatch(
-        batch.records if records is None else records,
-        batch.records_crc32c,
-        batch.count,
-        batch.body_inflated_bytes,
-        batch.producer_id,
-        batch.first_sequence,
-        batch.delayed,
-    )
-
-
 def checked_batch_of(request: Any) -> SealedBatch:
     """The batch of a request, its bytes checked. Errors: Invalid, Corrupt as `SealedBatch.check` says them."""
-    batch = batch_of(request)
+    batch = batch_of(request.batch)
     batch.check()
     return batch
 

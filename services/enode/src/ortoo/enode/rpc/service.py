@@ -96,12 +96,7 @@ def enode_server(
 
     Streams end when it stops.
     """
-
-    def add(server: Any) -> None:
-        add_EnodeServiceServicer_to_server(handlers, server)
-        bulk_calls.serve(server, {"Append": handlers.Append, "FetchBatches": handlers.FetchBatches})
-
-    server = public_server(settings, calls, token, [(NAME, add), *others], memory)
+    server = public_server(settings, calls, token, [_servicer(handlers), *others], memory)
     handlers.streams = Streams(background, server.draining)
     background.contained("drain", _let_go(handlers, server.draining))
     return server
@@ -121,14 +116,10 @@ def member_server(
     About `members` it always answers, and so do `others`.
     """
 
-    def add(server: Any) -> None:
-        add_EnodeServiceServicer_to_server(handlers, server)  # type: ignore[arg-type]  # it stands for one
-        bulk_calls.serve(server, {"Append": handlers.Append, "FetchBatches": handlers.FetchBatches})
-
     def add_members(server: Any) -> None:
         add_EnodeMembersServiceServicer_to_server(members, server)
 
-    return public_server(settings, calls, token, [(NAME, add), (MEMBERS_NAME, add_members), *others], memory)
+    return public_server(settings, calls, token, [_servicer(handlers), (MEMBERS_NAME, add_members), *others], memory)
 
 
 def reachable_address(settings: Settings, server: GrpcServer) -> str:
@@ -162,6 +153,14 @@ def public_server(
         is_ready=False,
         hot=HOT,
     )
+
+
+def _servicer(handlers: EnodeService | LeaderOnly) -> tuple[str, AddServicer]:
+    def add(server: Any) -> None:
+        add_EnodeServiceServicer_to_server(handlers, server)  # type: ignore[arg-type]  # the other one stands for it
+        bulk_calls.serve(server, {"Append": handlers.Append, "FetchBatches": handlers.FetchBatches})
+
+    return NAME, add
 
 
 async def _let_go(handlers: EnodeService, draining: asyncio.Event) -> None:

@@ -1,19 +1,21 @@
 """The name server as the snode sees it: one stub, several addresses, errors that name it."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.cluster.route_news import whole_news
 from ortoo.common.errors import AlreadyExists, Forbidden, NotFound, OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
-from ortoo.common.grpc.channels import Channels
+from ortoo.common.grpc.channels import Channels, Headers
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN
 from ortoo.snode.cluster.routes import Group, MessageType, Permission, RouteChange, Topic
 from ortoo.snode.cluster.wire import change_of, group_of, group_to, topic_of
 from ortoo.v1 import namesrv_pb2, topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 
+Answer = TypeVar("Answer")
 CALL_TIMEOUT_S = 3.0
 
 
@@ -30,7 +32,7 @@ class NameServer:
     """What name servers want with calls about secrets."""
 
     @property
-    def admin_metadata(self) -> tuple[tuple[str, str], ...]:
+    def admin_metadata(self) -> Headers:
         """The headers of such a call."""
         return ((ADMIN_TOKEN, self.admin_token),) if self.admin_token else ()
 
@@ -41,8 +43,13 @@ class NameServer:
 
     @property
     def stub(self) -> NameServiceStub:
-        """For one call; wrap it in `calling()`."""
+        """For one call: by `call`, or within `rpc_errors`."""
         return NameServiceStub(self.channels.to(self.servers.current))
+
+    async def call(self, method: Callable[..., Awaitable[Answer]], request: object, metadata: Headers = ()) -> Answer:
+        """What a method of `stub` answers. Errors: as the name server says; Unavailable."""
+        with rpc_errors(self.peer, within=True):
+            return await method(request, timeout=CALL_TIMEOUT_S, metadata=metadata)
 
     def pass_over(self, error: OrtooError) -> None:
         """Use the next address if `error` says that this one is away."""
@@ -58,8 +65,7 @@ class NameServer:
 
     async def get_topic(self, name: str) -> Topic:
         """One topic. Errors: NotFound, Unavailable."""
-        with rpc_errors(self.peer, within=True):
-            answer = await self.stub.GetTopic(namesrv_pb2.GetTopicRequest(name=name), timeout=CALL_TIMEOUT_S)
+        answer = await self.call(self.stub.GetTopic, namesrv_pb2.GetTopicRequest(name=name))
         return topic_of(answer.topic)
 
     async def create_topic(
@@ -77,29 +83,24 @@ class NameServer:
             enodes=enodes,
             message_type=message_type.value,  # type: ignore[arg-type]
         )
-        with rpc_errors(self.peer, within=True):
-            answer = await self.stub.CreateTopic(request, timeout=CALL_TIMEOUT_S)
+        answer = await self.call(self.stub.CreateTopic, request)
         return topic_of(answer.topic)
 
     async def place_topic(self, name: str, enode: str) -> Topic:
         """Give a topic queues on one more enode. Errors: NotFound, Unavailable."""
         request = namesrv_pb2.UpdateTopicRequest(name=name, add_enodes=[enode])
-        with rpc_errors(self.peer, within=True):
-            answer = await self.stub.UpdateTopic(request, timeout=CALL_TIMEOUT_S)
+        answer = await self.call(self.stub.UpdateTopic, request)
         return topic_of(answer.topic)
 
     async def set_permission(self, name: str, permission: Permission) -> Topic:
         """Say what may be done with a topic. Errors: NotFound, Unavailable."""
         request = namesrv_pb2.UpdateTopicRequest(name=name, permission=permission.value)  # type: ignore[arg-type]
-        with rpc_errors(self.peer, within=True):
-            answer = await self.stub.UpdateTopic(request, timeout=CALL_TIMEOUT_S)
+        answer = await self.call(self.stub.UpdateTopic, request)
         return topic_of(answer.topic)
 
     async def delete_topic(self, name: str, *, version: int) -> None:
         """Delete a topic while this is its version. Errors: Conflict, NotFound, Unavailable."""
-        with rpc_errors(self.peer, within=True):
-            request = namesrv_pb2.DeleteTopicRequest(name=name, version=version)
-            await self.stub.DeleteTopic(request, timeout=CALL_TIMEOUT_S)
+        await self.call(self.stub.DeleteTopic, namesrv_pb2.DeleteTopicRequest(name=name, version=version))
 
     async def ensure_group(self, name: str) -> Group:
         """A group; created by its use, with the default settings, unless it exists."""
@@ -107,15 +108,13 @@ class NameServer:
             group=topic_pb2.Group(name=name, consume_enabled=True, by_use=True), create_only=True
         )
         try:
-            with rpc_errors(self.peer, within=True):
-                return group_of((await self.stub.PutGroup(request, timeout=CALL_TIMEOUT_S)).group)
+            return group_of((await self.call(self.stub.PutGroup, request)).group)
         except AlreadyExists:
             return await self.get_group(name)
 
     async def get_group(self, name: str) -> Group:
         """A group's settings. Errors: NotFound, Unavailable."""
-        with rpc_errors(self.peer, within=True):
-            groups = (await self.stub.ListGroups(namesrv_pb2.ListGroupsRequest(), timeout=CALL_TIMEOUT_S)).groups
+        groups = (await self.call(self.stub.ListGroups, namesrv_pb2.ListGroupsRequest())).groups
         found = next((group for group in groups if group.name == name), None)
         if found is None:
             raise NotFound(f"there is no group {name!r}", field="group")
@@ -124,14 +123,12 @@ class NameServer:
     async def put_group(self, group: Group) -> Group:
         """Create a group or change it. Errors: Invalid, Overloaded, Unavailable."""
         request = namesrv_pb2.PutGroupRequest(group=group_to(group))
-        with rpc_errors(self.peer, within=True):
-            return group_of((await self.stub.PutGroup(request, timeout=CALL_TIMEOUT_S)).group)
+        return group_of((await self.call(self.stub.PutGroup, request)).group)
 
     async def secret_of(self, access_key: str) -> str:
         """The secret of a user whose signatures count. Errors: NotFound, Forbidden, Unavailable."""
         request = namesrv_pb2.GetUserRequest(access_key=access_key)
-        with rpc_errors(self.peer, within=True):
-            answer = await self.stub.GetUser(request, timeout=CALL_TIMEOUT_S, metadata=self.admin_metadata)
+        answer = await self.call(self.stub.GetUser, request, self.admin_metadata)
         if not answer.user.enabled:
             raise Forbidden(f"user {access_key} is disabled", field="access_key")
         return answer.secret_key

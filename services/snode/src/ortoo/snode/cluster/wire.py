@@ -107,19 +107,6 @@ def queue_to(queue: Queue) -> topic_pb2.Queue:
     return topic_pb2.Queue(topic=queue.topic, enode=queue.enode, queue_id=queue.queue_id)
 
 
-def batch_of(batch: record_pb2.SealedBatch, records: bytes | None = None) -> SealedBatch:
-    """A sealed batch, read; `records` are its bytes if they came beside it."""
-    return SealedBatch(
-        batch.records if records is None else records,
-        batch.records_crc32c,
-        batch.count,
-        batch.body_inflated_bytes,
-        batch.producer_id,
-        batch.first_sequence,
-        batch.delayed,
-    )
-
-
 def batch_to(batch: SealedBatch) -> record_pb2.SealedBatch:
     """A sealed batch, written."""
     envelope = envelope_to(batch)

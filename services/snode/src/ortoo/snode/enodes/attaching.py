@@ -9,10 +9,10 @@ import grpc
 
 from ortoo.common.errors import Unavailable
 from ortoo.common.errors.status import rpc_errors
+from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.grpc.fields import read
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
-from ortoo.snode.cluster.wire import batch_of
 from ortoo.snode.enodes.link import DueHalf, LockKey, OpenHalf
 
 ATTACH_INTERVAL_S = 5.0

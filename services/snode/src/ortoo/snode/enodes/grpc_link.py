@@ -9,7 +9,6 @@ import grpc
 
 from ortoo.common.errors import Moved, OrtooError, Unavailable
 from ortoo.common.errors.status import error_of, rpc_errors
-from ortoo.common.filters.pushdown import Pushdown
 from ortoo.common.groups.pop import LeasePart, Popped, PopWish, ReplayWish, SendBackWish, Stale, Verdict
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_field import Bulky
@@ -27,6 +26,7 @@ from ortoo.snode.enodes.link import (
     DelayedEntry,
     DueHalf,
     Fetched,
+    FetchWish,
     FlushMode,
     HalfVerdict,
     IdentifiedPlace,
@@ -157,34 +157,13 @@ class GrpcEnodeLink:
             return self._held.add(bulky, size_bytes)
         return self.appends.send(bulky, size_bytes=size_bytes)
 
-    async def fetch(
-        self,
-        topic_id: int,
-        queue_id: int,
-        from_offset: int,
-        *,
-        bytes_max: int = 0,
-        wait_ms: int = 0,
-        group: str = "",
-        generation: int = 0,
-        pushdown: Pushdown | None = None,
-        any_member: bool = False,
-    ) -> Fetched:
-        """Read whole batches, or what of them is wanted; at the end of the queue wait so long."""
-        request = pb.FetchBatchesRequest(
-            topic_id=topic_id,
-            queue_id=queue_id,
-            from_offset=from_offset,
-            bytes_max=bytes_max,
-            wait_ms=wait_ms,
-            group=group,
-            generation=generation,
-            pushdown=write(pb.Pushdown, pushdown, columns=sorted(pushdown.columns)) if pushdown else None,
-            any_member=any_member,
-        )
-        if any_member:  # whoever leads: this one is asked
+    async def fetch(self, wish: FetchWish) -> Fetched:
+        """Read whole batches, or what of them is wanted."""
+        pushed = wish.pushdown and write(pb.Pushdown, wish.pushdown, columns=sorted(wish.pushdown.columns))
+        request = write(pb.FetchBatchesRequest, wish, pushdown=pushed)
+        if wish.any_member:  # whoever leads: this one is asked
             return await self._fetches.send_if_there(request)
-        return await self._led(lambda link: link._fetches.send(request, wait_s=wait_ms / 1000))
+        return await self._led(lambda link: link._fetches.send(request, wait_s=wish.wait_ms / 1000))
 
     async def commit_rows(
         self, topic_id: int, group: str, rows: Sequence[OffsetRow], *, reset: bool = False

@@ -1,9 +1,8 @@
-"""What the snode asks of an enode, behind the wire or in the same process, and the way to the link by its name."""
+"""What the snode asks of an enode, and the way to the link by its name."""
 
 import asyncio
 import enum
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -12,9 +11,6 @@ from ortoo.common.filters.message_filter import MessageFilter
 from ortoo.common.filters.pushdown import Pushdown
 from ortoo.common.filters.selection import Selected, selected
 from ortoo.common.groups.pop import LeasePart, Popped, PopWish, ReplayWish, SendBackWish, Stale, Verdict
-from ortoo.common.grpc.channels import Channels
-from ortoo.common.process.background import Background
-from ortoo.common.process.clock import Clock
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.records.stored_batch import StoredBatch
 from ortoo.snode.cluster.directory import Directory
@@ -42,6 +38,25 @@ class Appended:
     first_offset: int
     stored_at_ms: int
     flush_mode: FlushMode
+
+
+@dataclass(frozen=True, slots=True)
+class FetchWish:
+    """One read of a queue."""
+
+    topic_id: int
+    queue_id: int
+    from_offset: int
+    bytes_max: int = 0
+    wait_ms: int = 0
+    """How long it waits at the end of the queue."""
+    group: str = ""
+    generation: int = 0
+    """Of the group's lock; 0 = it reads without one."""
+    pushdown: Pushdown | None = None
+    """What is wanted of the batches; None = all of them, whole."""
+    any_member: bool = False
+    """Whether one that does not lead may answer, or refuse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,22 +209,9 @@ class EnodeLink(Protocol):
         Errors: as the enode's store says; Overloaded at once when too many bytes are on their way.
         """
 
-    async def fetch(
-        self,
-        topic_id: int,
-        queue_id: int,
-        from_offset: int,
-        *,
-        bytes_max: int = 0,
-        wait_ms: int = 0,
-        group: str = "",
-        generation: int = 0,
-        pushdown: Pushdown | None = None,
-        any_member: bool = False,
-    ) -> Fetched:
-        """Read whole batches, or what of them is wanted; at the end of the queue wait so long.
+    async def fetch(self, wish: FetchWish) -> Fetched:
+        """Read whole batches, or what of them is wanted.
 
-        With `any_member` one that does not lead may answer, or refuse.
         Errors: NotFound, OutOfRange, DataLoss; Fenced when the group's lock has a newer generation.
         """
 
@@ -311,15 +313,6 @@ class Links(Protocol):
 
     def to(self, enode: str, address: str, epoch: int = 0) -> EnodeLink:
         """The link to an enode; one whose address has changed, or that is led in a newer epoch, gets a new one."""
-
-
-class LinkFactory(Protocol):
-    """Opens `Links` for one snode. The default speaks gRPC; a process that holds the enode as well may call it."""
-
-    def __call__(
-        self, *, channels: Channels, background: Background, clock: Clock, timeout_s: float, in_flight_bytes_max: int
-    ) -> AbstractAsyncContextManager[Links]:
-        """Open the links; leaving the block closes them."""
 
 
 class EnodeLinks:

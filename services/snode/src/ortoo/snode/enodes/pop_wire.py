@@ -15,8 +15,8 @@ from ortoo.common.groups.pop import (
     Stale,
     Verdict,
 )
+from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.grpc.fields import write
-from ortoo.snode.cluster.wire import batch_of
 from ortoo.v1 import enode_pop_pb2 as pb
 
 

@@ -24,7 +24,7 @@ from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.snode.cluster.directory import Directory
-from ortoo.snode.enodes.link import Appended, EnodeLink, Fetched, FlushMode, Links, OffsetRow
+from ortoo.snode.enodes.link import Appended, EnodeLink, Fetched, FetchWish, FlushMode, Links, OffsetRow
 
 WAITING_MAX = 10_000
 """How many records may wait for their flush; more are dropped, and counted."""
@@ -162,11 +162,11 @@ class RecordedLink:
         answer.add_done_callback(record)
         return answer
 
-    async def fetch(self, topic_id: int, queue_id: int, from_offset: int, **how: Any) -> Fetched:
+    async def fetch(self, wish: FetchWish) -> Fetched:
         """Read; where a group reads first is where its consuming begins."""
-        if group := how.get("group", ""):
-            self.trace.known(group, self.name_of(topic_id), self.enode, queue_id, from_offset)
-        return await self.link.fetch(topic_id, queue_id, from_offset, **how)
+        if wish.group:
+            self.trace.known(wish.group, self.name_of(wish.topic_id), self.enode, wish.queue_id, wish.from_offset)
+        return await self.link.fetch(wish)
 
     async def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
         """A group's offsets, which tell where its consuming goes on."""

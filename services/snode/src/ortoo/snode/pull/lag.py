@@ -9,7 +9,7 @@ from ortoo.common.errors import Invalid
 from ortoo.common.process.clock import Clock
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.enodes.link import EnodeLinks, QueueRange
+from ortoo.snode.enodes.link import EnodeLinks, FetchWish, QueueRange
 from ortoo.snode.pull.reading import Reading
 
 
@@ -123,7 +123,8 @@ class Scaling:
 
     async def _stored_at_ms(self, topic_id: int, queue: QueueLag) -> int:
         at = max(queue.committed_offset, 0)
-        fetched = await self._links.to(queue.queue.enode).fetch(topic_id, queue.queue.queue_id, at, bytes_max=1)
+        wish = FetchWish(topic_id, queue.queue.queue_id, at, bytes_max=1)
+        fetched = await self._links.to(queue.queue.enode).fetch(wish)
         return fetched.batches[0].stored_at_ms if fetched.batches else 0
 
 

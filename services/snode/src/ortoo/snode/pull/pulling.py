@@ -16,7 +16,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.snode.cluster.directory import check_readable
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.enodes.link import EnodeLinks, Fetched, OffsetRow, explained
+from ortoo.snode.enodes.link import EnodeLinks, Fetched, FetchWish, OffsetRow, explained
 from ortoo.snode.membership.local import Membership
 from ortoo.snode.observe.traffic import Traffic
 from ortoo.snode.pull.offsets import GroupOffset, Offsets
@@ -141,7 +141,7 @@ class Pulling:
         at = request.offset
         while True:
             wait_ms = max(0, int((deadline_s - self.clock.monotonic_s()) * 1000))
-            fetched = await link.fetch(
+            wish = FetchWish(
                 topic.topic_id,
                 request.queue.queue_id,
                 at,
@@ -150,6 +150,7 @@ class Pulling:
                 group=request.group if request.generation else "",
                 generation=request.generation,
             )
+            fetched = await link.fetch(wish)
             parts, at, expired = _chosen(fetched, at, request, self.clock.now_ms())
             if expired:
                 self.traffic.expired(request.queue.topic, request.group, expired)

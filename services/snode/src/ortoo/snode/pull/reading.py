@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import heapq
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from ortoo.common.records.message_id import message_address, message_id_text
 from ortoo.snode.cluster.directory import check_readable
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.enodes.link import FETCH_BYTES_MAX, FETCH_WAIT_MS, EnodeLinks, Fetched, QueueRange
+from ortoo.snode.enodes.link import FETCH_BYTES_MAX, FETCH_WAIT_MS, EnodeLinks, Fetched, FetchWish, QueueRange
 from ortoo.snode.pull.read_sizes import fitting, range_bytes, tail_bytes
 
 UNCOUNTED = 1 << 62
@@ -154,13 +154,12 @@ class Reading:
         self, queue: Queue, topic_id: int, offset: int, bytes_max: int, wait_ms: int, pushdown: Pushdown | None
     ) -> Fetched | Exception:
         """What lies at an offset, a member that follows asked first; an error is an answer for the reader alone."""
-        at = topic_id, queue.queue_id, offset
+        wish = FetchWish(topic_id, queue.queue_id, offset, bytes_max, wait_ms, pushdown=pushdown)
         if not wait_ms and (follower := self._links.follower(queue)) is not None:
             with contextlib.suppress(OrtooError):
-                return await follower.fetch(*at, bytes_max=bytes_max, pushdown=pushdown, any_member=True)
+                return await follower.fetch(replace(wish, any_member=True))
         try:
-            link = self._links.to(queue.enode)
-            return await link.fetch(*at, bytes_max=bytes_max, wait_ms=wait_ms, pushdown=pushdown)
+            return await self._links.to(queue.enode).fetch(wish)
         except Exception as error:
             return error
 
@@ -388,7 +387,8 @@ class MessageSearch:
     async def _read(self, topic: Topic, queue: Queue, offset: int) -> PlacedMessage | None:
         """The message at an offset; None when retention has taken it, or damage."""
         try:
-            fetched = await self._links.to(queue.enode).fetch(topic.topic_id, queue.queue_id, offset, bytes_max=1)
+            wish = FetchWish(topic.topic_id, queue.queue_id, offset, bytes_max=1)
+            fetched = await self._links.to(queue.enode).fetch(wish)
         except (OutOfRange, DataLoss, NotFound):
             return None
         for stored in fetched.batches:

@@ -15,7 +15,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.enodes.link import FETCH_WAIT_MS, EnodeLink, EnodeLinks, Fetched
+from ortoo.snode.enodes.link import FETCH_WAIT_MS, EnodeLink, EnodeLinks, Fetched, FetchWish
 from ortoo.snode.enodes.queue_locks import QueueLocks
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
 from ortoo.snode.observe.traffic import Traffic
@@ -160,7 +160,7 @@ class Feeder:
         cursor = self.cursor
         bytes_max = self.fetch_bytes()
         with self.memory.asked(0 if self._at_end else bytes_max) as held:
-            fetched = await self.parts.links.to(cursor.queue.enode).fetch(
+            wish = FetchWish(
                 self.topic_id,
                 cursor.queue.queue_id,
                 cursor.next_offset,
@@ -169,6 +169,7 @@ class Feeder:
                 group=self.group if self.fence else "",
                 generation=self.fence,
             )
+            fetched = await self.parts.links.to(cursor.queue.enode).fetch(wish)
             self._at_end = fetched.next_offset >= fetched.end_offset
             held.becomes(sum(len(stored.batch.records) for stored in fetched.batches))
             await self._deliver(fetched, held)

@@ -9,6 +9,7 @@ from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid, OrtooError, Overloaded, Unavailable
 from ortoo.common.errors.status import failure_of
 from ortoo.common.grpc import bulk_calls
+from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.grpc.errors import Context, request_failed
 from ortoo.common.grpc.fields import write
@@ -19,7 +20,7 @@ from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.records.batch import open_batch
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.cluster.wire import batch_of, message_of, message_to, queue_of, queue_to, topic_to
+from ortoo.snode.cluster.wire import message_of, message_to, queue_of, queue_to, topic_to
 from ortoo.snode.enodes.link import EnodeLinks, FlushMode, HalfVerdict, VerdictSource
 from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.rpc.streams import LongCalls

@@ -68,8 +68,8 @@ def text_table(table: Table) -> list[str]:
     ]
 
 
-def new_figure(width: float = 9.0, height: float = 4.5) -> Any:
+def new_figure() -> Any:
     """A matplotlib figure that needs no display."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height))
+    return Figure(figsize=(9.0, 4.5))

@@ -175,34 +175,28 @@ def _size(message: Message) -> int:
     return message.end - message.begin if isinstance(message, Frames) else 0
 
 
-async def join(
-    address: str, request: members_pb2.JoinRequest, channels: Channels, *, timeout_s: float = CONNECT_TIMEOUT_S
-) -> MemberId:
+async def join(address: str, request: members_pb2.JoinRequest, channels: Channels) -> MemberId:
     """Ask who is at an address to be of a set. Errors: Conflict when it is of another; Unavailable."""
     with rpc_errors(f"member {address}"):
-        answer = await MemberServiceStub(channels.to(address)).Join(request, timeout=timeout_s)
+        answer = await MemberServiceStub(channels.to(address)).Join(request, timeout=CONNECT_TIMEOUT_S)
     return MemberId(answer.member.number, answer.member.disk)
 
 
-async def copy_frame(
-    address: str, request: members_pb2.CopyFrameRequest, channels: Channels, *, timeout_s: float = CONNECT_TIMEOUT_S
-) -> bytes:
+async def copy_frame(address: str, request: members_pb2.CopyFrameRequest, channels: Channels) -> bytes:
     """Ask a member for its frame at a position. Errors: DataLoss when it has none; Conflict; Unavailable."""
     if not address:
         raise Unavailable("nobody knows where it is")
     with rpc_errors(f"member {address}"):
-        answer = await MemberServiceStub(channels.to(address)).CopyFrame(request, timeout=timeout_s)
+        answer = await MemberServiceStub(channels.to(address)).CopyFrame(request, timeout=CONNECT_TIMEOUT_S)
     return answer.content
 
 
-async def is_of_set(
-    address: str, set_id: str, member: MemberId, channels: Channels, *, timeout_s: float = CONNECT_TIMEOUT_S
-) -> bool:
+async def is_of_set(address: str, set_id: str, member: MemberId, channels: Channels) -> bool:
     """Whether a process at an address answers that is of a set, as `member` or another one; so is who tells nothing."""
     of = write(member_report_pb2.MemberId, member)
     request = members_pb2.CopyFrameRequest(set_id=set_id, of=of, position=NOWHERE)
     try:
-        await copy_frame(address, request, channels, timeout_s=timeout_s)
+        await copy_frame(address, request, channels)
     except Unavailable as error:
         return bool(error.field)  # else nothing came back
     except Conflict as error:

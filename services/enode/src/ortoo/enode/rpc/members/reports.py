@@ -2,17 +2,16 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
 
 from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.errors import OrtooError
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.fields import write
-from ortoo.common.process.background import Background
+from ortoo.common.process.background import Background, pause
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
-from ortoo.enode.consensus.driver import Suggestion
+from ortoo.enode.consensus.driver import Driver
 from ortoo.enode.members.driver import Proposed
 from ortoo.enode.members.identity import MemberId
 from ortoo.enode.rpc.members.service import member_id
@@ -23,16 +22,6 @@ INTERVAL_S = 0.5
 """How often a member reports when nothing changes."""
 TIMEOUT_S = 1.0
 _log = get_logger("members")
-
-
-class Reporting(Protocol):
-    """The member that is reported."""
-
-    changed: asyncio.Event
-    suggestion: Suggestion | None
-
-    def post(self, event: Proposed) -> None:
-        """Take a proposal."""
 
 
 class MemberReports:
@@ -47,7 +36,7 @@ class MemberReports:
         clock: Clock,
     ) -> None:
         """`report` says what the member is now, but for what it suggests."""
-        self.driver: Reporting | None = None
+        self.driver: Driver | None = None
         """The member; None while its log is being opened, and nothing is reported."""
         self.is_waiting = False
         """Whether this is an empty disk, which says no more than that it is there to be added."""
@@ -94,7 +83,7 @@ class MemberReports:
                 if not answered and not is_told:
                     _log.warning("a name server does not take reports; trying on", name_server=address)
                 is_told = not answered
-            await self._pause(due)
+            await pause(INTERVAL_S, due, self._clock)
 
     async def _try(self, address: str, *, is_leaving: bool = False) -> bool:
         driver = self.driver
@@ -120,9 +109,3 @@ class MemberReports:
             if answer.HasField("proposal"):
                 driver.post(Proposed(answer.proposal.epoch, member_id(answer.proposal.leader)))
         return True
-
-    async def _pause(self, due: asyncio.Event) -> None:
-        async with Background("pause") as background:
-            sleeping = background.spawn("sleep", self._clock.sleep(INTERVAL_S))
-            hurried = background.spawn("hurry", due.wait())
-            await asyncio.wait({sleeping, hurried}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,14 +1,13 @@
 """MemberService: what the other members say to this one."""
 
 from collections.abc import AsyncIterator
-from typing import Protocol
 
 from ortoo.common.errors import Conflict, Invalid, Unavailable
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import write
+from ortoo.enode.consensus.driver import Driver
 from ortoo.enode.consensus.joining import Joining
-from ortoo.enode.members.driver import Event
 from ortoo.enode.members.identity import MemberId
 from ortoo.enode.rpc.members.words import decode_word, is_answered
 from ortoo.v1 import member_report_pb2
@@ -18,21 +17,11 @@ from ortoo.v1.members_pb2_grpc import MemberServiceServicer
 NAME = "ortoo.v1.MemberService"
 
 
-class Listener(Protocol):
-    """The member that is running."""
-
-    def post(self, event: Event) -> None:
-        """Take a word."""
-
-    async def copy_of(self, position: int) -> bytes:
-        """The frame that this disk has at a position. Errors: DataLoss, OSError."""
-
-
 class MemberService(MemberServiceServicer):
     """The words of others, for the start of this member that is there."""
 
     def __init__(self, cluster: str, enode: str, joining: Joining) -> None:
-        self.listener: Listener | None = None
+        self.listener: Driver | None = None
         """Who listens; None while the log is being opened."""
         self._cluster = cluster
         self._enode = enode

@@ -6,12 +6,12 @@ from functools import partial
 
 from ortoo.common.errors import OrtooError, Overloaded
 from ortoo.common.errors.status import failure_of
+from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.process.containment import Scope, told_as
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.enode.deferred.intake import Intake
-from ortoo.enode.rpc.messages import batch_of
 from ortoo.enode.rpc.streams.all import outcome
 from ortoo.enode.rpc.streams.outbox import Outbox
 from ortoo.enode.rpc.streams.queue_order import QueueOrder, Turn
@@ -50,7 +50,7 @@ class AppendStream:
     async def serve(self, requests: AsyncIterator[Bulky], scope: Scope) -> None:
         """Read requests and begin one append for each; return when the peer sends no more."""
         async for request, (records,) in requests:
-            batch = batch_of(request, records)
+            batch = batch_of(request.batch, records)
             cost_bytes = len(batch.records) + REQUEST_COST_BYTES
             queue = (request.topic_id, request.queue_id)
             self.outbox.open_requests += 1

@@ -13,7 +13,7 @@ from ortoo.common.process.logs import get_logger
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.name_server import NameServer
 from ortoo.snode.cluster.routes import MessageType, Permission, Queue, Topic
-from ortoo.snode.enodes.link import EnodeLinks
+from ortoo.snode.enodes.link import EnodeLinks, FetchWish
 from ortoo.snode.rocketmq.clients.table import Clients
 from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions
 from ortoo.snode.rocketmq.protocol.names import LITE_PREFIX, stored_topic
@@ -118,5 +118,5 @@ class LiteExpiry:
         held = [one for one in await link.describe_queues(lite.topic_id) if one.queue_id == queue.queue_id]
         if not held or held[0].begin_offset == held[0].end_offset:
             return 0
-        last = await link.fetch(lite.topic_id, queue.queue_id, held[0].end_offset - 1, bytes_max=1)
+        last = await link.fetch(FetchWish(lite.topic_id, queue.queue_id, held[0].end_offset - 1, bytes_max=1))
         return max((one.stored_at_ms for one in last.batches), default=0)

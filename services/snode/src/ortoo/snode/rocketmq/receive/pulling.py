@@ -16,7 +16,7 @@ from ortoo.common.records.message_id import message_id_text
 from ortoo.snode.cluster.directory import check_readable
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.enodes.link import EnodeLinks, QueueRange
+from ortoo.snode.enodes.link import EnodeLinks, FetchWish, QueueRange
 from ortoo.snode.pull.offsets import Offsets
 from ortoo.snode.rocketmq.clients.settings_reply import RECEIVE_BATCH_MAX
 from ortoo.snode.rocketmq.protocol.caller import Caller
@@ -43,7 +43,8 @@ class QueueOffsets:
         wait_ms = caller.wait_ms(in_ms(request.long_polling_timeout))
         link = self.links.to(queue.enode)
         try:
-            fetched = await link.fetch(topic.topic_id, queue.queue_id, request.offset, wait_ms=wait_ms)
+            wish = FetchWish(topic.topic_id, queue.queue_id, request.offset, wait_ms=wait_ms)
+            fetched = await link.fetch(wish)
         except OutOfRange as error:
             yield pb.PullMessageResponse(status=status_of(error))
             yield pb.PullMessageResponse(next_offset=min(max(request.offset, error.begin_offset), error.end_offset))

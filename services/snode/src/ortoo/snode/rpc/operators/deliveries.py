@@ -222,7 +222,6 @@ def _held(queue: Queue, found: enode_pop_pb2.DescribeDeliveriesResponse) -> Held
     return Held(
         queue,
         behind=found.end_offset - max(found.committed_offset, found.begin_offset),
-        has_offset=found.committed_offset >= 0,
         pops=found.pops,
         leased=count(LEASED),
         delayed=count(RETURNED),

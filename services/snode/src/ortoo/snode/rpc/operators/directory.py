@@ -4,10 +4,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.errors import Context
 from ortoo.snode.cluster.directory import Directory
-from ortoo.snode.cluster.name_server import CALL_TIMEOUT_S, NameServer
+from ortoo.snode.cluster.name_server import NameServer
 from ortoo.snode.cluster.wire import topic_of, topic_to
 from ortoo.snode.topics.arrival import TopicArrival
 from ortoo.v1 import namesrv_pb2 as pb
@@ -20,10 +19,9 @@ def passed_on(
     """A handler that has the name server answer, and waits with `then` until its answer counts here."""
 
     async def handler(service: "DirectoryAdmin", request: Any, context: Context) -> Any:
-        with rpc_errors(service.name_server.peer, within=True):
-            metadata = service.name_server.admin_metadata if is_admin else ()
-            call = getattr(service.name_server.stub, method)
-            answer = await call(request, timeout=CALL_TIMEOUT_S, metadata=metadata)
+        name_server = service.name_server
+        metadata = name_server.admin_metadata if is_admin else ()
+        answer: object = await name_server.call(getattr(name_server.stub, method), request, metadata)
         if then is not None:
             await then(service.arrival, request, answer)
         return answer

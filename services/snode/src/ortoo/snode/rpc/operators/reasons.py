@@ -26,7 +26,6 @@ class Held:
     queue: Queue
     behind: int
     """How many messages it is not done with."""
-    has_offset: bool
     pops: bool
     leased: int
     delayed: int
