@@ -2,7 +2,8 @@
 
 import pytest
 
-from ortoo.enode.changes.all import GroupGone, OffsetsCommitted, WindowBatch
+from ortoo.enode.changes.all import OffsetsCommitted, WindowBatch
+from ortoo.enode.changes.groups import GroupGone
 from ortoo.enode.changes.halves import HalfEnded
 from ortoo.enode.changes.lives import IdsRemembered, Mode, ModeSet
 from ortoo.enode.changes.pops import PopIntervals, PopLeased
@@ -41,8 +42,7 @@ def test_a_group_that_is_gone_takes_nothing_of_others_with_it() -> None:
     pops.drop_group(1, "g")
     assert [key for key, _ in pops.all()] == [(1, "h", 0)]
     state = State()
-    for change in (leased("g", 0, 5), leased("h", 0, 7), GroupGone(1, "g")):
-        state.apply(change)
+    state.apply_all([leased("g", 0, 5), leased("h", 0, 7), GroupGone(1, "g")])
     assert [key for key, _ in state.pops.all()] == [(1, "h", 0)]
 
 
