@@ -27,6 +27,8 @@ COMMAND_TIMEOUT_S = 600.0
 QUIET_S = 0.3
 """When the store's files stay the same for so long, it is idle."""
 DRY_RUNS_MAX = 5
+WHOLE_S = 8
+"""A replay that is to be killed half-way would take so long: whoever hears that half is sent is in time to kill it."""
 
 
 class ReplayRun:
@@ -110,7 +112,7 @@ class ReplayRun:
     async def _replay_half(self, cluster: ProcessCluster, group: str, victim: str) -> int:
         """Run the command until it says that half is sent, kill, and leave everything running but the command."""
         process = await asyncio.create_subprocess_exec(
-            *("ortoo", "dlq", "replay", group, "--json"),
+            *("ortoo", "dlq", "replay", group, "--json", "--rate", str(self._letters // WHOLE_S)),
             env=command.environ(cluster.address) | {"PYTHONUNBUFFERED": "1"},
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
