@@ -68,6 +68,22 @@ def test_a_plain_message_is_parked_with_no_more_than_it_has() -> None:
     play(scenario)
 
 
+def test_what_was_parked_while_somebody_waited_to_park_it_is_parked_once() -> None:
+    """G9: a request that waits for the disk finds, when its turn has come, that another one has parked its message."""
+
+    async def scenario(it: PopStore) -> None:
+        await it.send("a", "b", "c")
+        await it.pop(3)
+        line, letters = it.leasing._lines.of(TOPIC, GROUP).line(0), [DeadLetter(offset, 3) for offset in range(3)]
+        parking = it.leasing._parking
+        await parking.park(line, letters[:2], it.rules)
+        await parking.park(line, letters, it.rules)
+        await parking.park(line, letters, it.rules)
+        assert [one.body for one in await it.dead_letters()] == [b"a", b"b", b"c"]
+
+    play(scenario)
+
+
 def test_parking_twice_at_once_makes_one_dead_letter_and_both_hear_of_its_end() -> None:
     """G9: who asks for what is being parked already waits for the end of that, be it good or bad."""
 

@@ -122,12 +122,15 @@ class Parking:
     async def park(self, line: GroupLine, letters: list[DeadLetter], rules: PopRules) -> None:
         """Copy messages to the dead-letter topic; in the same frame the group is done with them.
 
-        Of a message that is being parked already the end is waited for: it gets one dead letter. Errors: as
-        `Store.append`; Unavailable while there is no dead-letter topic.
+        Of a message that is being parked already the end is waited for, and one that the group has done with meanwhile
+        is passed over: it gets one dead letter. Errors: as `Store.append`; Unavailable while there is no dead-letter
+        topic.
         """
         if not rules.dead_letter_topic_id:
             raise Unavailable("the dead-letter topic is being created", retry_after_ms=RETRY_DELAY_MS)
-        places = {(line.place, one.offset): one for one in letters}
+        known = self._store.engine.state.pops.get(line.place)
+        open_ones = [one for one in letters if known is None or not known.intervals.is_finished(one.offset)]
+        places = {(line.place, one.offset): one for one in open_ones}
         others = dict.fromkeys(self._under_way[place] for place in places if place in self._under_way)
         fresh = {place: one for place, one in places.items() if place not in self._under_way}
         if fresh:
