@@ -31,3 +31,22 @@ def test_a_hole_is_crossed_in_one_step(length: int) -> None:
         assert it.store.offsets.of(TOPIC, GROUP, [0]) == {0: 2 + length}
 
     play(scenario)
+
+
+@pytest.mark.parametrize("length", [1, 100_000])
+def test_a_hole_is_crossed_in_order_while_a_message_before_it_is_worked_on(length: int) -> None:
+    """The enode looked for the hole's message groups for ever, in one turn of its loop, and wrote each look down."""
+
+    async def scenario(it: PopStore) -> None:
+        await it.send("before", group="a")
+        await it.store.change(OffsetsSkipped(TOPIC, 0, 1, 1 + length))
+        await it.send("a2", group="a")
+        await it.send("b1", group="b")
+        kept = await it.pop(1, in_order=True)
+        popped = await it.pop(in_order=True)
+        assert (texts(kept), texts(popped)) == (["before"], ["b1"])
+        assert it.leasing._reading.lost_messages == length
+        await it.ack(kept)
+        assert texts(await it.pop(in_order=True)) == ["a2"]
+
+    play(scenario)

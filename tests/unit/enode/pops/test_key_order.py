@@ -50,7 +50,8 @@ def test_of_each_message_group_the_first_unfinished_message_is_free(
             intervals.finish(number, number + more)
             model.done |= set(range(number, number + more))
             freed = order.finish(number, number + more, intervals)
-            model.groups += [None] * (intervals.floor - len(model.groups))
+            crossed = number + more if number <= len(model.groups) else 0
+            model.groups += [None] * (max(intervals.floor, crossed) - len(model.groups))
         assert sorted(freed) == sorted(model.free() - before)
         assert order.scan == len(model.groups)
         heads = model.heads()

@@ -55,7 +55,8 @@ class KeyOrder:
     def finish(self, first: int, end: int, intervals: IntervalMap) -> list[int]:
         """Messages are finished, as `intervals` knows already; return the offsets that became free."""
         free = []
-        self.scan = max(self.scan, intervals.floor)
+        # Of what is lost nobody ever sees the group, and unfinished messages before it keep the floor.
+        self.scan = max(self.scan, intervals.floor, end if first <= self.scan else 0)
         for offset in range(first, end) if end - first <= len(self._group_of) else sorted(self._group_of):
             group = self._group_of.pop(offset, None) if first <= offset < end else None
             if group is None:
