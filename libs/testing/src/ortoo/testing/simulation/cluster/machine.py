@@ -61,7 +61,7 @@ class Machine:
         process = self.process = self.world.process(f"{self.name}#{self.lives}")
         process.turn_s = self.turn_s
         self.note("start")
-        main = process.spawn("main", self.work())
+        main = self._main = process.spawn("main", self.work())
         main.add_done_callback(self._ended, context=self.world.loop.outside.context)
 
     async def stop(self) -> None:

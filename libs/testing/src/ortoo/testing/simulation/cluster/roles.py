@@ -50,6 +50,12 @@ class RoleMachine(Machine):
         """The role, about to be opened."""
         raise NotImplementedError
 
+    async def stop(self) -> None:
+        """Ask it to end, as a service is asked: one that is not ready may be waiting for another role, for ever."""
+        if self.alive and not self.ready.is_set():
+            self._main.cancel()
+        await super().stop()
+
     async def work(self) -> None:
         """Be the role until the machine is asked to stop."""
         async with contextlib.AsyncExitStack() as parts:
