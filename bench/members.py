@@ -13,7 +13,7 @@ from statistics import fmean, median
 from typing import Any
 
 from bench.percentiles import latency_figures
-from bench.processes import running_s, use_memory
+from bench.processes import running_s
 from bench.report import Figures, main, ratio
 from bench.stores import repeated_batches
 from bench.traffic import produce_for, ticks
@@ -31,12 +31,9 @@ METHOD = (
     "queues, acknowledged when a majority of disks has them. `bulk`: one producer's `send_many` through a snode; "
     "`direct`: batches given to the enode itself at a steady rate, with the time to their acknowledgement. Processor "
     "microseconds a message of each process, user and system; medians over the rounds. `messages`: what the leader "
-    "sent to those who follow, and its flushes. Before it all, memory is used and given back: what a virtual machine "
-    "has never used costs it a millisecond for each MiB, and three members write three times as much as one"
+    "sent to those who follow, and its flushes"
 )
 TOPIC, QUEUES, BODY_BYTES = "bench", 8, 256
-USED_BYTES = 6 << 30
-"""More than all rounds write to the page cache."""
 DIRECT_MESSAGES = 400
 """In a batch that is given to the enode itself."""
 COUNTED = {"flushes": "ortoo_flushes_total", "shipments": "ortoo_shipments_total", "bytes": "ortoo_shipped_bytes_total"}
@@ -111,7 +108,6 @@ class Loaded:
 async def measure(options: argparse.Namespace) -> Figures:
     """Both, round after round."""
     rounds: dict[str, list[Figures]] = {f"{who} {way}": [] for way in ("bulk", "direct") for who in ("alone", "three")}
-    use_memory(USED_BYTES)
     async with AsyncExitStack() as parts:
         folder = Path(parts.enter_context(tempfile.TemporaryDirectory(prefix="ortoo-bench-")))
         both = {"alone": await _alone(parts, folder / "alone"), "three": await _three(parts, folder / "three")}

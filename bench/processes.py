@@ -1,6 +1,5 @@
 """The cluster under test: three real processes with the default, durable settings, on this machine."""
 
-import mmap
 import os
 import re
 import tempfile
@@ -83,13 +82,6 @@ def memory_peak_mib(process_id: int) -> float:
     found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process_id}/status").read_text())
     assert found is not None
     return round(int(found[1]) / 1024, 1)
-
-
-def use_memory(size_bytes: int) -> None:
-    """Use so much memory once, or half of what is free: a virtual machine pays for each page when it first does."""
-    pages = min(size_bytes // mmap.PAGESIZE, os.sysconf("SC_AVPHYS_PAGES") // 2)
-    with mmap.mmap(-1, pages * mmap.PAGESIZE) as memory:
-        memory[:: mmap.PAGESIZE] = bytes(pages)
 
 
 def cpu_us_per_message(before: dict[str, float], after: dict[str, float], messages: int) -> dict[str, float]:
