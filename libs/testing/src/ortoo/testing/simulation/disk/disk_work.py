@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from ortoo.common.errors import Unavailable
 from ortoo.common.process.randomness import Randomness
+from ortoo.common.process.threads import uninterrupted
 from ortoo.enode.log.flushing.disk_work import Done
 from ortoo.enode.log.flushing.group import Group
 
@@ -115,7 +116,7 @@ class SimulatedDiskWork:
         self._writes()
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run `work` in one of the lanes. A cancelled caller still waits for it: nothing runs behind its back."""
+        """Run `work` in one of the lanes. A cancelled caller still waits for it."""
         lane = min(self._reading, key=lambda lane: len(lane.waiting))
         return await self._run_in(lane, partial(work, *args, **kwargs))
 
@@ -136,11 +137,7 @@ class SimulatedDiskWork:
             return lambda: None if answer.done() else answer.set_result(result)
 
         lane.put(step)
-        try:
-            return await asyncio.shield(answer)
-        except asyncio.CancelledError:
-            await asyncio.wait((answer,))
-            raise
+        return await uninterrupted(answer)
 
     def close(self) -> None:
         """Finish what was handed over."""
