@@ -14,6 +14,8 @@ from ortoo.testing.simulation.run.simulation import run
         (15, 30.0, ()),
         (24, 30.0, ()),
         (1007, 15.0, ()),
+        (30, 60.0, ()),
+        (102, 60.0, ()),
     ],
 )
 def test_nothing_is_found(seed: int, seconds: float, kinds: tuple[str, ...]) -> None:

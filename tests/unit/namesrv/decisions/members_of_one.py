@@ -10,7 +10,9 @@ def ids(*numbers: int) -> tuple[MemberId, ...]:
     return tuple(MemberId(number, f"disk-{number}") for number in numbers)
 
 
-def report(number: int, *, voters: int = 3, end: int = 100, tail_epoch: int = 1, **said: Any) -> MemberReport:
+def report(
+    number: int, *, voters: int | tuple[MemberId, ...] = 3, end: int = 100, tail_epoch: int = 1, **said: Any
+) -> MemberReport:
     """A member that could lead says that it is there."""
     return MemberReport(
         **{
@@ -23,7 +25,7 @@ def report(number: int, *, voters: int = 3, end: int = 100, tail_epoch: int = 1,
             "epoch": tail_epoch,
             "tail": LogTail(tail_epoch, end),
             "is_electable": True,
-            "voters": ids(*range(1, voters + 1)),
+            "voters": voters if isinstance(voters, tuple) else ids(*range(1, voters + 1)),
             **said,
         }
     )

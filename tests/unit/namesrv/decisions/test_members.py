@@ -31,6 +31,13 @@ def test_states_are_those_of_the_log_with_the_last_word() -> None:
     assert members.sets["e"].missing() == [MemberId(3, "disk-3")]
 
 
+def test_a_learner_without_a_frame_does_not_hide_who_votes() -> None:
+    """While every voter that reports is damaged, its word is the best there is."""
+    members = Members(lease_s=3.0)
+    said(report(1, is_electable=False), report(2, is_electable=False), report(4, voters=0, end=0), members=members)
+    assert members.sets["e"].missing() == [MemberId(3, "disk-3")]
+
+
 def test_reports_hold_for_a_lease() -> None:
     """Whoever says nothing for the lease is away, and is told once; its address stays known."""
     members = Members(lease_s=3.0)

@@ -130,6 +130,20 @@ def test_who_cannot_or_must_not_lead_is_not_proposed(more: dict[str, object]) ->
     assert wanted(members.sets["e"], STANDING) is None
 
 
+def test_a_damaged_disk_has_no_say_in_who_votes() -> None:
+    """It tells how far it once was, and its log may end before the frame that replaced a disk (members, seed 102).
+
+    Its voters named the old disk of the third member, so only the second was proposed, again and again, and could not
+    win: nobody led any more, though a majority was whole.
+    """
+    before = (*ids(1, 2), MemberId(3, "emptied"))
+    for owed in (100, 150):  # as far as the best of the others, and farther
+        members = led_by_first()
+        damaged = silent(1, voters=before, is_electable=False, end=owed)
+        said(damaged, silent(2, end=90), silent(3, end=100), members=members)
+        assert wanted(members.sets["e"], STANDING) == Proposal(2, THIRD)
+
+
 def test_two_members_take_nothing_over() -> None:
     """The one that led leads again when it is back; the other never does by itself, though it has more."""
     first = FIRST
