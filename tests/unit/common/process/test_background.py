@@ -6,8 +6,10 @@ import contextlib
 import pytest
 
 import ortoo.common.process.background as background_module
+from ortoo.common.errors import Unavailable
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.containment import CONTAINED_FAILURES
 
 
 class SteppedClock(SystemClock):
@@ -141,3 +143,27 @@ async def test_who_is_cancelled_ends_also_when_a_task_fails_meanwhile() -> None:
         task = background.spawn("loop", tries_again())
         await began.wait()
     assert (rounds, task.cancelled()) == (1, True)
+
+
+@pytest.mark.parametrize(("error", "told"), [(TimeoutError(), 0), (Unavailable("away"), 0), (KeyError("body"), 1)])
+async def test_who_is_cancelled_while_a_peer_falls_silent_tells_of_no_defect(error: Exception, told: int) -> None:
+    """A member that stopped as a stream to another one had just gone silent told of a defect (three members, seed 30).
+
+    What the body raises of its peer gives way to the cancellation without a word; a defect of it is still told.
+    """
+    began = asyncio.Event()
+
+    async def speaking() -> None:
+        async with Background("silent peer") as block:
+            block.spawn("hearing", asyncio.Event().wait())
+            with contextlib.suppress(asyncio.CancelledError):
+                began.set()
+                await asyncio.Event().wait()
+            raise error
+
+    before = CONTAINED_FAILURES["silent peer"]
+    async with asyncio.timeout(10), Background("test") as background:
+        task = background.spawn("speaking", speaking())
+        await began.wait()
+    assert task.cancelled()
+    assert CONTAINED_FAILURES["silent peer"] - before == told

@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+import grpc
+
 from ortoo.common.errors import OrtooError
 from ortoo.common.errors.status import cancellations
 from ortoo.common.process.clock import Clock
@@ -13,6 +15,8 @@ from ortoo.common.process.logs import get_logger
 
 LOST_S = 10.0
 """How long tasks may take to end once they are cancelled, before they are cancelled once more."""
+OF_A_PEER = (OrtooError, OSError, grpc.RpcError)
+"""What a body raises because somebody else is away, or silent (TimeoutError is an OSError): no defect."""
 T = TypeVar("T")
 _log = get_logger("background")
 
@@ -49,7 +53,8 @@ class Background:
             await self._group.__aexit__(kind, error, traceback)
         except BaseExceptionGroup as group:
             if cancellations() > self._cancellations and isinstance(group, ExceptionGroup):
-                contain(self._name, group)
+                if group.exceptions != (error,) or not isinstance(error, OF_A_PEER):
+                    contain(self._name, group)
                 raise asyncio.CancelledError from group  # who cancels must not lose to what fails meanwhile
             if group.exceptions != (error,):
                 raise
