@@ -176,6 +176,12 @@ def test_an_operator_elects_where_nobody_proposes() -> None:
     assert elected(members, Standing(Proposal(3, FIRST), 3), 2) == Proposal(4, SECOND)
 
 
+def test_an_operator_elects_beside_a_damaged_disk_that_once_had_more() -> None:
+    """Two whole disks of three can agree; whoever was told to elect the damaged one could not."""
+    members = said(silent(1, is_electable=False, end=101), silent(2), silent(3, end=90))
+    assert elected(members, Standing(), 2) == Proposal(2, SECOND)
+
+
 @pytest.mark.parametrize(
     ("members", "number", "words"),
     [
@@ -184,6 +190,8 @@ def test_an_operator_elects_where_nobody_proposes() -> None:
         ((silent(1), silent(2)), 3, "start it first"),
         ((silent(1),), 1, "start one of 2, 3"),
         ((silent(1), silent(2, end=101)), 1, "elect member 2"),
+        ((silent(1, is_electable=False, end=101), silent(2)), 2, "1 of 3 voters can agree to member 2.*one of 3"),
+        ((silent(1), *(silent(n, is_electable=False, end=101) for n in (2, 3))), 1, "1 of 3 voters .*elect --lose"),
     ],
 )
 def test_an_election_that_cannot_be_says_why(members: tuple[MemberReport, ...], number: int, words: str) -> None:

@@ -133,19 +133,22 @@ def elected(members: MemberSet, standing: Standing, number: int, disk: str = "")
             "elect another one",
             field="member",
         )
-    if len(alive) < majority(latest.voters):
-        away = ", ".join(str(one.number) for one in latest.voters if one not in alive)
-        raise Conflict(
-            f"{len(alive)} of {len(latest.voters)} voters report, and {majority(latest.voters)} have to agree: start "
-            f"one of {away}",
-            field="member",
-        )
-    ahead = max(alive.values(), key=lambda one: one.tail)
-    if ahead.tail > report.tail:
+    ahead = [one for one in alive.values() if one.tail > report.tail]
+    best = max((one for one in ahead if one.is_electable), key=lambda one: one.tail, default=None)
+    if best is not None:
         raise Conflict(
             f"member {number} ends at {report.tail.position} in epoch {report.tail.epoch}, and member "
-            f"{ahead.member.number} at {ahead.tail.position} in epoch {ahead.tail.epoch}: what that one alone has may "
-            f"have been acknowledged; elect member {ahead.member.number}",
+            f"{best.member.number} at {best.tail.position} in epoch {best.tail.epoch}: what that one alone has may "
+            f"have been acknowledged; elect member {best.member.number}",
+            field="member",
+        )
+    # A damaged disk that once had more agrees to nobody who has less, and cannot lead itself.
+    if len(alive) - len(ahead) < majority(latest.voters):
+        away = ", ".join(str(one.number) for one in latest.voters if one not in alive)
+        advice = f"start one of {away}" if away else "ortoo-enode elect --lose makes one disk a set of its own"
+        raise Conflict(
+            f"{len(alive) - len(ahead)} of {len(latest.voters)} voters can agree to member {number}, and "
+            f"{majority(latest.voters)} have to: {advice}",
             field="member",
         )
     return Proposal(next_epoch(members, standing), report.member)
