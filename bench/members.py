@@ -31,7 +31,8 @@ METHOD = (
     "queues, acknowledged when a majority of disks has them. `bulk`: one producer's `send_many` through a snode; "
     "`direct`: batches given to the enode itself at a steady rate, with the time to their acknowledgement. Processor "
     "microseconds a message of each process, user and system; medians over the rounds. `messages`: what the leader "
-    "sent to those who follow, and its flushes"
+    "sent to those who follow, and its flushes. `alone at once`: three enodes alone with a snode each, bulk, which "
+    "share nothing but the machine: what its cores cost one another"
 )
 TOPIC, QUEUES, BODY_BYTES = "bench", 8, 256
 DIRECT_MESSAGES = 400
@@ -108,17 +109,24 @@ class Loaded:
 async def measure(options: argparse.Namespace) -> Figures:
     """Both, round after round."""
     rounds: dict[str, list[Figures]] = {f"{who} {way}": [] for way in ("bulk", "direct") for who in ("alone", "three")}
+    at_once: list[Figures] = []
     async with AsyncExitStack() as parts:
         folder = Path(parts.enter_context(tempfile.TemporaryDirectory(prefix="ortoo-bench-")))
         both = {"alone": await _alone(parts, folder / "alone"), "three": await _three(parts, folder / "three")}
-        for one in both.values():
+        alone = [both["alone"], *[await _alone(parts, folder / f"beside-{number}") for number in (1, 2)]]
+        for one in (both["three"], *alone):
             await one.measured("bulk", 1.0, 0.0)
         for _ in range(int(options.rounds)):
             for name, found in rounds.items():
                 who, way = name.split()
                 found.append(await both[who].measured(way, options.seconds, options.rate))
+            at_once.extend(await asyncio.gather(*(one.measured("bulk", options.seconds, 0.0) for one in alone)))
     figures = {name: _medians(found) for name, found in rounds.items()}
-    return {"rounds": options.rounds, **figures, "ratios": {way: _ratios(figures, way) for way in ("bulk", "direct")}}
+    figures["alone at once"] = _medians(at_once)
+    ratios: Figures = {way: _ratios(figures, way) for way in ("bulk", "direct")}
+    beside = figures["alone at once"]["cpu_us"]["enode"]
+    ratios["alone at once to alone"] = ratio(beside, figures["alone bulk"]["cpu_us"]["enode"])
+    return {"rounds": options.rounds, **figures, "ratios": ratios}
 
 
 async def _alone(parts: AsyncExitStack, folder: Path) -> Loaded:

@@ -3,7 +3,9 @@
 Sends come from h2load, a load generator in C (Debian's package nghttp2-client). Beside it runs a raw echo: the queue
 front with nothing behind it. Receives and acknowledgements come from this process: each names what was received.
 
-`--workers 2` measures something else: SendMessage through a snode of one process and through one of two workers.
+`--workers 2` measures something else: SendMessage through a snode of one process and through one of two workers. How
+much two busy cores slow one another down is the machine's: so beside them run as many clusters of one process at once,
+which share nothing but the machine.
 """
 
 import argparse
@@ -182,25 +184,31 @@ async def measure_workers(options: argparse.Namespace) -> Figures:
         frame.write_bytes(request("bench"))
         store = await stack.enter_async_context(valkey(folder / "valkey"))
         figures: dict[str, dict[str, dict[str, list[float]]]] = {}
-        targets: dict[str, tuple[str, dict[str, int]]] = {}
-        for number in (1, options.workers):
-            settings = {"WORKERS": str(number), "REDIS_URL": store.url, "REDIS_PREFIX": f"of-{number}"}
+        targets: dict[str, tuple[list[str], dict[str, int]]] = {}
+        shares = [("workers = 1", 1), (f"workers = {options.workers}", options.workers)]
+        shares += [(f"{options.workers} clusters at once", 1)] * options.workers
+        for place, (name, workers) in enumerate(shares):
+            settings = {"WORKERS": str(workers), "REDIS_URL": store.url, "REDIS_PREFIX": f"of-{place}"}
             roles = await stack.enter_async_context(cluster(snode_settings=settings))
             await make_topic(roles.address, "bench", 8)
             snode = (roles.snode.process_id, *descendants(roles.snode.process_id))
-            processes = {f"snode {place}": process for place, process in enumerate(snode)}
-            targets[f"workers = {number}"] = roles.address, {**processes, "enode": roles.enode.process_id}
+            addresses, processes = targets.setdefault(name, ([], {}))
+            addresses.append(roles.address)
+            processes |= {f"snode {place}.{number}": process for number, process in enumerate(snode)}
+            processes[f"enode {place}"] = roles.enode.process_id
         for round_number in range(options.rounds + 1):
             for in_flight in (64, 64 * options.workers):
-                for name, (address, processes) in targets.items():
-                    calls, shape = options.calls if round_number else WARM_CALLS, (SPREAD, in_flight // SPREAD)
+                for name, (addresses, processes) in targets.items():
+                    calls = (options.calls if round_number else WARM_CALLS) // len(addresses)
+                    shape = (SPREAD // len(addresses), in_flight // SPREAD)
                     with counted(figures.setdefault(name, {}), f"{in_flight} in flight", processes) as told:
-                        told.extend((calls, await load(address, SEND, frame, shape, calls)))
+                        rates = await asyncio.gather(*(load(one, SEND, frame, shape, calls) for one in addresses))
+                        told.extend((calls * len(addresses), sum(rates)))
             if not round_number:
                 figures.clear()
     for found in (one for shapes in figures.values() for one in shapes.values()):
-        snodes = [values for role, values in found.items() if role.startswith("snode ")]
-        found["snode and enode"] = [sum(one) for one in zip(found["enode"], *snodes, strict=True)]
+        roles_used = [values for role, values in found.items() if role.startswith(("snode ", "enode "))]
+        found["snode and enode"] = [sum(one) for one in zip(*roles_used, strict=True)]
     return {"load_average": os.getloadavg()[0], "figures": {name: _medians(found) for name, found in figures.items()}}
 
 
