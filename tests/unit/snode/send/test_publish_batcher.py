@@ -4,7 +4,16 @@ import asyncio
 
 import pytest
 
-from ortoo.common.errors import NOT_TAKEN_FIELD, Invalid, NotFound, OrtooError, Overloaded, Unavailable
+from ortoo.common.errors import (
+    NOT_TAKEN_FIELD,
+    Internal,
+    Invalid,
+    NotFound,
+    OrtooError,
+    Overloaded,
+    Unavailable,
+    Unsupported,
+)
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
@@ -12,6 +21,7 @@ from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.link import Appended
+from ortoo.snode.enodes.request_stream import seen
 from ortoo.snode.send.batcher import BatcherLimits, PublishBatcher
 from tests.unit.snode.fake_enode import FakeEnode
 
@@ -85,6 +95,47 @@ async def test_a_refusal_of_the_second_try_says_nothing_about_the_first(second: 
     assert len(enode.seen) > 1
 
 
+@pytest.mark.parametrize("second", [Internal("a defect"), Unsupported("it runs an older version")])
+async def test_what_may_be_stored_together_is_not_sent_apart(second: OrtooError) -> None:
+    """Of two requests whose batch is stored and not answered none is stored again under another producer id."""
+
+    class Losing(FakeEnode):
+        async def _append(self, queue_id: int, batch: SealedBatch) -> Appended:
+            if len(self.seen) == 1:
+                self.refusals.append(second)
+            return await super()._append(queue_id, batch)
+
+    enode = Losing()
+    enode.lost_answers = 1
+    batcher = batcher_to(enode)
+    sent = [batcher.put([Message(b"a")]), batcher.put([Message(b"b")])]
+    await batcher.drain()
+    assert enode.end(0) == 2
+    assert [type(one.exception()) for one in sent] == [Unavailable, Unavailable]
+
+
+async def test_who_has_to_stay_is_answered_in_time_beside_many_who_may_go_elsewhere() -> None:
+    """What may move fails at once and makes room for more of it; what may not is not taken along for ever."""
+
+    class Refusing(FakeEnode):
+        async def _append(self, queue_id: int, batch: SealedBatch) -> Appended:
+            self.seen.append(batch)
+            if len(self.seen) < 100:
+                batcher.put([Message(b"moves")], may_move=True).add_done_callback(seen)
+            await SystemClock().sleep(0.01)
+            raise Overloaded("its disk is full", field=NOT_TAKEN_FIELD)
+
+    enode = Refusing()
+    batcher = batcher_to(enode, timeout_s=0.05)
+    stays = batcher.put([Message(b"stays")])
+    batcher.put([Message(b"moves")], may_move=True).add_done_callback(seen)
+    async with asyncio.timeout(10), Background("test") as background:
+        background.spawn("drain", batcher.drain())
+        with pytest.raises(Overloaded):
+            await stays
+        assert len(enode.seen) < 50
+
+
 async def test_only_what_was_never_sent_may_go_elsewhere() -> None:
     """G4: an enode that died with a batch may have stored it, though it takes nothing when it is asked again."""
 
@@ -120,14 +171,20 @@ async def test_sequences_continue_from_batch_to_batch() -> None:
     assert len({batch.producer_id for batch in enode.seen}) == 1
 
 
-async def test_a_forgotten_producer_begins_anew() -> None:
-    """An enode that forgot the idle producer id gets the messages under a new one."""
+@pytest.mark.parametrize("was_away", [False, True])
+async def test_a_forgotten_producer_begins_anew(*, was_away: bool) -> None:
+    """An enode that forgot the idle producer id gets the messages under a new one, also one that was away at first."""
     enode = FakeEnode()
     batcher = batcher_to(enode)
+    batcher.put([Message(b"before")])
+    await batcher.drain()
+    if was_away:
+        enode.refusals.append(Unavailable("it went away before this was sent", field=NOT_TAKEN_FIELD))
     enode.refusals.append(NotFound(field="batch.producer_id"))
     future = batcher.put([Message(b"x")])
     await batcher.drain()
-    assert future.result() == 0
+    assert future.result() == 1
+    assert len({batch.producer_id for batch in enode.seen}) == 2
 
 
 async def test_a_refusal_is_told_and_the_batcher_goes_on() -> None:

@@ -6,15 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ortoo.common.errors import NOT_TAKEN_FIELD, Invalid, OrtooError, Unavailable
+from ortoo.common.errors import NOT_TAKEN_FIELD, Invalid, OrtooError, Overloaded, Unavailable
 from ortoo.common.groups.queue_choice import queue_of_group
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
+from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import Queue, Topic
-from ortoo.snode.enodes.link import IdentifiedPlace
+from ortoo.snode.enodes.link import Appended, EnodeLink, EnodeLinks, IdentifiedPlace
 from ortoo.snode.send.batcher import BatcherLimits
 from ortoo.snode.send.publisher import Publisher
 from ortoo.snode.send.queue_choice import StickyChoice
@@ -31,12 +32,14 @@ class KnownTopics:
         return TOPIC
 
 
-def publisher_to(enode: FakeEnode, background: Background, *, timeout_s: float = 3.0) -> Publisher:
+def publisher_to(
+    enode: FakeEnode, background: Background, *, timeout_s: float = 3.0, links: EnodeLinks | None = None
+) -> Publisher:
     """A publisher over one enode."""
     return Publisher(
         enode.directory(),
         KnownTopics(),
-        enode.links(),
+        links or enode.links(),
         background,
         BatcherLimits(timeout_s=timeout_s),
         clock=SystemClock(),
@@ -147,3 +150,53 @@ async def test_after_a_doubtful_try_nobody_says_that_nothing_was_taken() -> None
             await publisher.publish("t", [Message(b"x", properties={"DEDUP_ID": "chosen"})], None)
     assert enode.tries > 1
     assert told.value.field != NOT_TAKEN_FIELD
+
+
+IN_TWO_QUEUES = [Message(b"x", message_group=group) for group in ("a", "order-17")]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        Unavailable("it is away", field=NOT_TAKEN_FIELD),
+        Overloaded("its disk is full", field=NOT_TAKEN_FIELD),
+        Invalid("ten years ahead", field="batch.records.deliver_at_ms"),
+    ],
+)
+async def test_of_a_call_that_is_stored_in_part_nobody_says_that_nothing_was(refusal: OrtooError) -> None:
+    """G11: a refusal says that nothing is stored, and one of two queues has its message."""
+
+    class Refusing(FakeEnode):
+        async def _append(self, queue_id: int, batch: SealedBatch) -> Appended:
+            if queue_id == 1:
+                raise refusal
+            return await super()._append(queue_id, batch)
+
+    enode = Refusing()
+    async with Background("test") as background:
+        publisher = publisher_to(enode, background, timeout_s=0.1)
+        with pytest.raises(OrtooError) as told:
+            await publisher.publish("t", IN_TWO_QUEUES, None)
+    assert enode.end(0) == 1
+    assert (type(told.value), told.value.field) == (Unavailable, "")
+
+
+async def test_who_is_refused_at_once_hears_that_another_part_was_on_its_way() -> None:
+    """The enode of the second message is known to be away when the first one has left already."""
+
+    class Leaving(EnodeLinks):
+        asked = 0
+
+        def to(self, enode: str) -> EnodeLink:
+            self.asked += 1
+            if self.asked == 2:
+                raise Unavailable("its lease ran out", field=NOT_TAKEN_FIELD)
+            return super().to(enode)
+
+    enode = FakeEnode()
+    async with Background("test") as background:
+        publisher = publisher_to(enode, background, links=Leaving(enode.directory(), enode))
+        with pytest.raises(Unavailable) as told:
+            await publisher.publish("t", IN_TWO_QUEUES, None)
+    assert enode.end(0) == 1
+    assert told.value.field == ""

@@ -99,9 +99,10 @@ class PublishBatcher(Batcher):
                 batch = encode([message for item in part for message in item.messages], now_ms=self._clock.now_ms())
                 appended = await self._store(batch, part)
             except OrtooError as error:
-                if error.field == NOT_TAKEN_FIELD and (moving := [item for item in part if item.may_move]):
-                    self._fail(moving, error)
-                    self._take_back([item for item in part if not item.may_move])
+                if error.field == NOT_TAKEN_FIELD and any(item.may_move for item in part):
+                    now_s = self._clock.monotonic_s()
+                    self._fail([item for item in part if item.may_move or item.deadline_s <= now_s], error)
+                    self._take_back([item for item in part if not item.may_move and item.deadline_s > now_s])
                     continue
                 if len(part) > 1 and not error.retriable:
                     self._take_apart(part)
@@ -165,19 +166,17 @@ class PublishBatcher(Batcher):
             try:
                 appended = await self._links.to(self._queue.enode).append(self._topic_id, self._queue.queue_id, stamped)
             except OrtooError as error:
-                reason = error if self._forgotten(error) else explained(error)
+                if self._forgotten(error) and self._sequence and not doubt.is_open:
+                    self._begin_anew()
+                    continue
+                reason = explained(error)
                 delay_s = backoff.delay_s(attempt, self._randomness)
                 late = self._clock.monotonic_s() + delay_s >= deadline_s
-                if self._forgotten(error) and attempt == 0:
-                    self._begin_anew()
-                elif (
-                    not reason.retriable or late or (reason.field == NOT_TAKEN_FIELD and may_move and not doubt.is_open)
-                ):
+                if not reason.retriable or late or (reason.field == NOT_TAKEN_FIELD and may_move and not doubt.is_open):
                     self._begin_anew()
                     raise doubt.told(reason) from None
-                else:
-                    doubt.tried(error)
-                    await self._clock.sleep(delay_s)
+                doubt.tried(error)
+                await self._clock.sleep(delay_s)
                 attempt += 1
             else:
                 self._sequence += batch.count

@@ -1,22 +1,25 @@
-"""What is known of a message that was tried to be stored more than once."""
+"""What is known of messages that were tried to be stored more than once, or in several parts."""
 
-from ortoo.common.errors import NOT_TAKEN_FIELD, NotFound, OrtooError, Overloaded, Unavailable
+from ortoo.common.errors import NOT_TAKEN_FIELD, OrtooError, Unavailable
 
 
 class Doubt:
-    """Whether one of several tries may have been stored: then nobody may say that nothing was taken."""
+    """Whether one of several tries or parts may have been stored: then nobody may say that nothing was."""
 
     def __init__(self) -> None:
         """Nothing was tried yet."""
         self.is_open = False
 
-    def tried(self, error: OrtooError) -> None:
-        """A try ended so."""
-        self.is_open |= isinstance(error, Unavailable) and error.field != NOT_TAKEN_FIELD
+    def tried(self, error: BaseException | None) -> None:
+        """A try or a part ended so; None = it is stored."""
+        self.is_open |= not isinstance(error, OrtooError) or _leaves_doubt(error)
 
     def told(self, error: OrtooError) -> OrtooError:
-        """What who sent is told when the last try ended so."""
-        is_about_this_try = error.field == NOT_TAKEN_FIELD or isinstance(error, NotFound | Overloaded)
-        if self.is_open and is_about_this_try:
-            return Unavailable(f"{error}; whether an earlier try was stored is unknown", retry_after_ms=500)
+        """What who sent is told when the last one ended so: a refusal is about this one alone."""
+        if self.is_open and not _leaves_doubt(error):
+            return Unavailable(f"{error}; whether another try or part was stored is unknown", retry_after_ms=500)
         return error
+
+
+def _leaves_doubt(error: OrtooError) -> bool:
+    return isinstance(error, Unavailable) and error.field != NOT_TAKEN_FIELD

@@ -144,7 +144,7 @@ class Publisher:
     async def publish(self, topic_name: str, messages: Sequence[Message], queue: Queue | None) -> list[Receipt]:
         """Store messages; returns one receipt each when they are durable.
 
-        Errors: NotFound, Invalid (nothing was stored); Unavailable, Overloaded (some may have been).
+        Errors: NotFound, Invalid, Overloaded (nothing was stored); Unavailable (some may have been).
         """
         topic = await self._topics.topic(topic_name)
         if not 1 <= len(messages) <= MESSAGES_MAX:
@@ -167,7 +167,7 @@ class Publisher:
                 if isinstance(answer, BaseException):
                     may_move = _may_move(sort, [left[at] for at in among], queue)
                     if not (may_move and self._moves(topic, to, refusing, answer)):
-                        raise answer
+                        raise _told(answer, answers, is_stored_in_part=bool(receipts))
                     refusing.add(to.enode)
                     continue
                 if not sort[2]:
@@ -190,7 +190,12 @@ class Publisher:
         to, sort = place
         if sort[2]:
             return self._background.asked(f"publish {to}", self._identified.store(topic, to, messages))
-        return self._put(topic, to, messages, sort, may_move=_may_move(sort, messages, queue))
+        try:
+            return self._put(topic, to, messages, sort, may_move=_may_move(sort, messages, queue))
+        except OrtooError as error:  # of other sorts some may be on their way
+            refused: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            refused.set_exception(error)
+            return refused
 
     def _placed(
         self, topic: Topic, messages: Sequence[Message], queue: Queue | None, refusing: Collection[str]
@@ -275,6 +280,18 @@ async def _all_of(futures: Sequence[asyncio.Future[Any]]) -> list[Any]:
         return [await futures[0]]
     except Exception as error:
         return [error]
+
+
+def _told(error: BaseException, answers: Sequence[Any], *, is_stored_in_part: bool) -> BaseException:
+    """What who sent is told when one part of the messages failed and the others ended as `answers` say."""
+    if not isinstance(error, OrtooError):
+        return error
+    doubt = Doubt()
+    doubt.is_open = is_stored_in_part
+    for answer in answers:
+        if answer is not error:
+            doubt.tried(answer if isinstance(answer, BaseException) else None)
+    return doubt.told(error)
 
 
 def _may_move(sort: Sort, messages: Sequence[Message], queue: Queue | None) -> bool:
