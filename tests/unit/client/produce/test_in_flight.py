@@ -193,3 +193,23 @@ def test_what_waits_for_a_batch_that_goes_on_under_another_id_goes_after_it(in_f
     in_flight.resume()
     assert [in_flight.next_to_send() for _ in range(2)] == [first, second]
     assert [identity(it) for it in (first, second)] == [(2, 0), (2, 2)]
+
+
+@pytest.mark.parametrize("how", ["its outcome was unknown once", "the connection broke once"])
+def test_the_sequence_of_a_refused_batch_that_may_be_stored_is_nobody_elses(in_flight: InFlight, how: str) -> None:
+    """The enode may have stored it at its first try, and takes nothing else under its number: the next begins anew."""
+    first, second = made(), made(3)
+    in_flight.put(first)
+    in_flight.put(second)
+    assert [in_flight.next_to_send() for _ in range(2)] == [first, second]
+    if how == "the connection broke once":
+        in_flight.connection_lost()
+    else:
+        assert in_flight.failed(first, Unavailable("who knows")) is Fate.RETURNED
+        assert in_flight.failed(second, GAP) is Fate.RETURNED
+    in_flight.resume()
+    assert [in_flight.next_to_send() for _ in range(2)] == [first, second]
+    assert in_flight.failed(first, Invalid("the topic is read-only now")) is Fate.REFUSED
+    assert in_flight.failed(second, GAP) is Fate.RETURNED
+    in_flight.resume()
+    assert identity(in_flight.next_to_send()) == (2, 0)

@@ -14,7 +14,7 @@ from ortoo.client.produce.routes import Route
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
-from tests.unit.client.simulated_store import TOPIC_ID, Fault, SimulatedStore, producer_to
+from tests.unit.client.simulated_store import REFUSALS, TOPIC_ID, Fault, SimulatedStore, producer_to
 
 BODY = b"x" * 1000
 
@@ -59,6 +59,18 @@ async def test_a_lost_answer_is_resolved_by_the_same_batch_again() -> None:
         second = await producer.send(b"two")
     assert (first.offset, second.offset, store.sends) == (0, 1, 4)
     assert list(store.queues.values()) == [[b"one", b"two"]]
+
+
+async def test_a_refusal_after_a_lost_answer_stops_nothing_that_comes_later() -> None:
+    """What may be stored is not told as refused (G11), and its number at the enode is not given to the next batch."""
+    store = SimulatedStore([Fault.ANSWER_LOST, Fault.REFUSED])
+    with mock.patch.dict(REFUSALS, {Fault.REFUSED: Invalid("the topic is read-only for a moment")}):
+        async with asyncio.timeout(10), producer_to(store, queue_count=1) as producer:
+            with pytest.raises(Unavailable, match="read-only"):
+                await producer.send(b"one")
+            later = [await producer.send(body) for body in (b"two", b"three")]
+    assert [receipt.offset for receipt in later] == [1, 2]
+    assert list(store.queues.values()) == [[b"one", b"two", b"three"]]
 
 
 async def test_what_cannot_leave_yet_leaves_together() -> None:

@@ -13,8 +13,8 @@ it. The rules that keep a retry from storing twice and an order from turning rou
 * An enode that does not know the id has not seen its first batch. While one before it is to come again, so is the batch
   itself, as it was; else it is numbered anew.
 * Batches of two ids are never under way together: nothing would tell the enode that one of them is missing.
-* When a batch is given up with an unknown outcome, batches that were never sent go on under a new producer id; those
-  that were sent wait for their own answer.
+* When a batch is given up with an unknown outcome, or refused for good after a try with one, batches that were never
+  sent go on under a new producer id; those that were sent wait for their own answer.
 """
 
 from collections import deque
@@ -110,7 +110,10 @@ class InFlight:
                 batch.forget_number()
                 self._start_anew()
         elif not error.retriable:
-            self._leave_out(batch)
+            if batch.is_doubtful:
+                self._start_anew()  # its number may be taken, by itself
+            else:
+                self._leave_out(batch)
             return Fate.REFUSED
         elif error.field == NOT_TAKEN_FIELD:
             if batch.may_move and not self._returned:

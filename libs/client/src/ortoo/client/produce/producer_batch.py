@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ortoo.client.core.place import Queue, Receipt
-from ortoo.common.errors import Invalid, OrtooError
+from ortoo.common.errors import Invalid, OrtooError, Unavailable
 from ortoo.common.groups.handle import DelayedBatch, Handle, HandleKind
 from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID
 from ortoo.common.records.batch import encode
@@ -108,8 +108,10 @@ class ProducerBatch:
             self._wake()
 
     def fail(self, error: OrtooError) -> None:
-        """Tell everybody who waits that it failed."""
+        """Tell everybody who waits that it failed; of an earlier try that may be stored a refusal says nothing."""
         if not self.future.done():
+            if self.is_doubtful and not isinstance(error, Unavailable):
+                error = Unavailable(f"{error}; an earlier try may have been stored, the outcome is unknown")
             self.unheard.add(self, ALL_ROWS, error)
             self.future.set_exception(error)
             self.future.exception()  # nobody may be waiting; `flush` reports it all the same
