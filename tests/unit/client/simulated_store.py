@@ -14,7 +14,7 @@ from ortoo.client.produce.producer import Producer
 from ortoo.client.produce.producer_batch import ProducerBatch
 from ortoo.client.produce.producer_settings import ProducerSettings
 from ortoo.client.produce.routes import Route
-from ortoo.common.errors import NOT_TAKEN_FIELD, OrtooError, Overloaded, Unavailable
+from ortoo.common.errors import NOT_TAKEN_FIELD, Forbidden, OrtooError, Overloaded, Unavailable
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
@@ -34,6 +34,7 @@ class Fault(Enum):
     REFUSED = "not stored, the answer says to slow down"
     AWAY = "not stored, the answer says that the enode is away"
     NOT_TAKEN = "not stored, and the answer says that this is certain"
+    FORBIDDEN = "not stored, and the answer says that it never will be"
     SILENT = "stored, and answered with the next batch"
 
 
@@ -41,6 +42,7 @@ REFUSALS = {
     Fault.REFUSED: Overloaded("slow down"),
     Fault.AWAY: Unavailable("the enode is away"),
     Fault.NOT_TAKEN: Unavailable("the enode stops", field=NOT_TAKEN_FIELD),
+    Fault.FORBIDDEN: Forbidden("the right was taken away"),
 }
 
 
