@@ -3,13 +3,18 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
+import pytest
+
+from ortoo.common.errors import NOT_TAKEN_FIELD, Overloaded, Unavailable
 from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import encode, open_batch
 from ortoo.common.records.message import Message
 from ortoo.enode.deferred.identified import IdentifiedIntake, Place
 from ortoo.enode.deferred.intake import Intake
+from ortoo.enode.log.answers import Appended
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import MemoryDisk
 from ortoo.testing.time.virtual_clock import VirtualClock
@@ -20,9 +25,9 @@ WINDOW_MS = 10_000
 
 
 @asynccontextmanager
-async def _opened(one: DeferredStore) -> AsyncIterator[IdentifiedIntake]:
+async def _opened(one: DeferredStore, kind: type[Intake] = Intake) -> AsyncIterator[IdentifiedIntake]:
     async with Background("test") as background:
-        intake = Intake(one.store, one.delays, one.transactions)
+        intake = kind(one.store, one.delays, one.transactions)
         yield IdentifiedIntake(one.store, intake, background, one.clock, window_ms=WINDOW_MS)
 
 
@@ -65,6 +70,39 @@ def test_a_duplicate_is_answered_with_the_first_place() -> None:
             assert (new.offset, new.duplicate) == (4, False)
             await one.store.engine.housekeeping.forget()
             assert len(one.store.engine.state.ids) == 1
+        await one.halt()
+        await one.store.close()
+
+    clock.run(scenario)
+
+
+def test_who_sends_what_another_is_refused_for_is_not_refused_with_that() -> None:
+    """G11: the other request failed as a whole; of this one a message is stored, and it may be sent again at once."""
+    clock = VirtualClock()
+
+    class RefusingFirst(Intake):
+        refusals = 1
+
+        async def append(self, *write: Any, **more: Any) -> Appended:
+            if self.refusals:
+                self.refusals -= 1
+                await clock.sleep(1)
+                raise Overloaded("the disk is full", field=NOT_TAKEN_FIELD)
+            return await super().append(*write, **more)
+
+    async def scenario() -> None:
+        one = DeferredStore(clock=clock)
+        await one.open()
+        async with _opened(one, RefusingFirst) as it, Background("other") as background:
+            other = background.asked("other", _send(it, ("a", "1")))
+            await clock.sleep(0.1)
+            with pytest.raises(Unavailable) as told:
+                await _send(it, ("a", "1"), ("b", "2"))
+            assert told.value.field != NOT_TAKEN_FIELD
+            with pytest.raises(Overloaded):
+                await other
+            again = await _send(it, ("a", "1"), ("b", "2"))
+            assert [(place.offset, place.duplicate) for place in again] == [(1, False), (0, True)]
         await one.halt()
         await one.store.close()
 

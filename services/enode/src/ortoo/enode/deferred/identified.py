@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ortoo.common.errors import Invalid, Overloaded
+from ortoo.common.errors import Invalid, Overloaded, Unavailable
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.batch import encode, open_batch
@@ -48,7 +48,8 @@ class IdentifiedIntake:
         """Store those of a batch's messages that are new; where each one lies, when all of them are durable.
 
         Errors: Invalid (ids), Overloaded when too many ids are remembered, and as `Intake.append`: then nothing new is
-        stored. Who sends again after an unknown outcome gets the places of what was stored.
+        stored. Unavailable when somebody else was refused who sent some of them at the same time.
+        Who sends again after an unknown outcome gets the places of what was stored.
         """
         if len(ids) != batch.count or not all(1 <= len(one.encode()) <= ID_BYTES_MAX for one in ids):
             raise Invalid(f"give each message an id of 1 to {ID_BYTES_MAX} bytes", field="ids")
@@ -89,7 +90,10 @@ class IdentifiedIntake:
     async def _settled(self, place: "Place | asyncio.Future[Place]", *, is_own: bool) -> Place:
         if isinstance(place, Place):
             return place
-        found = await asyncio.shield(place)
+        try:
+            found = await asyncio.shield(place)
+        except Exception as error:  # what was new here is stored, so nobody is to hear that nothing was
+            raise Unavailable(f"who sent the same message first was refused: {error}; send it again") from None
         return found if is_own else Place(found.queue_id, found.offset, found.stored_at_ms, duplicate=True)
 
     async def _store_new(
