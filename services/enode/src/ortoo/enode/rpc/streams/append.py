@@ -53,14 +53,16 @@ class AppendStream:
             batch = batch_of(request.batch, records)
             cost_bytes = len(batch.records) + REQUEST_COST_BYTES
             queue = (request.topic_id, request.queue_id)
-            self.outbox.open_requests += 1
+            refusal: Overloaded | None = None
             try:
                 await self.outbox.reserve(cost_bytes)
             except Overloaded as full:
-                self._order.answer(self._order.take_turn(queue, 0), _answer(request, full))
-                continue
+                refusal, cost_bytes = full, 0
+            self.outbox.open_requests += 1  # and not before: what waits for room when reading ends gets no answer
             turn = self._order.take_turn(queue, cost_bytes)
-            if not self._unbegun and (begun := self._begun(request, batch)) is not None:
+            if refusal is not None:
+                self._order.answer(turn, _answer(request, refusal))
+            elif not self._unbegun and (begun := self._begun(request, batch)) is not None:
                 begun.add_done_callback(partial(self._ended, request, turn))
             else:
                 self._unbegun += 1
