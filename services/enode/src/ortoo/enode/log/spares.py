@@ -1,5 +1,6 @@
 """Spare segments: space is reserved before anything is accepted that needs it, so a full disk is met early."""
 
+import asyncio
 import contextlib
 import errno
 from dataclasses import dataclass, field
@@ -37,31 +38,32 @@ class Spares:
     """The usual size."""
     headroom_bytes: int
     """What is left free on the disk unless a record of the state needs it."""
-    _ready: Spare | None = None
+    _ready: list[Spare] = field(default_factory=list)
+    """The one that was made ahead, and those whose takers were called off before they had them."""
     _unused: dict[Path, Spare] = field(default_factory=dict)
     _number: int = 0
     _making: bool = False
 
     async def prepare(self) -> bool:
         """Make a spare ahead of need; return whether one is there. A full disk is not an error yet."""
-        if self._ready is None and not self._making:
+        if not self._making and self._fitting(self.segment_bytes) is None:
             self._making = True
             try:
-                spare = await self.work.run(self._make, self.segment_bytes, self.headroom_bytes)
+                self._ready.append(await self._made(self.segment_bytes, self.headroom_bytes))
             except Overloaded:
                 return False
             finally:
                 self._making = False
-            self._ready = spare
-        return self._ready is not None
+        return self._fitting(self.segment_bytes) is not None
 
     async def take(self, frame_bytes: int, *, is_state: bool) -> Spare:
         """A spare with room for a frame of `frame_bytes` and the mark at the segment's end.
 
         State may use the headroom, in a smaller segment. Errors: Overloaded when the disk is full.
         """
-        if self._ready is not None and self._ready.size_bytes >= frame_bytes:
-            spare, self._ready = self._ready, None
+        spare = self._fitting(frame_bytes if is_state else max(self.segment_bytes, frame_bytes))
+        if spare is not None:
+            self._ready.remove(spare)
         else:
             spare = await self._make_now(frame_bytes, is_state=is_state)
         del self._unused[spare.path]
@@ -78,12 +80,25 @@ class Spares:
     async def _make_now(self, frame_bytes: int, *, is_state: bool) -> Spare:
         size = max(self.segment_bytes, frame_bytes)
         try:
-            return await self.work.run(self._make, size, self.headroom_bytes)
+            return await self._made(size, self.headroom_bytes)
         except Overloaded:
             if not is_state:
                 raise
         small = max(frame_bytes, min(self.segment_bytes, self.headroom_bytes // 8 // 64 * 64), 4096)
-        return await self.work.run(self._make, small, 0)
+        return await self._made(small, 0)
+
+    def _fitting(self, size_bytes: int) -> Spare | None:
+        return next((one for one in self._ready if one.size_bytes >= size_bytes), None)
+
+    async def _made(self, size_bytes: int, headroom_bytes: int) -> Spare:
+        """A new one; if its taker is called off meanwhile, it is the next one's."""
+        made: list[Spare] = []
+        try:
+            await self.work.run(lambda: made.append(self._make(size_bytes, headroom_bytes)))
+        except asyncio.CancelledError:
+            self._ready += made
+            raise
+        return made[0]
 
     def _make(self, size_bytes: int, headroom_bytes: int) -> Spare:
         if self.disk.free_bytes(self.folder) < size_bytes + headroom_bytes:

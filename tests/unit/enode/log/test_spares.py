@@ -1,0 +1,54 @@
+"""Segments that are made ahead: none is made for nothing."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import pytest
+
+from ortoo.common.process.background import Background
+from ortoo.enode.log.flushing.disk_work import InlineDiskWork
+from ortoo.enode.log.spares import Spares
+from ortoo.testing.disks.memory_disk import MemoryDisk
+
+P = ParamSpec("P")
+T = TypeVar("T")
+SEGMENT_BYTES = 1 << 16
+
+
+class SlowWork(InlineDiskWork):
+    """Work is done at once, and who asked for it hears of it when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__(asyncio.get_running_loop())
+        self.begun, self.answered = asyncio.Event(), asyncio.Event()
+
+    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        result = work(*args, **kwargs)
+        self.begun.set()
+        await self.answered.wait()
+        return result
+
+
+@pytest.mark.parametrize("is_ahead", [False, True])
+async def test_what_is_made_for_one_who_is_called_off_is_the_next_ones(*, is_ahead: bool) -> None:
+    """A connection that breaks while its batch waits for a new segment costs no file each time."""
+    disk, folder, work = MemoryDisk(), Path("/store"), SlowWork()
+    disk.make_folder(folder)
+    spares = Spares(disk, folder, work, SEGMENT_BYTES, 0)
+    async with Background("test") as background:
+        for _ in range(3):
+            asking: Any = spares.prepare() if is_ahead else spares.take(100, is_state=False)
+            called_off = background.spawn("taker", asking)
+            await work.begun.wait()
+            work.begun.clear()
+            called_off.cancel()
+            await asyncio.wait([called_off])
+            work.answered.set()
+            taken = await spares.take(100, is_state=False)
+            work.answered.clear()
+            work.begun.clear()
+            taken.file.close()
+            disk.remove(taken.path)
+    assert disk.list(folder) == []
