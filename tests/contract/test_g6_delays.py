@@ -5,8 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from ortoo.common.errors import NotFound, OrtooError
+from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import Message, encode
+from ortoo.enode.log.settings import FlushMode
 from tests.contract.deferred_store import DeferredStore, power_cuts
 from tests.contract.one_store import QUEUES, TOPIC
 
@@ -97,3 +99,24 @@ async def test_a_delivery_and_the_end_of_its_timer_cannot_be_torn_apart() -> Non
                 assert body not in seen
             elif what == "sent" and ("recalling", body) not in said:
                 assert body in seen
+
+
+@pytest.mark.parametrize("how", ["its sender went away", "it was acknowledged before the disk had it"])
+async def test_the_only_message_that_waits_is_delivered_in_time(how: str) -> None:
+    """Whoever looks for due messages sleeps for long while there are none, and wakes when one is stored."""
+    one = DeferredStore()
+    await one.open()
+    await one.clock.pass_time(1)
+    batch = encode([Message(b"later", deliver_at_ms=one.clock.now_ms() + 2_000)], now_ms=1)
+    if how == "its sender went away":
+        async with Background("sender") as background:
+            sending = background.spawn("send", one.delays.append(TOPIC, 0, batch))
+            while not one.store.engine.appender.pending_bytes:
+                await one.clock.sleep(0)
+            sending.cancel()
+    else:
+        await one.delays.append(TOPIC, 0, batch, FlushMode.ASYNC)
+    await one.clock.pass_time(3)
+    assert [body for body, _ in await one.visible()] == [b"later"]
+    await one.halt()
+    await one.store.close()

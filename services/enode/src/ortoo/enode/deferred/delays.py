@@ -86,6 +86,7 @@ class Delays:
         self._store = store
         self._timers = store.timers
         self._timers.free()  # a member that leads once more has the holds of its last reign there
+        store.engine.committer.on_timers_set = self._stored
         self._background = background
         self._clock = clock
         self._staging = Staging()
@@ -117,9 +118,7 @@ class Delays:
         Errors: as `Store.append`; Invalid (field batch.records.deliver_at_ms) for a time that is too far away.
         """
         write = self.write(topic_id, queue_id, batch, consumes_at)
-        appended = await self._store.append(topic_id, queue_id, batch, flush_mode=flush_mode, deferral=write.deferral)
-        self.stored(write)
-        return appended
+        return await self._store.append(topic_id, queue_id, batch, flush_mode=flush_mode, deferral=write.deferral)
 
     def write(self, topic_id: int, queue_id: int, batch: SealedBatch, consumes_at: ChangesAt | None = None) -> Write:
         """How a batch is stored whose messages all have a time. Errors: Invalid, Overloaded, as `append`."""
@@ -144,11 +143,9 @@ class Delays:
 
         return Write(topic_id, queue_id, batch, deferral=Deferral(DELAYED_TOPIC_ID, changes, first_ms, last_ms))
 
-    def stored(self, write: Write) -> None:
-        """It is stored: what is due soon is read at once, and the first of all is looked at."""
-        if write.deferral is None:
-            return
-        first_ms = write.deferral.min_deliver_at_ms
+    def _stored(self, timers: TimersSet) -> None:
+        """They are stored, whoever waits for that: what is due soon is read at once, the first of all is looked at."""
+        first_ms = int(np.frombuffer(timers.deliver_at_ms, "<i8").min())
         if self._is_idle or first_ms < self._clock.now_ms() + NEW_MS:
             self._look_again_s = 0.0
             self._wake(0 if self._is_idle else first_ms - NEW_MS)

@@ -105,8 +105,6 @@ class SendingBack:
             await self._store.append_together(writes)
             if parked := sum(one.mark[1] for one in given):
                 self.parked_totals[wish.topic_id, wish.group] += parked
-            for write in writes:
-                self._intake.delays.stored(write)
         finally:
             for one in given:
                 self._copying.pop((place, one.mark))

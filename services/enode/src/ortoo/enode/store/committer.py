@@ -51,6 +51,8 @@ class Committer:
         """The last number of which digests were due, and those of the state as it was here."""
         self.on_compared: Callable[[list[str]], object] = lambda differing: None
         """Gets the names of the tables that differ from the leader's, whenever they were compared."""
+        self.on_timers_set: Callable[[TimersSet], object] = lambda timers: None
+        """Gets delayed messages that wait from now on."""
         self.appends = self.appended_messages = self.appended_bytes = 0
 
     def commit(self, group: Group) -> None:
@@ -97,6 +99,7 @@ class Committer:
         if isinstance(change, TimersSet):
             if change.producer_id:
                 self.sequencer.settle((change.topic_id, change.queue_id, change.producer_id))
+            self.on_timers_set(change)
         elif isinstance(change, OffsetsCommitted):
             self.reservations.settle(change)
         elif isinstance(change, TopicGone):
