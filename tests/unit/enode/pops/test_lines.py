@@ -1,5 +1,7 @@
 """The lines of groups: where each begins, in which order its queues are looked at, and what becomes of it."""
 
+import gc
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -9,7 +11,8 @@ from ortoo.enode.changes.all import OffsetsCommitted
 from ortoo.enode.changes.groups import GroupGone
 from ortoo.enode.pops import lines as module
 from ortoo.enode.pops.lines import Lines
-from tests.contract.one_store import TOPIC
+from ortoo.enode.store.store import Store
+from tests.contract.one_store import TOPIC, OneStore
 from tests.contract.pop_store import GROUP, INVISIBLE_MS, PopStore, attempts, play, texts
 
 
@@ -92,3 +95,15 @@ def test_of_so_many_leases_it_is_known_who_got_them_the_newest(monkeypatch: pyte
         assert dict(group.consumers) == {5: "c5", 6: "c6"}
 
     play(scenario)
+
+
+async def test_a_member_that_leads_again_keeps_nothing_of_its_last_reign() -> None:
+    """Each reign has lines of its own; those before hear nothing more, and are forgotten."""
+    one = OneStore()
+    await one.open()
+    last_reign = weakref.ref(Lines(one.store, one.clock))
+    again = Lines(Store(one.store.engine), one.clock)
+    gc.collect()
+    assert last_reign() is None
+    assert again in one.store.engine.committer.listeners
+    await one.store.close()
