@@ -4,13 +4,16 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
+from unittest import mock
 
 import pytest
 
+from ortoo.common.errors import Moved
 from ortoo.common.process.background import Background
 from ortoo.enode.log.flushing.disk_work import InlineDiskWork
-from ortoo.enode.log.spares import Spares
+from ortoo.enode.log.spares import Spare, Spares
 from ortoo.testing.disks.memory_disk import MemoryDisk
+from tests.contract.one_store import OneStore
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -52,3 +55,24 @@ async def test_what_is_made_for_one_who_is_called_off_is_the_next_ones(*, is_ahe
             taken.file.close()
             disk.remove(taken.path)
     assert disk.list(folder) == []
+
+
+async def test_what_is_made_for_a_member_that_leads_no_more_by_then_is_used_later() -> None:
+    """It was to hold what the member may not write now; it takes what the next leader writes."""
+    one = OneStore()
+    store = await one.open()
+    appender, spares = store.engine.appender, store.engine.spares
+    taken: list[Spare] = []
+    take = spares.take
+
+    async def losing(*size: Any, **more: Any) -> Spare:
+        taken.append(await take(*size, **more))
+        appender.may_write = False
+        return taken[-1]
+
+    with mock.patch.object(spares, "take", losing), pytest.raises(Moved):
+        for _ in range(100):
+            await one.append(b"x" * 500)
+    assert await spares.take(500, is_state=True) is taken[0]
+    appender.may_write = True
+    await store.close()

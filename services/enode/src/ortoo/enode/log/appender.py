@@ -68,6 +68,8 @@ class Appender(Flusher):
                         raise
                     except OSError as error:
                         raise Unavailable(f"no new segment could be made: {error}") from error
+                    if not self.may_write:
+                        self.spares.give_back(spare)
                     self._check_writes()
                     self._roll(spare.segment())
             self._check_writes()

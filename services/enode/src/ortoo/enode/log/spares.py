@@ -39,7 +39,7 @@ class Spares:
     headroom_bytes: int
     """What is left free on the disk unless a record of the state needs it."""
     _ready: list[Spare] = field(default_factory=list)
-    """The one that was made ahead, and those whose takers were called off before they had them."""
+    """The one that was made ahead, and those whose takers were called off before they had them, or gave them back."""
     _unused: dict[Path, Spare] = field(default_factory=dict)
     _number: int = 0
     _making: bool = False
@@ -68,6 +68,11 @@ class Spares:
             spare = await self._make_now(frame_bytes, is_state=is_state)
         del self._unused[spare.path]
         return spare
+
+    def give_back(self, spare: Spare) -> None:
+        """It is not needed after all."""
+        self._unused[spare.path] = spare
+        self._ready.append(spare)
 
     def close(self) -> None:
         """Remove the spares that were not needed; what cannot be removed is, by the next start."""
