@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from apache.rocketmq.v2 import definition_pb2
 from apache.rocketmq.v2.definition_pb2 import Code, MessageType
 from apache.rocketmq.v2.service_pb2 import SendMessageRequest, SendMessageResponse, SendResultEntry
+from ortoo.common.errors import OrtooError
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.sealed_batch import MESSAGES_MAX
 from ortoo.snode.cluster.routes import MessageType as MessageKind
@@ -19,6 +20,7 @@ from ortoo.snode.rocketmq.protocol.messages import TRANSACTION, Sent, sent_of
 from ortoo.snode.rocketmq.protocol.names import topic_name
 from ortoo.snode.rocketmq.send.recalling import joined_handle
 from ortoo.snode.rocketmq.send.transacting import Transacting
+from ortoo.snode.send.doubt import Doubt
 from ortoo.snode.send.publisher import Publisher, Receipt
 from ortoo.snode.topics.arrival import TopicSource
 
@@ -35,7 +37,7 @@ class Sending:
     clock: Clock
 
     async def send(self, caller: Caller, request: SendMessageRequest) -> SendMessageResponse:
-        """Store all messages or none of them. Errors: Refused; those of the publisher."""
+        """Store all messages; what is refused stored none. Errors: Refused; those of the publisher."""
         topic = await self.topics.topic(_one_topic(request.messages))
         now_ms = self.clock.now_ms()
         sent = [sent_of(message, at, now_ms, caller.peer) for at, message in enumerate(request.messages)]
@@ -60,11 +62,17 @@ class Sending:
     async def _publish(self, topic: Topic, sent: Sequence[Sent]) -> list[Receipt]:
         if topic.message_type is not MessageKind.LITE:
             return await self.publisher.store(topic, [one.message for one in sent], None)
+        names = sorted({one.lite_topic for one in sent})
+        queues = {name: await self.lite_topics.ensure(topic, name, to_send=True) for name in names}
         receipts: dict[int, Receipt] = {}
-        for lite_topic in sorted({one.lite_topic for one in sent}):
-            queue = await self.lite_topics.ensure(topic, lite_topic, to_send=True)
-            rows = [row for row, one in enumerate(sent) if one.lite_topic == lite_topic]
-            stored = await self.publisher.publish(queue.topic, [sent[row].message for row in rows], queue)
+        doubt = Doubt()
+        for name, queue in queues.items():
+            rows = [row for row, one in enumerate(sent) if one.lite_topic == name]
+            try:
+                stored = await self.publisher.publish(queue.topic, [sent[row].message for row in rows], queue)
+            except OrtooError as error:
+                raise doubt.told(error) from None
+            doubt.tried(None)
             receipts.update(zip(rows, stored, strict=True))
         return [receipts[row] for row in range(len(sent))]
 
