@@ -136,6 +136,24 @@ async def test_who_has_to_stay_is_answered_in_time_beside_many_who_may_go_elsewh
         assert len(enode.seen) < 50
 
 
+@pytest.mark.parametrize("first", ["was not taken", "may be stored"])
+async def test_what_may_go_elsewhere_waits_for_nothing_that_may_not(first: str) -> None:
+    """An enode that takes nothing is asked again and again for what is bound to it, and for that alone."""
+    enode = FakeEnode()
+    if first == "may be stored":
+        enode.refusals.append(Unavailable("it ended the stream"))
+    enode.refusals.extend([Overloaded("its disk is full", field=NOT_TAKEN_FIELD)] * 1000)
+    batcher = batcher_to(enode)
+    async with asyncio.timeout(10), Background("test") as background:
+        stays = batcher.put([Message(b"stays")], may_move=first == "may be stored")
+        background.spawn("drain", batcher.drain())
+        await enode.arrived.wait()
+        with pytest.raises(Overloaded) as told:
+            await batcher.put([Message(b"moves")], may_move=True)
+        assert told.value.field == NOT_TAKEN_FIELD
+        assert not stays.done()
+
+
 async def test_only_what_was_never_sent_may_go_elsewhere() -> None:
     """G4: an enode that died with a batch may have stored it, though it takes nothing when it is asked again."""
 

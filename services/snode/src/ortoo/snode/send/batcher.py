@@ -133,6 +133,13 @@ class PublishBatcher(Batcher):
         self._take_back(part)
         self._apart = len(part)
 
+    def _let_go(self, error: OrtooError) -> None:
+        """The enode takes nothing: what waits and may go elsewhere does so at once."""
+        moving = [item for item in self._waiting if item.may_move]
+        self._waiting = deque(item for item in self._waiting if not item.may_move)
+        self._waiting_bytes -= sum(item.size_bytes for item in moving)
+        self._fail(moving, error)
+
     def _take_back(self, part: Sequence[_Waiting]) -> None:
         """These go next."""
         self._waiting.extendleft(reversed(part))
@@ -176,6 +183,8 @@ class PublishBatcher(Batcher):
                     self._begin_anew()
                     raise doubt.told(reason) from None
                 doubt.tried(error)
+                if reason.field == NOT_TAKEN_FIELD:
+                    self._let_go(reason)
                 await self._clock.sleep(delay_s)
                 attempt += 1
             else:
