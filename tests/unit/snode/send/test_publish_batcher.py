@@ -154,6 +154,25 @@ async def test_what_may_go_elsewhere_waits_for_nothing_that_may_not(first: str) 
         assert not stays.done()
 
 
+@pytest.mark.parametrize("refusal", [Unavailable("it is frozen"), Overloaded("bytes wait for its disk")])
+async def test_nobody_waits_for_many_times_the_timeout(refusal: OrtooError) -> None:
+    """What waited behind a batch that had its whole time fails with it, and not one batch after another."""
+    enode = FakeEnode()
+    enode.refusals.extend([refusal] * 1000)
+    batcher = batcher_to(enode, timeout_s=0.2)
+    waiting = [batcher.put([Message(b"x" * 600_000)]) for _ in range(5)]
+    tries: list[int] = []
+    waiting[0].add_done_callback(lambda _: tries.append(len(enode.seen)))
+    await batcher.drain()
+    await SystemClock().sleep(0)
+    assert [type(one.exception()) for one in waiting] == [type(refusal)] + [Unavailable] * 4
+    assert tries == [len(enode.seen)]
+    stored = batcher.put([Message(b"x")])
+    enode.refusals.clear()
+    await batcher.drain()
+    assert stored.result() == 0
+
+
 async def test_only_what_was_never_sent_may_go_elsewhere() -> None:
     """G4: an enode that died with a batch may have stored it, though it takes nothing when it is asked again."""
 

@@ -108,9 +108,9 @@ class PublishBatcher(Batcher):
                     self._take_apart(part)
                     continue
                 self._fail(part, error)
-                if isinstance(error, Unavailable):
+                if error.retriable:
                     # They have waited as long as the batch before them; the enode is no quicker for them.
-                    late = Unavailable("it waited behind what the enode did not answer; retry", field=NOT_TAKEN_FIELD)
+                    late = Unavailable("it waited behind what the enode did not take; retry", field=NOT_TAKEN_FIELD)
                     self._fail(list(self._waiting), late)
                     self._waiting.clear()
                     self._waiting_bytes = 0
