@@ -237,6 +237,22 @@ async def test_a_refusal_is_told_and_the_batcher_goes_on() -> None:
     assert stored.result() == 0
 
 
+async def test_requests_share_batches_again_when_those_that_go_apart_have_failed() -> None:
+    """Three are refused together, and the enode is away when the first is sent by itself."""
+    enode = FakeEnode()
+    batcher = batcher_to(enode, timeout_s=0.05)
+    enode.refusals.append(Invalid("one of them"))
+    enode.refusals.extend([Unavailable("it is away")] * 100)
+    for _ in range(3):
+        batcher.put([Message(b"x")])
+    await batcher.drain()
+    enode.refusals.clear()
+    for _ in range(3):
+        batcher.put([Message(b"y")])
+    await batcher.drain()
+    assert [stored.batch.count for stored in enode.queues[0]] == [3]
+
+
 async def test_what_waits_is_bounded() -> None:
     """Beyond the bound senders are told to slow down, and nothing of theirs is kept."""
     batcher = batcher_to(FakeEnode(), waiting_bytes_max=1000)

@@ -113,7 +113,7 @@ class PublishBatcher(Batcher):
                     late = Unavailable("it waited behind what the enode did not take; retry", field=NOT_TAKEN_FIELD)
                     self._fail(list(self._waiting), late)
                     self._waiting.clear()
-                    self._waiting_bytes = 0
+                    self._waiting_bytes = self._apart = 0
             except Exception as error:
                 if len(part) > 1:
                     self._take_apart(part)
