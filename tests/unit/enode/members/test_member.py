@@ -441,6 +441,21 @@ def test_changes_that_make_no_sense_are_refused(change: Event, why: str) -> None
     assert why in refused.reason
 
 
+def test_a_voter_without_which_nothing_could_be_decided_is_not_removed() -> None:
+    """The frame would never be committed, and who has it counts without that voter: nobody could lead any more."""
+    run = Run()
+    run.lead()
+    run.followed()
+    run.now_s = LATER_S + 1.0
+    run(HeartbeatAnswer(1, TWO, 1, 1, 10))
+    (refused,) = run(Remove(TWO.member))
+    assert isinstance(refused, Refused)
+    assert "start member 3" in refused.reason
+    assert run(Remove(THREE.member)) == (AppendMembers(Configuration((ONE.member, TWO.member))),)
+    run(HeartbeatAnswer(1, THREE, 1, 1, 10))
+    assert run(Remove(TWO.member)) == (AppendMembers(Configuration((ONE.member, THREE.member))),)
+
+
 def test_members_change_one_at_a_time_and_never_before_the_epoch_frame() -> None:
     """Both are refused with what to do."""
     run = Run()

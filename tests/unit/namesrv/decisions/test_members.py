@@ -31,6 +31,15 @@ def test_states_are_those_of_the_log_with_the_last_word() -> None:
     assert members.sets["e"].missing() == [MemberId(3, "disk-3")]
 
 
+def test_an_empty_disk_waits_until_a_log_names_it() -> None:
+    """Also when it was let into the set, and whoever let it in could not add it: an operator tries again."""
+    members = Members(lease_s=3.0)
+    said(report(1, is_leading=True), report(2), report(3), report(4, voters=0, end=0), members=members)
+    assert states(members)[4] is MemberState.WAITING
+    said(report(1, is_leading=True, end=110, learners=ids(4)), members=members)
+    assert states(members)[4] is MemberState.LEARNING
+
+
 def test_a_learner_without_a_frame_does_not_hide_who_votes() -> None:
     """While every voter that reports is damaged, its word is the best there is."""
     members = Members(lease_s=3.0)

@@ -18,16 +18,22 @@ def on_add(member: Member, event: AddLearner) -> Outcome:
     return _change(member, Configuration(members.voters, (*members.learners, event.member)))
 
 
-def on_remove(member: Member, event: Remove) -> Outcome:
-    """Let it have nothing more, and count for nothing."""
+def on_remove(member: Member, event: Remove, now_s: float) -> Outcome:
+    """Let it have nothing more, and count for nothing; unless those who are left could not decide that without it.
+
+    Nobody would lead any more then, not even with this member back: whoever has the frame counts without it.
+    """
     members = member.rules.in_force(member.log)
     if event.member not in members.everybody:
         return member, (Refused(f"member {event.member.number} with that disk is not there"),)
     if event.member == member.me.member:
         return member, (Refused(f"member {event.member.number} leads: hand over to another first"),)
-    return _change(
-        member, Configuration(_without(members.voters, event.member), _without(members.learners, event.member))
-    )
+    after = Configuration(_without(members.voters, event.member), _without(members.learners, event.member))
+    silent = member.unheard(after, now_s) if isinstance(member.role, Leader) else ()
+    if len(after.voters) - len(silent) < after.majority:
+        away = ", ".join(str(one.number) for one in silent)
+        return member, (Refused(f"without it too few are left that answer: start member {away}, or add one first"),)
+    return _change(member, after)
 
 
 def _without(members: tuple[MemberId, ...], gone: MemberId) -> tuple[MemberId, ...]:

@@ -185,13 +185,10 @@ def _serve(member: Member) -> Outcome:
 
 def on_leader_tick(member: Member, now_s: float) -> Outcome:
     """Send heartbeats; give up when no majority answers, for then somebody else may lead already."""
-    role, limits = member.role, member.limits
+    role = member.role
     assert isinstance(role, Leader)
     members = member.rules.in_force(member.log)
-    answering = sum(
-        one == member.me.member or now_s - role.heard_of(one).at_s < limits.silence_s for one in members.voters
-    )
-    if answering < members.majority:
+    if len(members.voters) - len(member.unheard(members, now_s)) < members.majority:
         return turned(member, Idle())
     if role.successor is not None and now_s >= role.hand_over_until_s:
         role = replace(role, successor=None)

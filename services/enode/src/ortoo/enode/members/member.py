@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from ortoo.enode.members.driver import Action, Deposed, SaveReign
-from ortoo.enode.members.identity import MemberId, Process, Reign
+from ortoo.enode.members.identity import Configuration, MemberId, Process, Reign
 from ortoo.enode.members.log_outline import LogOutline
 from ortoo.enode.members.roles import Idle, Leader, Role
 from ortoo.enode.members.rules import Rules
@@ -69,6 +69,13 @@ class Member:
     def members(self) -> tuple[MemberId, ...]:
         """All others who get the log."""
         return tuple(one for one in self.rules.in_force(self.log).everybody if one != self.me.member)
+
+    def unheard(self, members: Configuration, now_s: float) -> tuple[MemberId, ...]:
+        """The voters among `members` that have not answered this leader for so long that it does without them."""
+        role = self.role
+        assert isinstance(role, Leader)
+        others = [one for one in members.voters if one != self.me.member]
+        return tuple(one for one in others if now_s - role.heard_of(one).at_s >= self.limits.silence_s)
 
     def may_append(self) -> bool:
         """Whether messages and changes may be appended to the log: sends wait or are refused otherwise."""

@@ -75,5 +75,5 @@ _HANDLERS: dict[type, Callable[[Member, Any, float], Outcome]] = {
     driver.Shipped: _timeless(leading.on_shipped),
     driver.HandOver: leading.on_hand_over,
     driver.AddLearner: _timeless(changing.on_add),
-    driver.Remove: _timeless(changing.on_remove),
+    driver.Remove: changing.on_remove,
 }

@@ -140,11 +140,15 @@ class MemberSet:
         return max((one.report for one in self.alive()), key=weight, default=None)
 
     def statuses(self) -> list[MemberStatus]:
-        """All members, by number, and the empty disks that wait to be added."""
+        """All members, by number, and the empty disks that wait to be added.
+
+        One that is of the set already waits as well, as long as no log names it: the leader let it in, and was asked
+        for something else then, or is gone.
+        """
         latest, leader = self.configuration(), self.leader()
         voters, learners = (latest.voters, latest.learners) if latest else ((), ())
         known = {*voters, *learners}
-        waiting = {one for one in self.living - known if not self.reports[one].report.set_id}
+        waiting = {one for one in self.living - known if not self.reports[one].report.voters}
 
         def state(member: MemberId) -> MemberState:
             if member in waiting:

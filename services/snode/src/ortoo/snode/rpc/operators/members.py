@@ -54,6 +54,12 @@ class MemberAdmin(DirectoryAdmin):
         """Let a disk that waits have the log."""
         known = await self._members(request.enode)
         added = _named(known, request.member, "member", (WAITING,))
+        if added.state == AWAY:
+            raise Conflict(
+                f"member {added.member.number} of {request.enode} is away, with disk {added.member.disk}: start it "
+                "with an empty folder, and it can be added when it waits",
+                field="member",
+            )
         request.member.CopyFrom(added.member)
         request.member_address = request.member_address or added.member_address
         answer: pb.AddMemberResponse = await self._ask_leader(known, lambda stub: stub.AddMember, request)
