@@ -44,7 +44,7 @@ from ortoo.enode.members.driver import (
 )
 from ortoo.enode.members.identity import MemberId
 from ortoo.enode.members.leading import deletable_below
-from ortoo.enode.members.log_outline import Mark
+from ortoo.enode.members.log_outline import Mark, MembersFrame
 from ortoo.enode.members.member import Member
 from ortoo.enode.members.messages import Frames, Heartbeat, Message
 from ortoo.enode.members.protocol import step
@@ -122,10 +122,9 @@ class Driver:
         self._step = asyncio.Event()
         self._cuts = 0
         """How many cuts the disk has done: what it says is about the log after these."""
-        self._is_changing_members = False
+        self._is_changing_members, self._refusal = False, ""
         self._appended_s = self._late_until_s = 0.0
         """When something was appended last; when more may be sent to those that are late."""
-        self._refused: deque[str] = deque()
         self._log_work: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
         self._reigns: asyncio.Queue[SaveReign] = asyncio.Queue()
         log.on_appended = self._appended
@@ -178,8 +177,10 @@ class Driver:
             self.is_leader_silent = True
             self.changed.set()
         elif isinstance(action, Refused):
-            self._refused.append(action.reason)
-        elif not (isinstance(action, AppendMembers) and self._is_changing_members):
+            self._refusal = action.reason
+        elif isinstance(action, AppendMembers) and self._is_changing_members:
+            self._refusal = "another change of the members is on its way to the log: try again in a moment"
+        else:
             self._is_changing_members |= isinstance(action, AppendMembers)
             outline = self.member.log
             self._log_work.put_nowait(lambda: self._do(action, replace(outline)))
@@ -262,7 +263,7 @@ class Driver:
         self._end("the state is folded again, from an earlier checkpoint")
 
     def _appended(self, end: int, marks: tuple[Mark, ...]) -> None:
-        self._is_changing_members = False
+        self._is_changing_members &= not any(isinstance(one, MembersFrame) for one in marks)
         self._appended_s = self._clock.monotonic_s()
         self.post(Appended(end, marks))
 
@@ -310,6 +311,7 @@ class Driver:
                 self._end(str(error))
                 await self._clock.sleep(FULL_DISK_S)
             except OrtooError as error:
+                self._is_changing_members = False
                 _log.warning("what the members decided was not done", reason=str(error))
             except OSError as error:
                 self.log.engine.appender.failure = f"the disk failed: {error}"
@@ -346,10 +348,10 @@ class Driver:
 
     def asked(self, event: Event) -> None:
         """Do what an operator asks for. Errors: Conflict, with the reason why it is not done."""
-        self._refused.clear()
+        self._refusal = ""
         self.post(event)
-        if self._refused:
-            raise Conflict(self._refused.popleft())
+        if self._refusal:
+            raise Conflict(self._refusal)
 
     def most_complete(self) -> MemberId | None:
         """The other voter that has the most of the log; None when this member does not lead or is alone."""
@@ -361,8 +363,7 @@ class Driver:
 
     async def copy_of(self, position: int) -> bytes:
         """The frame that this disk has at a position, for another member. Errors: DataLoss without one; OSError."""
-        outline = self.member.log
-        if outline.begin <= position < outline.flushed:
+        if self.member.log.begin <= position < self.member.log.flushed:
             with contextlib.suppress(BadFrame):
                 if content := await self.log.bytes.read_copy(position, position + 1):
                     return content
