@@ -20,6 +20,7 @@ from tests.simulation.stage import Stage, play
 THREE = Shape(enodes=1, snodes=1, members=3)
 TAKE_OVER_S = 6.0
 """From the harm to the first acknowledged send; the client's own waiting between two tries is in it."""
+SLOW_TAKE_OVER_S = 20.0
 HAND_OVER_S = 0.3
 """No send takes longer when a leader stops."""
 
@@ -101,6 +102,29 @@ def test_a_member_takes_over(harm: str) -> None:
                 found = await bodies(client, queue)
                 assert [one for one in stored if one not in found] == []
                 await stage.clock.sleep(3)
+
+    play(script, shape=THREE)
+
+
+@pytest.mark.parametrize("writing_s", [0.5, 1.0, 1.5])
+def test_a_member_takes_over_where_disks_are_slow(writing_s: float) -> None:
+    """What must be written before somebody leads takes longer than a proposal is given at first: the next gets more."""
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            await topic(stage, client)
+            first = await leader(stage)
+            others = [one for one in stage.cluster.members if one is not first]
+            for one in others:
+                latency = one.disk.latency
+                latency.least_s, latency.usual_s, latency.seldom = 0.8 * writing_s, 1.2 * writing_s, 0.0
+            first.kill()
+            begun_s = stage.clock.monotonic_s()
+            assert await leader(stage) in others
+            assert stage.clock.monotonic_s() - begun_s < SLOW_TAKE_OVER_S
+            for one in others:
+                one.disk.latency.usual_s = one.disk.latency.least_s = 0.001
+            first.start()
 
     play(script, shape=THREE)
 

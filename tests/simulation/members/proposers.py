@@ -118,7 +118,8 @@ class ProposedWalk(Walk):
                 is_leading=isinstance(role, Leader) and role.is_serving,
                 tail=reported.LogTail(tail.epoch, tail.position),
                 is_electable=rules.is_electable(log, member.reign),
-                is_leader_silent=world.silent.get(number, False) or isinstance(role, Candidate),
+                is_leader_silent=not isinstance(role, Leader)
+                and (world.silent.get(number, False) or isinstance(role, Candidate)),
                 suggested=_id(suggested) if suggested else None,
                 suggested_above=above,
                 voters=tuple(map(_id, log.members.voters)),

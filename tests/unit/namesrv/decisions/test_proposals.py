@@ -1,5 +1,7 @@
 """Whom a name server proposes to lead, and when it lets everything be."""
 
+import dataclasses
+
 import pytest
 
 from ortoo.common.errors import Conflict, NotFound
@@ -83,6 +85,22 @@ def test_a_proposal_gets_time() -> None:
     assert wanted(late, Standing(Proposal(2, SECOND), 2, since_s=0.0)) == Proposal(3, FIRST)
 
 
+def test_each_proposal_that_failed_gives_the_next_one_more_time() -> None:
+    """Disks that take long to write a promise down would be asked for the next one for ever before they had."""
+    standing = Standing()
+    for epoch, patience_s in ((4, 1.5), (5, 1.5), (6, 3.0), (7, 6.0), (8, 6.0), (5000, 6.0)):
+        standing = standing.with_stored(Proposal(epoch, FIRST), now_s=10.0)
+        members, everybody = Members(lease_s=30.0), [silent(number, tail_epoch=0) for number in (1, 2, 3)]
+        assert wanted(said(*everybody, now_s=10.0 + patience_s - 0.1, members=members), standing) is None
+        assert wanted(said(*everybody, now_s=10.0 + patience_s, members=members), standing) == Proposal(
+            epoch + 1, SECOND
+        )
+    members = Members(lease_s=30.0)
+    said(report(1, is_leading=True, epoch=5000), members=members)
+    late = said(silent(1, epoch=5000), silent(2), silent(3), now_s=11.5, members=members)
+    assert wanted(late, standing.with_stored(Proposal(5001, FIRST), now_s=10.0)) == Proposal(5002, SECOND)
+
+
 def test_a_proposal_that_cannot_win_gets_no_time() -> None:
     """Its member is gone, or somebody has promised a later epoch: the next one is above that."""
     standing = Standing(Proposal(4, FIRST), 4, since_s=0.0)
@@ -110,6 +128,20 @@ def test_whom_a_member_asks_for_is_proposed_once() -> None:
     assert wanted(members.sets["e"], answered) == Proposal(7, THIRD)
     said(report(3, epoch=7), members=members)
     assert wanted(members.sets["e"], answered) is None, "it stands already: the leader itself has told it"
+
+
+def test_who_was_overtaken_waits_for_whom_the_others_have_promised() -> None:
+    """It asks to be proposed above the epoch of another, which may be writing its promise down: they would take turns.
+
+    A leader that goes on, while one of the others has promised that epoch, is proposed when the time of that is over.
+    """
+    standing = Standing(Proposal(4, THIRD), 4, since_s=10.0)
+    for asking in (silent(2, epoch=3), report(2, epoch=3, is_leading=True)):
+        for now_s, then in ((10.5, None), (10.0 + PATIENCE_S, Proposal(5, SECOND))):
+            asks = dataclasses.replace(asking, suggested=SECOND, suggested_above=4)
+            members = Members(lease_s=30.0)
+            said(report(1, is_leading=True, epoch=3), members=members)
+            assert wanted(said(asks, report(3, epoch=4), now_s=now_s, members=members), standing) == then
 
 
 def test_a_successor_that_stands_is_not_proposed_above_itself() -> None:

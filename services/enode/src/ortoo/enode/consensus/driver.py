@@ -143,8 +143,9 @@ class Driver:
 
     def post(self, event: Event) -> None:
         """Take an event, and do what follows from it."""
-        if isinstance(event, Heartbeat) and event.epoch >= self.member.reign.epoch:
+        if self.is_leader_silent and isinstance(event, Heartbeat) and event.epoch >= self.member.reign.epoch:
             self.is_leader_silent = False
+            self.changed.set()
         self._events.append(event)
         if self._is_stepping:
             return
@@ -340,9 +341,8 @@ class Driver:
         """Let everybody delete what lies below, as far as nobody needs it."""
         if not isinstance(self.member.role, Leader):
             return
-        segments = self.log.engine.catalog.segments
         most = min(position, deletable_below(self.member, CATCH_UP_KEEP_BYTES))
-        begin = max((one.base for one in segments if one.base <= most), default=0)
+        begin = max((one.base for one in self.log.engine.catalog.segments if one.base <= most), default=0)
         if begin > self.member.log.begin:
             await self.log.append_word(Kind.BEGIN, begin_payload(begin))
 

@@ -5,13 +5,15 @@ and costs time at worst. What it must do is name somebody who can win, soon, and
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ortoo.common.errors import Conflict, NotFound
 from ortoo.namesrv.decisions.members import FOLLOWS_ONLY, MemberId, MemberReport, MemberSet, Proposal, majority
 
 PATIENCE_S = 1.5
 """How long a proposed member has to become the leader; what others said before counts no more after it."""
+PATIENCE_DOUBLES = 2
+"""It doubles with each proposal that failed since somebody led, so often at most: a slow disk promises late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,8 @@ class Standing:
     """What the database has: a new proposal replaces exactly that. A restored database has an older one."""
     since_s: float = 0.0
     """When this name server heard of the proposal."""
+    first_epoch: int = 0
+    """Of the first proposal that this name server heard of: how many failed before it is not known."""
 
     @property
     def epoch(self) -> int:
@@ -34,8 +38,8 @@ class Standing:
         """What is known after a look into the database."""
         epoch = stored.epoch if stored else 0
         if stored is None or epoch <= self.epoch:
-            return Standing(self.proposal, epoch, self.since_s)
-        return Standing(stored, epoch, now_s)
+            return replace(self, stored_epoch=epoch)
+        return Standing(stored, epoch, now_s, self.first_epoch or epoch)
 
 
 def wanted(members: MemberSet, standing: Standing) -> Proposal | None:
@@ -46,7 +50,9 @@ def wanted(members: MemberSet, standing: Standing) -> Proposal | None:
     alive = _alive_voters(members, latest.voters)
     if len(alive) < majority(latest.voters):
         return None  # nobody could win
-    leader = _suggested(alive, standing) or _missed(members, latest.voters, alive, standing)
+    said_after_s = _said_after_s(members, alive, standing)
+    fresh = {one for one in alive if members.reports[one].at_s >= said_after_s}
+    leader = _suggested(alive, fresh, standing) or _missed(members, latest.voters, alive, fresh, standing)
     return Proposal(next_epoch(members, standing), leader) if leader else None
 
 
@@ -64,10 +70,30 @@ def _can_lead(report: MemberReport) -> bool:
     return report.is_electable and report.role != FOLLOWS_ONLY
 
 
-def _suggested(alive: Mapping[MemberId, MemberReport], standing: Standing) -> MemberId | None:
-    """Whom a leader that hands over, or a candidate that steps back, asks for; nobody when that was answered."""
+def _said_after_s(members: MemberSet, alive: Mapping[MemberId, MemberReport], standing: Standing) -> float:
+    """What was said before does not count: whoever was proposed last can still win."""
+    proposal = standing.proposal
+    if proposal is None or proposal.leader not in alive or any(o.epoch > proposal.epoch for o in alive.values()):
+        return float("-inf")
+    failed = proposal.epoch - max(members.led_epoch, standing.first_epoch) - 1
+    return standing.since_s + PATIENCE_S * (1 << min(max(0, failed), PATIENCE_DOUBLES))
+
+
+def _suggested(
+    alive: Mapping[MemberId, MemberReport], fresh: Collection[MemberId], standing: Standing
+) -> MemberId | None:
+    """Whom a leader that hands over, or a candidate that steps back, asks for; nobody when that was answered.
+
+    Who asks for itself, because others have promised a later epoch, lets the member be that they promised it to.
+    """
     asked = max(
-        (one for one in alive.values() if one.suggested is not None and one.suggested_above >= standing.epoch),
+        (
+            one
+            for one in alive.values()
+            if one.suggested is not None
+            and one.suggested_above >= standing.epoch
+            and (one.suggested != one.member or one.member in fresh)
+        ),
         key=lambda one: one.suggested_above,
         default=None,
     )
@@ -80,17 +106,18 @@ def _suggested(alive: Mapping[MemberId, MemberReport], standing: Standing) -> Me
 
 
 def _missed(
-    members: MemberSet, voters: Collection[MemberId], alive: Mapping[MemberId, MemberReport], standing: Standing
+    members: MemberSet,
+    voters: Collection[MemberId],
+    alive: Mapping[MemberId, MemberReport],
+    fresh: Collection[MemberId],
+    standing: Standing,
 ) -> MemberId | None:
     """Who has the most, when a majority of the voters hears no leader. A leader that is gone hears none either.
 
     One that still says it leads may be frozen since: it is not proposed before it has noticed.
     """
     proposal = standing.proposal
-    said_after_s = float("-inf")
-    if proposal is not None and proposal.leader in alive and all(o.epoch <= proposal.epoch for o in alive.values()):
-        said_after_s = standing.since_s + PATIENCE_S  # it can still win
-    missing = {one for one in alive if alive[one].is_leader_silent and members.reports[one].at_s >= said_after_s}
+    missing = {one for one in fresh if alive[one].is_leader_silent}
     if members.led_by is not None and missing:
         former, incarnation = members.led_by
         now = alive.get(former)
