@@ -10,18 +10,21 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.enode.consensus.driver import Driver
 from ortoo.enode.disk.reign_file import KeptReign
-from ortoo.enode.members.driver import AddLearner, Remove, Ship
+from ortoo.enode.members.driver import AddLearner, HandOver, Remove, Ship, Shipped
 from ortoo.enode.members.identity import Configuration
 from ortoo.enode.members.log_outline import MembersFrame
-from tests.unit.enode.members.test_member import FOUR, LATER_S, ONE, THREE, THREE_MEMBERS, Run
+from ortoo.enode.members.messages import Ack, HeartbeatAnswer, MatchAsk, Matched
+from tests.unit.enode.members.test_member import FOUR, LATER_S, ONE, THREE, THREE_MEMBERS, TWO, Run
 
 
 class Stopped(SystemClock):
-    """A clock that stands still."""
+    """A clock that stands still until it is set."""
+
+    at_s = LATER_S
 
     def monotonic_s(self) -> float:
-        """No heartbeat is late by it."""
-        return LATER_S
+        """As it was set."""
+        return self.at_s
 
 
 class Silent:
@@ -36,16 +39,15 @@ def whole(ship: Ship) -> list[bytes]:
     return [bytes(ship.limit - ship.begin)]
 
 
-def leading() -> tuple[Driver, Any]:
+def leading(clock: Stopped | None = None) -> tuple[Driver, Any]:
     """A driver whose member leads three, and its log, whose work is not begun."""
     run = Run()
     run.lead()
     run.followed()
     engine = SimpleNamespace(appender=SimpleNamespace(), committer=SimpleNamespace(), housekeeping=SimpleNamespace())
     log: Any = SimpleNamespace(engine=engine, bytes=SimpleNamespace(newest=whole), commit=lambda position: None)
-    clock = Stopped()
-    driver = Driver(log, run.member, KeptReign(ONE.member), Silent(), Background("test"), clock)
-    return driver, log
+    peers, background = Silent(), Background("test")
+    return Driver(log, run.member, KeptReign(ONE.member), peers, background, clock or Stopped()), log
 
 
 async def test_a_change_of_the_members_that_waits_for_the_log_is_the_only_one() -> None:
@@ -58,3 +60,18 @@ async def test_a_change_of_the_members_that_waits_for_the_log_is_the_only_one() 
     log.on_appended(30, (MembersFrame(20, 30, Configuration(THREE_MEMBERS.voters, (FOUR.member,))),))
     with pytest.raises(Conflict, match="not committed"):
         driver.asked(Remove(THREE.member))
+
+
+async def test_nobody_hands_over_to_a_member_that_is_gone() -> None:
+    """It may have everything, and would not hear that it is to lead: one that answers is chosen instead."""
+    clock = Stopped()
+    driver, _ = leading(clock)
+    for word in (MatchAsk(1, THREE, 1, 0), Matched(1, THREE, 1, 0, 0), Shipped(THREE, 1, 10), Ack(1, THREE, 1, 10)):
+        driver.post(word)
+    assert driver.most_complete() == TWO.member
+    clock.at_s += 1.0
+    driver.post(HeartbeatAnswer(1, THREE, 1, 1, 10))
+    assert driver.most_complete() == THREE.member
+    with pytest.raises(Conflict, match="member 2 does not answer"):
+        driver.asked(HandOver(TWO.member))
+    assert driver.member.may_append()

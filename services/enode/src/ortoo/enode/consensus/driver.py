@@ -354,11 +354,11 @@ class Driver:
             raise Conflict(self._refusal)
 
     def most_complete(self) -> MemberId | None:
-        """The other voter that has the most of the log; None when this member does not lead or is alone."""
-        role, me = self.member.role, self.member.me.member
+        """The voter that has the most of the log and answers; None when this member does not lead or is alone."""
+        role = self.member.role
         if not isinstance(role, Leader):
             return None
-        others = [one for one in self.member.log.members.voters if one != me]
+        others = self.member.answering(self.member.log.members, self.now_s())
         return max(others, key=lambda one: self.member.rules.counted_position(role.stream_of(one)), default=None)
 
     async def copy_of(self, position: int) -> bytes:

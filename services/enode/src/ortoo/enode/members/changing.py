@@ -29,9 +29,9 @@ def on_remove(member: Member, event: Remove, now_s: float) -> Outcome:
     if event.member == member.me.member:
         return member, (Refused(f"member {event.member.number} leads: hand over to another first"),)
     after = Configuration(_without(members.voters, event.member), _without(members.learners, event.member))
-    silent = member.unheard(after, now_s) if isinstance(member.role, Leader) else ()
-    if len(after.voters) - len(silent) < after.majority:
-        away = ", ".join(str(one.number) for one in silent)
+    answering = member.answering(after, now_s) if isinstance(member.role, Leader) else after.voters
+    if 1 + len(answering) < after.majority:
+        away = ", ".join(str(one.number) for one in after.voters if one not in (member.me.member, *answering))
         return member, (Refused(f"without it too few are left that answer: start member {away}, or add one first"),)
     return _change(member, after)
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from ortoo.enode.members.changing import with_new_voters, without_strangers
-from ortoo.enode.members.driver import Action, Appended, HandOver, Lead, Send, Ship, Shipped, Suggest
+from ortoo.enode.members.driver import Action, Appended, HandOver, Lead, Refused, Send, Ship, Shipped, Suggest
 from ortoo.enode.members.following import committed_to
 from ortoo.enode.members.identity import MemberId, Process
 from ortoo.enode.members.log_outline import EpochFrame
@@ -188,7 +188,7 @@ def on_leader_tick(member: Member, now_s: float) -> Outcome:
     role = member.role
     assert isinstance(role, Leader)
     members = member.rules.in_force(member.log)
-    if len(members.voters) - len(member.unheard(members, now_s)) < members.majority:
+    if 1 + len(member.answering(members, now_s)) < members.majority:
         return turned(member, Idle())
     if role.successor is not None and now_s >= role.hand_over_until_s:
         role = replace(role, successor=None)
@@ -224,6 +224,9 @@ def on_hand_over(member: Member, event: HandOver, now_s: float) -> Outcome:
         return member, ()
     if event.successor == member.me.member:
         return member, ()
+    if event.successor not in member.answering(member.log.members, now_s):
+        reason = f"member {event.successor.number} does not answer: hand over to one that follows"
+        return member, (Refused(reason),)
     until_s = now_s + member.limits.silence_s
     return _hand_over(replace(member, role=replace(role, successor=event.successor, hand_over_until_s=until_s)))
 

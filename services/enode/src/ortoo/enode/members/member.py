@@ -70,12 +70,12 @@ class Member:
         """All others who get the log."""
         return tuple(one for one in self.rules.in_force(self.log).everybody if one != self.me.member)
 
-    def unheard(self, members: Configuration, now_s: float) -> tuple[MemberId, ...]:
-        """The voters among `members` that have not answered this leader for so long that it does without them."""
+    def answering(self, members: Configuration, now_s: float) -> tuple[MemberId, ...]:
+        """The other voters among `members` that have answered this leader of late."""
         role = self.role
         assert isinstance(role, Leader)
         others = [one for one in members.voters if one != self.me.member]
-        return tuple(one for one in others if now_s - role.heard_of(one).at_s >= self.limits.silence_s)
+        return tuple(one for one in others if now_s - role.heard_of(one).at_s < self.limits.silence_s)
 
     def may_append(self) -> bool:
         """Whether messages and changes may be appended to the log: sends wait or are refused otherwise."""

@@ -69,7 +69,7 @@ class EnodeMembersService(EnodeMembersServiceServicer):
         voters = driver.member.log.members.voters
         successor = member_id(request.successor) if request.HasField("successor") else driver.most_complete()
         if successor is None:
-            raise Conflict("there is no other voter", field="successor")
+            raise Conflict("no other voter answers: start one first", field="successor")
         if successor not in voters or successor == driver.member.me.member:
             known = ", ".join(str(one.number) for one in voters if one != driver.member.me.member)
             raise Invalid(f"member {successor.number} with that disk is no other voter; give one of {known}",
