@@ -59,6 +59,17 @@ def test_reports_hold_for_a_lease() -> None:
     assert [one.address for one in members.sets["e"].route()] == ["h1:1", "h2:1", "h3:1"]
 
 
+def test_an_empty_disk_lets_nobody_be_forgotten() -> None:
+    """It is of the set, and knows nobody of it: what the others said last is what an operator goes by."""
+    members = Members(lease_s=3.0)
+    said(report(1), report(2), report(3, end=200), members=members)
+    said(report(4, voters=0, end=0), now_s=3.0, members=members)
+    members.expire(3.0)
+    [last] = [one.reported for one in said(report(1), now_s=4.0, members=members).statuses() if one.member.number == 3]
+    assert last is not None
+    assert last.report.tail.position == 200
+
+
 def test_a_last_report_ends_the_lease_at_once() -> None:
     """A member that leaves is away with that."""
     members = Members(lease_s=3.0)

@@ -142,6 +142,8 @@ def test_who_was_overtaken_waits_for_whom_the_others_have_promised() -> None:
             members = Members(lease_s=30.0)
             said(report(1, is_leading=True, epoch=3), members=members)
             assert wanted(said(asks, report(3, epoch=4), now_s=now_s, members=members), standing) == then
+            above = dataclasses.replace(asks, suggested_above=9)  # by one that no name server hears
+            assert wanted(said(above, now_s=now_s, members=members), standing) == Proposal(10, SECOND)
 
 
 def test_a_successor_that_stands_is_not_proposed_above_itself() -> None:
@@ -212,6 +214,13 @@ def test_an_operator_elects_beside_a_damaged_disk_that_once_had_more() -> None:
     """Two whole disks of three can agree; whoever was told to elect the damaged one could not."""
     members = said(silent(1, is_electable=False, end=101), silent(2), silent(3, end=90))
     assert elected(members, Standing(), 2) == Proposal(2, SECOND)
+
+
+def test_of_two_disks_with_one_number_the_one_that_is_there_is_elected() -> None:
+    """The other one was lost, and is not removed yet: nobody could start it first."""
+    voters = (*ids(1, 2), MemberId(3, "lost"), THIRD)
+    members = said(*(silent(number, voters=voters) for number in (1, 2, 3)))
+    assert elected(members, Standing(), 3) == Proposal(2, THIRD)
 
 
 @pytest.mark.parametrize(

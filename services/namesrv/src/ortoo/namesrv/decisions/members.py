@@ -128,16 +128,12 @@ class MemberSet:
         return max(leading, key=lambda one: one.epoch, default=None)
 
     def configuration(self) -> MemberReport | None:
-        """The report whose log has the last word about who votes and who learns; None while nobody is there.
+        """The report whose log has the last word about who votes and who learns; None while nobody there names any.
 
-        A damaged disk tells how far it once was, while the log that names its voters may end long before; a learner
-        that has no frame yet names none.
+        A damaged disk tells how far it once was, while the log that names its voters may end long before.
         """
-
-        def weight(one: MemberReport) -> tuple[bool, LogTail]:
-            return one.is_electable and bool(one.voters), one.tail
-
-        return max((one.report for one in self.alive()), key=weight, default=None)
+        named = [one.report for one in self.alive() if one.report.voters]
+        return max(named, key=lambda one: (one.is_electable, one.tail), default=None)
 
     def statuses(self) -> list[MemberStatus]:
         """All members, by number, and the empty disks that wait to be added.

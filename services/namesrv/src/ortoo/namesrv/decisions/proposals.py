@@ -84,19 +84,14 @@ def _suggested(
 ) -> MemberId | None:
     """Whom a leader that hands over, or a candidate that steps back, asks for; nobody when that was answered.
 
-    Who asks for itself, because others have promised a later epoch, lets the member be that they promised it to.
+    Who asks for itself, because others have promised that epoch already, lets whom they promised it to have its time.
     """
-    asked = max(
-        (
-            one
-            for one in alive.values()
-            if one.suggested is not None
-            and one.suggested_above >= standing.epoch
-            and (one.suggested != one.member or one.member in fresh)
-        ),
-        key=lambda one: one.suggested_above,
-        default=None,
-    )
+
+    def is_open(one: MemberReport) -> bool:
+        waits = one.suggested == one.member and one.suggested_above == standing.epoch and one.member not in fresh
+        return one.suggested is not None and one.suggested_above >= standing.epoch and not waits
+
+    asked = max(filter(is_open, alive.values()), key=lambda one: one.suggested_above, default=None)
     if asked is None or asked.suggested is None:
         return None
     if any(one.epoch > asked.suggested_above for one in alive.values()):
@@ -147,7 +142,7 @@ def elected(members: MemberSet, standing: Standing, number: int, disk: str = "")
         known = ", ".join(str(one.number) for one in latest.voters)
         raise NotFound(f"enode {members.enode!r} has no voter {number}; give one of {known}", field="member")
     alive = _alive_voters(members, latest.voters)
-    report = alive.get(chosen[0])
+    report = next((alive[one] for one in chosen if one in alive), None)
     if report is None:
         raise Conflict(f"member {number} does not report: start it first", field="member")
     leader = members.leader()
