@@ -6,6 +6,7 @@ from ortoo.client import Conflict
 from ortoo.common.grpc.channels import Channels
 from ortoo.enode.reigns.member import RunningMember
 from ortoo.enode.rpc.members.peers import join
+from ortoo.testing.simulation.cluster.cluster import Shape
 from ortoo.v1.members_pb2 import JoinRequest
 from tests.simulation.stage import Stage, play
 from tests.simulation.test_take_over import THREE, leader, sent, topic
@@ -62,3 +63,26 @@ def test_a_disk_is_added_when_it_is_said_to_be() -> None:
                 await stage.clock.sleep(0.1)
 
     play(script, shape=THREE)
+
+
+def test_an_empty_disk_that_would_begin_a_set_keeps_no_other_from_being_added() -> None:
+    """Two of five disks are lost, that of member 1 among them, which begins a set when its folder is empty."""
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            await topic(stage, client)
+            lost = [one for one in stage.cluster.members if one.number in (1, 2)]
+            for one in lost:
+                one.cut_power()
+                one.disk.destroyed()
+            assert (await leader(stage)).number > 2
+            for one in lost:
+                one.start()
+            await stage.clock.sleep(5)
+            for one in reversed(lost):
+                await client.admin.members.add(one.enode, one.number)
+                await stage.clock.sleep(5)
+            [enode] = await client.admin.members.list("enode-0")
+            assert {1, 2} == {one.number for one in enode.members if one.state == "following" and one.number < 3}
+
+    play(script, shape=Shape(enodes=1, snodes=1, members=5))

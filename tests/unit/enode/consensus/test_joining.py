@@ -39,6 +39,43 @@ def test_a_copied_log_is_not_the_begin_of_a_second_set() -> None:
     assert (kept.set_id, kept.member.number) == ("the-store", 1)
 
 
+class Hasty(SystemClock):
+    """A clock by which nobody waits."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Go on."""
+
+
+async def test_nobody_is_asked_to_be_of_a_set_before_all_say_that_they_would() -> None:
+    """Who was would be lost to the set that one of the others is of; the last question is the one that is written."""
+    disk = MemoryDisk()
+    disk.make_folder(FOLDER)
+    others, is_refused = {str(number): MemberId(number, f"disk-{number}") for number in (2, 3)}, True
+    asked: list[tuple[str, bool]] = []
+
+    async def ask(address: str, set_id: str, created_at_ms: int, asks_only: bool) -> MemberId:
+        nonlocal is_refused
+        asked.append((address, asks_only))
+        if is_refused and address == "3":
+            is_refused = False
+            raise Conflict("it is of another set")
+        return others[address]
+
+    await Joining(disk, FOLDER, Founding(1, 3, ("1", "2", "3")), Hasty(), Randomness(1)).begin(ask)
+    assert asked == [("2", True), ("3", True), ("2", True), ("3", True), ("2", False), ("3", False)]
+
+
+async def test_who_is_only_asked_stays_free() -> None:
+    """It may be of any set afterwards; of one, it says so to whoever asks for another."""
+    disk = MemoryDisk()
+    disk.make_folder(FOLDER)
+    joining = Joining(disk, FOLDER, Founding(2, 3, ()), SystemClock(), Randomness(1))
+    assert await joining.join("first", 1, asks_only=True) == joining.kept.member
+    await joining.join("second", 2)
+    with pytest.raises(Conflict, match="of set second"):
+        await joining.join("first", 1, asks_only=True)
+
+
 def _segments(disk: FaultyDisk) -> dict[str, bytes]:
     found = {}
     for name in disk.list(FOLDER):

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from ortoo.v1 import member_report_pb2 as ortoo_dot_v1_dot_member__report__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16ortoo/v1/members.proto\x12\x08ortoo.v1\x1a\x1cortoo/v1/member_report.proto\"\x0f\n\rSpeakResponse\"T\n\x0bJoinRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\r\n\x05\x65node\x18\x02 \x01(\t\x12\x0e\n\x06set_id\x18\x03 \x01(\t\x12\x15\n\rcreated_at_ms\x18\x04 \x01(\x03\"2\n\x0cJoinResponse\x12\"\n\x06member\x18\x01 \x01(\x0b\x32\x12.ortoo.v1.MemberId\"T\n\x10\x43opyFrameRequest\x12\x0e\n\x06set_id\x18\x01 \x01(\t\x12\x1e\n\x02of\x18\x02 \x01(\x0b\x32\x12.ortoo.v1.MemberId\x12\x10\n\x08position\x18\x03 \x01(\x04\"$\n\x11\x43opyFrameResponse\x12\x0f\n\x07\x63ontent\x18\x01 \x01(\x0c\"H\n\rMemberProcess\x12\"\n\x06member\x18\x01 \x01(\x0b\x32\x12.ortoo.v1.MemberId\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\"_\n\x13MemberConfiguration\x12\"\n\x06voters\x18\x01 \x03(\x0b\x32\x12.ortoo.v1.MemberId\x12$\n\x08learners\x18\x02 \x03(\x0b\x32\x12.ortoo.v1.MemberId\"`\n\x07LogBase\x12\x10\n\x08position\x18\x01 \x01(\x04\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x34\n\rconfiguration\x18\x03 \x01(\x0b\x32\x1d.ortoo.v1.MemberConfiguration\"\xec\x0f\n\rMemberMessage\x12\x0e\n\x06set_id\x18\x01 \x01(\t\x12#\n\x07speaker\x18\x02 \x01(\x0b\x32\x12.ortoo.v1.MemberId\x12\x1e\n\x02to\x18\x03 \x01(\x0b\x32\x12.ortoo.v1.MemberId\x12\x39\n\x0bpromise_ask\x18\x04 \x01(\x0b\x32\".ortoo.v1.MemberMessage.PromiseAskH\x00\x12\x32\n\x07promise\x18\x05 \x01(\x0b\x32\x1f.ortoo.v1.MemberMessage.PromiseH\x00\x12.\n\x05newer\x18\x06 \x01(\x0b\x32\x1d.ortoo.v1.MemberMessage.NewerH\x00\x12\x36\n\theartbeat\x18\x07 \x01(\x0b\x32!.ortoo.v1.MemberMessage.HeartbeatH\x00\x12\x43\n\x10heartbeat_answer\x18\x08 \x01(\x0b\x32\'.ortoo.v1.MemberMessage.HeartbeatAnswerH\x00\x12\x35\n\tmatch_ask\x18\t \x01(\x0b\x32 .ortoo.v1.MemberMessage.MatchAskH\x00\x12;\n\x0cmatch_answer\x18\n \x01(\x0b\x32#.ortoo.v1.MemberMessage.MatchAnswerH\x00\x12\x32\n\x07matched\x18\x0b \x01(\x0b\x32\x1f.ortoo.v1.MemberMessage.MatchedH\x00\x12\x30\n\x06\x66rames\x18\x0c \x01(\x0b\x32\x1e.ortoo.v1.MemberMessage.FramesH\x00\x12*\n\x03\x61\x63k\x18\r \x01(\x0b\x32\x1b.ortoo.v1.MemberMessage.AckH\x00\x12\x34\n\x08released\x18\x0e \x01(\x0b\x32 .ortoo.v1.MemberMessage.ReleasedH\x00\x12\x39\n\x0bhanded_over\x18\x0f \x01(\x0b\x32\".ortoo.v1.MemberMessage.HandedOverH\x00\x1aG\n\nPromiseAsk\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12*\n\tcandidate\x18\x02 \x01(\x0b\x32\x17.ortoo.v1.MemberProcess\x1aw\n\x07Promise\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12&\n\x05voter\x18\x02 \x01(\x0b\x32\x17.ortoo.v1.MemberProcess\x12\x1f\n\x04tail\x18\x03 \x01(\x0b\x32\x11.ortoo.v1.LogTail\x12\x14\n\x0cis_electable\x18\x04 \x01(\x08\x1a\x16\n\x05Newer\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x1a\x9c\x01\n\tHeartbeat\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\'\n\x06leader\x18\x02 \x01(\x0b\x32\x17.ortoo.v1.MemberProcess\x12\r\n\x05round\x18\x03 \x01(\x04\x12\x11\n\tcommitted\x18\x04 \x01(\x04\x12\x10\n\x08\x61ppended\x18\x05 \x01(\x04\x12\x13\n\x0bincarnation\x18\x06 \x01(\x04\x12\x0e\n\x06stream\x18\x07 \x01(\x04\x1a{\n\x0fHeartbeatAnswer\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12)\n\x08\x66ollower\x18\x02 \x01(\x0b\x32\x17.ortoo.v1.MemberProcess\x12\r\n\x05round\x18\x03 \x01(\x04\x12\x0e\n\x06stream\x18\x04 \x01(\x04\x12\x0f\n\x07\x66lushed\x18\x05 \x01(\x04\x1ah\n\x08MatchAsk\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12)\n\x08\x66ollower\x18\x02 \x01(\x0b\x32\x17.ortoo.v1.MemberProcess\x12\x0e\n\x06stream\x18\x03 \x01(\x04\x12\x12\n\nlast_epoch\x18\x04 \x01(\x04\x1a\x96\x01\n\x0bMatchAnswer\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12)\n\x08\x66ollower\x18\x02 \x01(\x0b\x32\x17.ortoo.v1.MemberProcess\x12\x0e\n\x06stream\x18\x03 \x01(\x04\x12\x0f\n\x07largest\x18\x04 \x01(\x04\x12\x0b\n\x03\x65nd\x18\x05 \x01(\x04\x12\x1f\n\x04\x62\x61se\x18\x06 \x01(\x0b\x32\x11.ortoo.v1.LogBase\x1av\n\x07Matched\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12)\n\x08\x66ollower\x18\x02 \x01(\x0b\x32\x17.ortoo.v1.MemberProcess\x12\x0e\n\x06stream\x18\x03 \x01(\x04\x12\x10\n\x08position\x18\x04 \x01(\x04\x12\x0f\n\x07\x66lushed\x18\x05 \x01(\x04\x1a\x92\x01\n\x06\x46rames\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12)\n\x08\x66ollower\x18\x02 \x01(\x0b\x32\x17.ortoo.v1.MemberProcess\x12\x0e\n\x06stream\x18\x03 \x01(\x04\x12\r\n\x05\x62\x65gin\x18\x04 \x01(\x04\x12\x0b\n\x03\x65nd\x18\x05 \x01(\x04\x12\x11\n\tcommitted\x18\x06 \x01(\x04\x12\x0f\n\x07\x63ontent\x18\x07 \x01(\x0c\x1a`\n\x03\x41\x63k\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12)\n\x08\x66ollower\x18\x02 \x01(\x0b\x32\x17.ortoo.v1.MemberProcess\x12\x0e\n\x06stream\x18\x03 \x01(\x04\x12\x0f\n\x07\x66lushed\x18\x04 \x01(\x04\x1a\x42\n\x08Released\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\'\n\x06leader\x18\x02 \x01(\x0b\x32\x17.ortoo.v1.MemberProcess\x1a?\n\nHandedOver\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\"\n\x06leader\x18\x02 \x01(\x0b\x32\x12.ortoo.v1.MemberIdB\x06\n\x04word2\xcb\x01\n\rMemberService\x12=\n\x05Speak\x12\x17.ortoo.v1.MemberMessage\x1a\x17.ortoo.v1.SpeakResponse(\x01\x30\x01\x12\x35\n\x04Join\x12\x15.ortoo.v1.JoinRequest\x1a\x16.ortoo.v1.JoinResponse\x12\x44\n\tCopyFrame\x12\x1a.ortoo.v1.CopyFrameRequest\x1a\x1b.ortoo.v1.CopyFrameResponseB\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16ortoo/v1/members.proto\x12\x08ortoo.v1\x1a\x1cortoo/v1/member_report.proto\"\x0f\n\rSpeakResponse\"g\n\x0bJoinRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\r\n\x05\x65node\x18\x02 \x01(\t\x12\x0e\n\x06set_id\x18\x03 \x01(\t\x12\x15\n\rcreated_at_ms\x18\x04 \x01(\x03\x12\x11\n\tasks_only\x18\x05 \x01(\x08\"2\n\x0cJoinResponse\x12\"\n\x06member\x18\x01 \x01(\x0b\x32\x12.ortoo.v1.MemberId\"T\n\x10\x43opyFrameRequest\x12\x0e\n\x06set_id\x18\x01 \x01(\t\x12\x1e\n\x02of\x18\x02 \x01(\x0b\x32\x12.ortoo.v1.MemberId\x12\x10\n\x08position\x18\x03 \x01(\x04\"$\n\x11\x43opyFrameResponse\x12\x0f\n\x07\x63ontent\x18\x01 \x01(\x0c\"H\n\rMemberProcess\x12\"\n\x06member\x18\x01 \x01(\x0b\x32\x12.ortoo.v1.MemberId\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\"_\n\x13MemberConfiguration\x12\"\n\x06voters\x18\x01 \x03(\x0b\x32\x12.ortoo.v1.MemberId\x12$\n\x08learners\x18\x02 \x03(\x0b\x32\x12.ortoo.v1.MemberId\"`\n\x07LogBase\x12\x10\n\x08position\x18\x01 \x01(\x04\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x34\n\rconfiguration\x18\x03 \x01(\x0b\x32\x1d.ortoo.v1.MemberConfiguration\"\xec\x0f\n\rMemberMessage\x12\x0e\n\x06set_id\x18\x01 \x01(\t\x12#\n\x07speaker\x18\x02 \x01(\x0b\x32\x12.ortoo.v1.MemberId\x12\x1e\n\x02to\x18\x03 \x01(\x0b\x32\x12.ortoo.v1.MemberId\x12\x39\n\x0bpromise_ask\x18\x04 \x01(\x0b\x32\".ortoo.v1.MemberMessage.PromiseAskH\x00\x12\x32\n\x07promise\x18\x05 \x01(\x0b\x32\x1f.ortoo.v1.MemberMessage.PromiseH\x00\x12.\n\x05newer\x18\x06 \x01(\x0b\x32\x1d.ortoo.v1.MemberMessage.NewerH\x00\x12\x36\n\theartbeat\x18\x07 \x01(\x0b\x32!.ortoo.v1.MemberMessage.HeartbeatH\x00\x12\x43\n\x10heartbeat_answer\x18\x08 \x01(\x0b\x32\'.ortoo.v1.MemberMessage.HeartbeatAnswerH\x00\x12\x35\n\tmatch_ask\x18\t \x01(\x0b\x32 .ortoo.v1.MemberMessage.MatchAskH\x00\x12;\n\x0cmatch_answer\x18\n \x01(\x0b\x32#.ortoo.v1.MemberMessage.MatchAnswerH\x00\x12\x32\n\x07matched\x18\x0b \x01(\x0b\x32\x1f.ortoo.v1.MemberMessage.MatchedH\x00\x12\x30\n\x06\x66rames\x18\x0c \x01(\x0b\x32\x1e.ortoo.v1.MemberMessage.FramesH\x00\x12*\n\x03\x61\x63k\x18\r \x01(\x0b\x32\x1b.ortoo.v1.MemberMessage.AckH\x00\x12\x34\n\x08released\x18\x0e \x01(\x0b\x32 .ortoo.v1.MemberMessage.ReleasedH\x00\x12\x39\n\x0bhanded_over\x18\x0f \x01(\x0b\x32\".ortoo.v1.MemberMessage.HandedOverH\x00\x1aG\n\nPromiseAsk\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12*\n\tcandidate\x18\x02 \x01(\x0b\x32\x17.ortoo.v1.MemberProcess\x1aw\n\x07Promise\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12&\n\x05voter\x18\x02 \x01(\x0b\x32\x17.ortoo.v1.MemberProcess\x12\x1f\n\x04tail\x18\x03 \x01(\x0b\x32\x11.ortoo.v1.LogTail\x12\x14\n\x0cis_electable\x18\x04 \x01(\x08\x1a\x16\n\x05Newer\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x1a\x9c\x01\n\tHeartbeat\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\'\n\x06leader\x18\x02 \x01(\x0b\x32\x17.ortoo.v1.MemberProcess\x12\r\n\x05round\x18\x03 \x01(\x04\x12\x11\n\tcommitted\x18\x04 \x01(\x04\x12\x10\n\x08\x61ppended\x18\x05 \x01(\x04\x12\x13\n\x0bincarnation\x18\x06 \x01(\x04\x12\x0e\n\x06stream\x18\x07 \x01(\x04\x1a{\n\x0fHeartbeatAnswer\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12)\n\x08\x66ollower\x18\x02 \x01(\x0b\x32\x17.ortoo.v1.MemberProcess\x12\r\n\x05round\x18\x03 \x01(\x04\x12\x0e\n\x06stream\x18\x04 \x01(\x04\x12\x0f\n\x07\x66lushed\x18\x05 \x01(\x04\x1ah\n\x08MatchAsk\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12)\n\x08\x66ollower\x18\x02 \x01(\x0b\x32\x17.ortoo.v1.MemberProcess\x12\x0e\n\x06stream\x18\x03 \x01(\x04\x12\x12\n\nlast_epoch\x18\x04 \x01(\x04\x1a\x96\x01\n\x0bMatchAnswer\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12)\n\x08\x66ollower\x18\x02 \x01(\x0b\x32\x17.ortoo.v1.MemberProcess\x12\x0e\n\x06stream\x18\x03 \x01(\x04\x12\x0f\n\x07largest\x18\x04 \x01(\x04\x12\x0b\n\x03\x65nd\x18\x05 \x01(\x04\x12\x1f\n\x04\x62\x61se\x18\x06 \x01(\x0b\x32\x11.ortoo.v1.LogBase\x1av\n\x07Matched\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12)\n\x08\x66ollower\x18\x02 \x01(\x0b\x32\x17.ortoo.v1.MemberProcess\x12\x0e\n\x06stream\x18\x03 \x01(\x04\x12\x10\n\x08position\x18\x04 \x01(\x04\x12\x0f\n\x07\x66lushed\x18\x05 \x01(\x04\x1a\x92\x01\n\x06\x46rames\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12)\n\x08\x66ollower\x18\x02 \x01(\x0b\x32\x17.ortoo.v1.MemberProcess\x12\x0e\n\x06stream\x18\x03 \x01(\x04\x12\r\n\x05\x62\x65gin\x18\x04 \x01(\x04\x12\x0b\n\x03\x65nd\x18\x05 \x01(\x04\x12\x11\n\tcommitted\x18\x06 \x01(\x04\x12\x0f\n\x07\x63ontent\x18\x07 \x01(\x0c\x1a`\n\x03\x41\x63k\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12)\n\x08\x66ollower\x18\x02 \x01(\x0b\x32\x17.ortoo.v1.MemberProcess\x12\x0e\n\x06stream\x18\x03 \x01(\x04\x12\x0f\n\x07\x66lushed\x18\x04 \x01(\x04\x1a\x42\n\x08Released\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\'\n\x06leader\x18\x02 \x01(\x0b\x32\x17.ortoo.v1.MemberProcess\x1a?\n\nHandedOver\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\"\n\x06leader\x18\x02 \x01(\x0b\x32\x12.ortoo.v1.MemberIdB\x06\n\x04word2\xcb\x01\n\rMemberService\x12=\n\x05Speak\x12\x17.ortoo.v1.MemberMessage\x1a\x17.ortoo.v1.SpeakResponse(\x01\x30\x01\x12\x35\n\x04Join\x12\x15.ortoo.v1.JoinRequest\x1a\x16.ortoo.v1.JoinResponse\x12\x44\n\tCopyFrame\x12\x1a.ortoo.v1.CopyFrameRequest\x1a\x1b.ortoo.v1.CopyFrameResponseB\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,45 +36,45 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SPEAKRESPONSE']._serialized_start=66
   _globals['_SPEAKRESPONSE']._serialized_end=81
   _globals['_JOINREQUEST']._serialized_start=83
-  _globals['_JOINREQUEST']._serialized_end=167
-  _globals['_JOINRESPONSE']._serialized_start=169
-  _globals['_JOINRESPONSE']._serialized_end=219
-  _globals['_COPYFRAMEREQUEST']._serialized_start=221
-  _globals['_COPYFRAMEREQUEST']._serialized_end=305
-  _globals['_COPYFRAMERESPONSE']._serialized_start=307
-  _globals['_COPYFRAMERESPONSE']._serialized_end=343
-  _globals['_MEMBERPROCESS']._serialized_start=345
-  _globals['_MEMBERPROCESS']._serialized_end=417
-  _globals['_MEMBERCONFIGURATION']._serialized_start=419
-  _globals['_MEMBERCONFIGURATION']._serialized_end=514
-  _globals['_LOGBASE']._serialized_start=516
-  _globals['_LOGBASE']._serialized_end=612
-  _globals['_MEMBERMESSAGE']._serialized_start=615
-  _globals['_MEMBERMESSAGE']._serialized_end=2643
-  _globals['_MEMBERMESSAGE_PROMISEASK']._serialized_start=1376
-  _globals['_MEMBERMESSAGE_PROMISEASK']._serialized_end=1447
-  _globals['_MEMBERMESSAGE_PROMISE']._serialized_start=1449
-  _globals['_MEMBERMESSAGE_PROMISE']._serialized_end=1568
-  _globals['_MEMBERMESSAGE_NEWER']._serialized_start=1570
-  _globals['_MEMBERMESSAGE_NEWER']._serialized_end=1592
-  _globals['_MEMBERMESSAGE_HEARTBEAT']._serialized_start=1595
-  _globals['_MEMBERMESSAGE_HEARTBEAT']._serialized_end=1751
-  _globals['_MEMBERMESSAGE_HEARTBEATANSWER']._serialized_start=1753
-  _globals['_MEMBERMESSAGE_HEARTBEATANSWER']._serialized_end=1876
-  _globals['_MEMBERMESSAGE_MATCHASK']._serialized_start=1878
-  _globals['_MEMBERMESSAGE_MATCHASK']._serialized_end=1982
-  _globals['_MEMBERMESSAGE_MATCHANSWER']._serialized_start=1985
-  _globals['_MEMBERMESSAGE_MATCHANSWER']._serialized_end=2135
-  _globals['_MEMBERMESSAGE_MATCHED']._serialized_start=2137
-  _globals['_MEMBERMESSAGE_MATCHED']._serialized_end=2255
-  _globals['_MEMBERMESSAGE_FRAMES']._serialized_start=2258
-  _globals['_MEMBERMESSAGE_FRAMES']._serialized_end=2404
-  _globals['_MEMBERMESSAGE_ACK']._serialized_start=2406
-  _globals['_MEMBERMESSAGE_ACK']._serialized_end=2502
-  _globals['_MEMBERMESSAGE_RELEASED']._serialized_start=2504
-  _globals['_MEMBERMESSAGE_RELEASED']._serialized_end=2570
-  _globals['_MEMBERMESSAGE_HANDEDOVER']._serialized_start=2572
-  _globals['_MEMBERMESSAGE_HANDEDOVER']._serialized_end=2635
-  _globals['_MEMBERSERVICE']._serialized_start=2646
-  _globals['_MEMBERSERVICE']._serialized_end=2849
+  _globals['_JOINREQUEST']._serialized_end=186
+  _globals['_JOINRESPONSE']._serialized_start=188
+  _globals['_JOINRESPONSE']._serialized_end=238
+  _globals['_COPYFRAMEREQUEST']._serialized_start=240
+  _globals['_COPYFRAMEREQUEST']._serialized_end=324
+  _globals['_COPYFRAMERESPONSE']._serialized_start=326
+  _globals['_COPYFRAMERESPONSE']._serialized_end=362
+  _globals['_MEMBERPROCESS']._serialized_start=364
+  _globals['_MEMBERPROCESS']._serialized_end=436
+  _globals['_MEMBERCONFIGURATION']._serialized_start=438
+  _globals['_MEMBERCONFIGURATION']._serialized_end=533
+  _globals['_LOGBASE']._serialized_start=535
+  _globals['_LOGBASE']._serialized_end=631
+  _globals['_MEMBERMESSAGE']._serialized_start=634
+  _globals['_MEMBERMESSAGE']._serialized_end=2662
+  _globals['_MEMBERMESSAGE_PROMISEASK']._serialized_start=1395
+  _globals['_MEMBERMESSAGE_PROMISEASK']._serialized_end=1466
+  _globals['_MEMBERMESSAGE_PROMISE']._serialized_start=1468
+  _globals['_MEMBERMESSAGE_PROMISE']._serialized_end=1587
+  _globals['_MEMBERMESSAGE_NEWER']._serialized_start=1589
+  _globals['_MEMBERMESSAGE_NEWER']._serialized_end=1611
+  _globals['_MEMBERMESSAGE_HEARTBEAT']._serialized_start=1614
+  _globals['_MEMBERMESSAGE_HEARTBEAT']._serialized_end=1770
+  _globals['_MEMBERMESSAGE_HEARTBEATANSWER']._serialized_start=1772
+  _globals['_MEMBERMESSAGE_HEARTBEATANSWER']._serialized_end=1895
+  _globals['_MEMBERMESSAGE_MATCHASK']._serialized_start=1897
+  _globals['_MEMBERMESSAGE_MATCHASK']._serialized_end=2001
+  _globals['_MEMBERMESSAGE_MATCHANSWER']._serialized_start=2004
+  _globals['_MEMBERMESSAGE_MATCHANSWER']._serialized_end=2154
+  _globals['_MEMBERMESSAGE_MATCHED']._serialized_start=2156
+  _globals['_MEMBERMESSAGE_MATCHED']._serialized_end=2274
+  _globals['_MEMBERMESSAGE_FRAMES']._serialized_start=2277
+  _globals['_MEMBERMESSAGE_FRAMES']._serialized_end=2423
+  _globals['_MEMBERMESSAGE_ACK']._serialized_start=2425
+  _globals['_MEMBERMESSAGE_ACK']._serialized_end=2521
+  _globals['_MEMBERMESSAGE_RELEASED']._serialized_start=2523
+  _globals['_MEMBERMESSAGE_RELEASED']._serialized_end=2589
+  _globals['_MEMBERMESSAGE_HANDEDOVER']._serialized_start=2591
+  _globals['_MEMBERMESSAGE_HANDEDOVER']._serialized_end=2654
+  _globals['_MEMBERSERVICE']._serialized_start=2665
+  _globals['_MEMBERSERVICE']._serialized_end=2868
 # @@protoc_insertion_point(module_scope)

@@ -46,6 +46,7 @@ class JoinRequest(_message.Message):
     ENODE_FIELD_NUMBER: _builtins.int
     SET_ID_FIELD_NUMBER: _builtins.int
     CREATED_AT_MS_FIELD_NUMBER: _builtins.int
+    ASKS_ONLY_FIELD_NUMBER: _builtins.int
     cluster: _builtins.str
     """The cluster; must be the member's."""
     enode: _builtins.str
@@ -54,6 +55,8 @@ class JoinRequest(_message.Message):
     """Which set."""
     created_at_ms: _builtins.int
     """When the set was made, milliseconds since 1970-01-01 UTC."""
+    asks_only: _builtins.bool
+    """Whether it is only asked if it would be; then nothing changes."""
     def __init__(
         self,
         *,
@@ -61,10 +64,11 @@ class JoinRequest(_message.Message):
         enode: _builtins.str = ...,
         set_id: _builtins.str = ...,
         created_at_ms: _builtins.int = ...,
+        asks_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "created_at_ms", b"created_at_ms", "enode", b"enode", "set_id", b"set_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asks_only", b"asks_only", "cluster", b"cluster", "created_at_ms", b"created_at_ms", "enode", b"enode", "set_id", b"set_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -72,7 +76,7 @@ Global___JoinRequest: _TypeAlias = JoinRequest  # noqa: Y015
 
 @_typing.final
 class JoinResponse(_message.Message):
-    """It is, or was already."""
+    """It is, or was already; or would be."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -10,6 +10,7 @@ emptied; nothing was acknowledged by then.
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 
 from ortoo.common.errors import Conflict, DataLoss, OrtooError, Unavailable
@@ -42,8 +43,11 @@ class Founding:
     """Member addresses of all of them, by number; only the founder needs them."""
 
 
-Ask = Callable[[str, str, int], Awaitable[MemberId]]
-"""Asks the member at an address to be of (set id, made at): who it is. Errors: Conflict when it is of another."""
+Ask = Callable[[str, str, int, bool], Awaitable[MemberId]]
+"""Asks the member at an address to be of (set id, made at), or only whether it would be: who it is.
+
+Errors: Conflict when it is of another.
+"""
 
 
 @dataclass(eq=False)
@@ -103,15 +107,18 @@ class Joining:
         write_reign(self.disk, self.folder, kept)
         return kept
 
-    async def join(self, set_id: str, created_at_ms: int) -> MemberId:
-        """Be of a set from now on. Errors: Conflict when this disk is of another; Unavailable when it fails."""
+    async def join(self, set_id: str, created_at_ms: int, *, asks_only: bool = False) -> MemberId:
+        """Be of a set from now on, unless that is only asked.
+
+        Errors: Conflict when this disk is of another; Unavailable when it fails.
+        """
         if self.kept.set_id and self.kept.set_id != set_id and not self._may_leave():
             raise Conflict(
                 f"member {self.kept.member.number} is of set {self.kept.set_id}: its folder {self.folder} has to be "
                 "emptied first",
                 field="set_id",
             )
-        if self.kept.set_id != set_id:
+        if self.kept.set_id != set_id and not asks_only:
             try:
                 self._keep(replace(self.kept, set_id=set_id, created_at_ms=created_at_ms, is_founder=False))
             except OSError as error:
@@ -145,17 +152,20 @@ class Joining:
         await self._joined.wait()
 
     async def _found(self, ask: Ask) -> None:
-        """Ask everybody; with all of them, begin."""
+        """Ask everybody whether they would, then to be of the set; with all of them, begin.
+
+        Who says yes at once would be lost to the set that another one of them is of already: it would be of this one.
+        """
         kept, founding = self.kept, self.founding
         others: list[MemberId] = []
-        for number, address in enumerate(founding.addresses[: founding.members], 1):
-            if number == founding.number:
-                continue
+        addresses = enumerate(founding.addresses[: founding.members], 1)
+        asked = [(number, address) for number, address in addresses if number != founding.number]
+        for asks_only, (number, address) in product((True, False), asked):
             try:
-                other = await ask(address, kept.set_id, kept.created_at_ms)
+                other = await ask(address, kept.set_id, kept.created_at_ms, asks_only)
                 if other.number != number:
                     raise Conflict(f"at {address} is member {other.number}, not {number}", field="member_addresses")
-                others.append(other)
+                others += [] if asks_only else [other]
             except OrtooError as error:
                 _log.warning("the set cannot begin yet", member=number, address=address, reason=str(error))
                 await self.clock.sleep(ASK_INTERVAL_S)

@@ -153,7 +153,7 @@ class Lives:
     async def admit(self, member: MemberId, address: str) -> None:
         """Have the disk at an address be of this set. Errors: Conflict when it is another one or of another set."""
         kept = self.joining.kept
-        found = await self._ask(address, kept.set_id, kept.created_at_ms)
+        found = await self._ask(address, kept.set_id, kept.created_at_ms, asks_only=False)
         if found != member:
             raise Conflict(
                 f"at {address} is member {found.number} with disk {found.disk}, not member {member.number} with disk "
@@ -181,9 +181,13 @@ class Lives:
                 _log.warning("the log is opened anew", reason=reason)
                 await self.clock.sleep(AGAIN_S)
 
-    async def _ask(self, address: str, set_id: str, created_at_ms: int) -> MemberId:
+    async def _ask(self, address: str, set_id: str, created_at_ms: int, asks_only: bool) -> MemberId:
         request = members_pb2.JoinRequest(
-            cluster=self.settings.cluster, enode=self.settings.name, set_id=set_id, created_at_ms=created_at_ms
+            cluster=self.settings.cluster,
+            enode=self.settings.name,
+            set_id=set_id,
+            created_at_ms=created_at_ms,
+            asks_only=asks_only,
         )
         return await join(address, request, self.channels)
 

@@ -72,7 +72,7 @@ class MemberService(MemberServiceServicer):
             )
         if not request.set_id:
             raise Invalid("expected the id of a set", field="set_id")
-        member = await self._joining.join(request.set_id, request.created_at_ms)
+        member = await self._joining.join(request.set_id, request.created_at_ms, asks_only=request.asks_only)
         return pb.JoinResponse(member=write(member_report_pb2.MemberId, member))
 
 
