@@ -56,8 +56,8 @@ class MemberAdmin(DirectoryAdmin):
         added = _named(known, request.member, "member", (WAITING,))
         if added.state == AWAY:
             raise Conflict(
-                f"member {added.member.number} of {request.enode} is away, with disk {added.member.disk}: start it "
-                "with an empty folder, and it can be added when it waits",
+                f"member {added.member.number} of {request.enode} is one already, and away: start it; if its disk "
+                f"{added.member.disk} is lost, with an empty folder, which can be added when it waits",
                 field="member",
             )
         request.member.CopyFrom(added.member)
