@@ -106,6 +106,26 @@ def test_a_member_takes_over(harm: str) -> None:
     play(script, shape=THREE)
 
 
+def test_three_of_five_go_on_without_the_two_that_have_most() -> None:
+    """The leader and another one are cut off from the other three, and name servers hear all five."""
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            await topic(stage, client)
+            first = await leader(stage)
+            second, *others = [one for one in stage.cluster.members if one is not first]
+            network = stage.world.network
+            parted = [network.part(a.name, b.name, both_ways=True) for a in (first, second) for b in others]
+            begun_s = stage.clock.monotonic_s()
+            while not any(one.leads for one in others):
+                await stage.clock.sleep(0.1)
+            assert stage.clock.monotonic_s() - begun_s < SLOW_TAKE_OVER_S
+            for heal in parted:
+                heal()
+
+    play(script, shape=Shape(enodes=1, snodes=1, members=5))
+
+
 @pytest.mark.parametrize("writing_s", [0.5, 1.0, 1.5])
 def test_a_member_takes_over_where_disks_are_slow(writing_s: float) -> None:
     """What must be written before somebody leads takes longer than a proposal is given at first: the next gets more."""

@@ -85,6 +85,27 @@ def test_a_proposal_gets_time() -> None:
     assert wanted(late, Standing(Proposal(2, SECOND), 2, since_s=0.0)) == Proposal(3, FIRST)
 
 
+def test_everybody_has_a_turn_before_anybody_has_a_second() -> None:
+    """Two of five that hear each other alone may have the longest logs: the other three are a majority.
+
+    When somebody has led, it begins anew.
+    """
+    members, standing, order = Members(lease_s=30.0), STANDING, list[int]()
+    silent_ones = [silent(number, voters=5, end=200 if number < 3 else 100) for number in (1, 2, 3, 4, 5)]
+    said(report(1, voters=5, is_leading=True), members=members)
+    for _ in range(7):
+        proposal = wanted(said(*silent_ones, now_s=10.0, members=members), standing)
+        assert proposal is not None
+        order.append(proposal.leader.number)
+        standing = standing.with_stored(proposal, now_s=0.0)
+    assert order == [1, 2, 3, 4, 5, 1, 2]
+    leads = report(3, voters=5, is_leading=True, epoch=standing.epoch)
+    said(leads, members=members)
+    proposal = wanted(said(*silent_ones, now_s=10.0, members=members), standing)
+    assert proposal is not None
+    assert proposal.leader.number == 1
+
+
 def test_each_proposal_that_failed_gives_the_next_one_more_time() -> None:
     """Disks that take long to write a promise down would be asked for the next one for ever before they had."""
     standing = Standing()

@@ -12,6 +12,7 @@ from ortoo.namesrv.decisions.members import FOLLOWS_ONLY, MemberId, MemberReport
 
 PATIENCE_S = 1.5
 """How long a proposed member has to become the leader; what others said before counts no more after it."""
+EARLIER_MAX = 64
 PATIENCE_DOUBLES = 2
 """It doubles with each proposal that failed since somebody led, so often at most: a slow disk promises late."""
 
@@ -26,8 +27,8 @@ class Standing:
     """What the database has: a new proposal replaces exactly that. A restored database has an older one."""
     since_s: float = 0.0
     """When this name server heard of the proposal."""
-    first_epoch: int = 0
-    """Of the first proposal that this name server heard of: how many failed before it is not known."""
+    earlier: tuple[Proposal, ...] = ()
+    """Those that this name server heard of before."""
 
     @property
     def epoch(self) -> int:
@@ -39,7 +40,15 @@ class Standing:
         epoch = stored.epoch if stored else 0
         if stored is None or epoch <= self.epoch:
             return replace(self, stored_epoch=epoch)
-        return Standing(stored, epoch, now_s, self.first_epoch or epoch)
+        return Standing(stored, epoch, now_s, self._all[-EARLIER_MAX:])
+
+    @property
+    def _all(self) -> tuple[Proposal, ...]:
+        return (*self.earlier, self.proposal) if self.proposal else self.earlier
+
+    def turns(self, members: MemberSet) -> list[Proposal]:
+        """All proposals since somebody led. Who has never seen a leader cannot tell whether the first one won."""
+        return [one for one in self._all[members.led_by is None :] if one.epoch > members.led_epoch]
 
 
 def wanted(members: MemberSet, standing: Standing) -> Proposal | None:
@@ -75,8 +84,8 @@ def _said_after_s(members: MemberSet, alive: Mapping[MemberId, MemberReport], st
     proposal = standing.proposal
     if proposal is None or proposal.leader not in alive or any(o.epoch > proposal.epoch for o in alive.values()):
         return float("-inf")
-    failed = proposal.epoch - max(members.led_epoch, standing.first_epoch) - 1
-    return standing.since_s + PATIENCE_S * (1 << min(max(0, failed), PATIENCE_DOUBLES))
+    failed = max(0, len(standing.turns(members)) - 1)
+    return standing.since_s + PATIENCE_S * (1 << min(failed, PATIENCE_DOUBLES))
 
 
 def _suggested(
@@ -124,12 +133,15 @@ def _missed(
     if len(voters) == 2 and proposal is not None and proposal.leader in voters:
         # Of two, nobody can tell whether the other one is dead: only who led leads again by itself.
         able = [one for one in able if one.member == proposal.leader]
-    # Of those with the same log, whom nobody could hear though it reports here has its next turn after another.
-    failed = proposal.leader if proposal is not None and proposal.epoch > members.led_epoch else None
-    if failed is not None and members.led_by is not None and members.led_by[0] == failed:
-        # It led, lost its majority and did not get it back: what it has more than the others may never be reached.
-        able = [one for one in able if one.member != failed] or able
-    return max(able, key=lambda one: (one.tail, one.member != failed, -one.member.number)).member if able else None
+    # Whoever failed may be heard here and by no majority, and what it has more than the others may never be reached: it
+    # has its next turn after all others.
+    turns = {one.leader: one.epoch for one in standing.turns(members)}
+    last = proposal.leader if proposal is not None and proposal.epoch > members.led_epoch else None
+
+    def weight(one: MemberReport) -> tuple[object, ...]:
+        return -turns.get(one.member, 0), one.tail, one.member != last, -one.member.number
+
+    return max(able, key=weight).member if able else None
 
 
 def elected(members: MemberSet, standing: Standing, number: int, disk: str = "") -> Proposal:
