@@ -13,6 +13,7 @@ from ortoo.namesrv.decisions.members import FOLLOWS_ONLY, MemberId, MemberReport
 PATIENCE_S = 1.5
 """How long a proposed member has to become the leader; what others said before counts no more after it."""
 EARLIER_MAX = 64
+"""So many earlier proposals are remembered: more than an enode has members."""
 PATIENCE_DOUBLES = 2
 """It doubles with each proposal that failed since somebody led, so often at most: a slow disk promises late."""
 
