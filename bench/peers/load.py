@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from bench.peers import jars
-from bench.peers.servers import Servers, at_home, die_with_parent, end
+from bench.peers.servers import Servers, at_home, dying_with_parent, end
 from bench.report import Figures
 
 ANSWER_TIMEOUT_S = 300.0
@@ -79,11 +79,10 @@ async def _running(folder: Path, words: Sequence[str]) -> AsyncIterator[Load]:
     said = folder / "load.out"
     with said.open("ab") as log:
         process = await asyncio.create_subprocess_exec(
-            *words,
+            *dying_with_parent(*words),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=log,
-            preexec_fn=die_with_parent,
         )
     try:
         load = Load(process, said)

@@ -1,10 +1,10 @@
 """A system under comparison: its processes, what they use, and Java servers that surely end."""
 
 import asyncio
-import ctypes
 import os
 import re
 import signal
+import sys
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -15,6 +15,11 @@ from bench.processes import cpu_s
 from bench.report import Figures
 
 PR_SET_PDEATHSIG = 1
+DYING_WITH_PARENT = f"""
+import ctypes, os, sys
+ctypes.CDLL(None).prctl({PR_SET_PDEATHSIG}, {signal.SIGKILL:d})
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
 READY_TIMEOUT_S = 120.0
 END_TIMEOUT_S = 10.0
 LOOK_S = 0.05
@@ -57,9 +62,13 @@ def at_home(folder: Path) -> tuple[str, str]:
     return f"-Duser.home={folder}", f"-Djava.io.tmpdir={folder}"
 
 
-def die_with_parent() -> None:
-    """In a process that is about to run another program: let it be killed when the benchmark ends, however it ends."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+def dying_with_parent(*words: str) -> tuple[str, ...]:
+    """A command that is killed when the benchmark ends, however it ends.
+
+    It asks for that itself: what runs between fork and exec (`preexec_fn`) runs beside what gRPC begins anew in every
+    fork, and one in fifty ended there.
+    """
+    return sys.executable, "-SEc", DYING_WITH_PARENT, *words
 
 
 @asynccontextmanager
@@ -74,13 +83,12 @@ async def java_server(
     options = (f"-Xms{heap_mib // 2}m", f"-Xmx{heap_mib}m", f"-XX:MaxDirectMemorySize={heap_mib}m", "-XX:+UseG1GC")
     with said.open("ab") as log:
         process = await asyncio.create_subprocess_exec(
-            *("java", *options, *at_home(folder), "-cp", f"{jars}/*", *words),
+            *dying_with_parent("java", *options, *at_home(folder), "-cp", f"{jars}/*", *words),
             env=os.environ | environ,
             cwd=folder,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            preexec_fn=die_with_parent,
         )
     try:
         await _listening(process, port, said)

@@ -170,7 +170,8 @@ async def test_a_stop_before_the_run_ends_it(cluster: Cluster) -> None:
 
 
 PROGRAM = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 from ortoo.client import blocking
 with blocking.connect(sys.argv[1]) as mq, mq.producer("t") as producer:
     producer.send(b"one")
@@ -192,7 +193,6 @@ async def test_an_interrupted_program_ends_as_python_programs_do(cluster: Cluste
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
         ) as process:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"

@@ -122,3 +122,28 @@ async def handler(self):
 """
     tree = Tree.planted(tmp_path, {"services/a.py": text})
     assert list(uncontained(tree)) == [("services/a.py", "self.background.spawn('x', work())")]
+
+
+def between_fork_and_exec(tree: Tree) -> list[str]:
+    """Places that run Python in a forked process before its program begins.
+
+    gRPC begins its threads anew in each fork, which lose their descriptors there: one fork in fifty was aborted.
+    """
+    return [
+        f"{name}:{node.value.lineno}"
+        for name in tree.named(".py")
+        if "preexec_fn" in (text := tree.text(name))
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.keyword) and node.arg == "preexec_fn"
+    ]
+
+
+def test_nothing_runs_between_fork_and_exec(tree: Tree) -> None:
+    """A program that is started begins, or says itself why not."""
+    assert between_fork_and_exec(tree) == []
+
+
+def test_the_rule_on_forks_fires(tmp_path: Path) -> None:
+    """The argument is found wherever it is given; talk of it is not."""
+    planted = {"a.py": "Popen(['x'], preexec_fn=f)\n", "b.py": "# no preexec_fn\n"}
+    assert between_fork_and_exec(Tree.planted(tmp_path, planted)) == ["a.py:1"]
