@@ -36,8 +36,9 @@ class PublishRequest(_message.Message):
     """The topic."""
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_record_pb2.Message]:
-        """1 to 4,096 messages. One that is refused refuses all. A message with the property DEDUP_ID is stored once, however
-        often it is sent while the enodes remember the id (10 minutes, unless configured otherwise).
+        """1 to 4,096 messages. A refusal stored none of them; UNAVAILABLE leaves open which of those are stored that go to
+        several queues. A message with the property DEDUP_ID is stored once, however often it is sent while the enodes
+        remember the id (10 minutes, unless configured otherwise).
         """
 
     @_builtins.property
