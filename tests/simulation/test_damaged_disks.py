@@ -1,10 +1,15 @@
 """What the model of the simulation excuses when the only copy of a log is damaged, and what it does not."""
 
+from typing import Any
+
 import pytest
 
 from ortoo.client import Queue
+from ortoo.enode.pops.key_order import KeyOrder
 from ortoo.testing.simulation.oracle.oracle import Oracle
 from ortoo.testing.simulation.oracle.received import NOWHERE, Delivery
+from ortoo.testing.simulation.run.outcome import Choices
+from ortoo.testing.simulation.run.simulation import run
 from ortoo.testing.simulation.world import World
 
 
@@ -53,3 +58,29 @@ def test_what_a_damaged_frame_said_of_a_group_is_excused_once_it_was_read_again(
 ) -> None:
     """While the process goes on it has all in memory; where nobody names the enode, as with RocketMQ, any counts."""
     assert found(Queue("t", enode, 0), damaged=damaged, begun_anew=begun_anew) == promises
+
+
+NOT_NEEDED = (*range(7, 10), *range(12, 31))
+
+
+def test_what_is_lost_with_a_disk_is_passed_over_in_order() -> None:
+    """The next of a message group comes before one that nobody can read any more (seed 1057)."""
+    assert run(Choices(1057, 25.3, without=NOT_NEEDED)).findings == ()
+
+
+def test_what_can_be_read_is_not_passed_over_though_the_disk_is_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Damage excuses what it took: an order that is forgotten is found when the queues are read at the end (G5)."""
+    see, begin = KeyOrder.see, Oracle.__init__
+
+    def all_free(self: Any, first_offset: int, message_groups: Any, intervals: Any) -> list[int]:
+        return see(self, first_offset, [None] * len(message_groups), intervals)
+
+    def begun(self: Oracle, world: World) -> None:
+        begin(self, world)
+        self.damaged = {"enode-0": 0.0, "enode-1": 0.0}
+
+    monkeypatch.setattr(KeyOrder, "see", all_free)
+    monkeypatch.setattr(Oracle, "__init__", begun)
+    outcome = run(Choices(2, 10.0, scenarios=("ordering",), faults=False))
+    assert {one.promise for one in outcome.findings} == {"G5"}
+    assert outcome.findings[0].time_s > 10.0

@@ -71,11 +71,16 @@ class StoredTopic:
     def _is_gone(self, queue: Queue | None, offset: int, body: bytes) -> bool:
         if queue is None or offset < 0 or self.places.get((queue, offset)) == body:
             return False
-        return not any(queue == where and begin <= offset < end for where, begin, end in self.lost)
+        return not self.is_lost(queue, offset)
+
+    def is_lost(self, queue: Queue | None, offset: int) -> bool:
+        """Whether a server calls that place lost."""
+        return any(queue == where and begin <= offset < end for where, begin, end in self.lost)
 
 
-async def compare_stored(client: Client, oracle: Oracle, topic: str) -> None:
+async def compare_stored(client: Client, oracle: Oracle, topic: str) -> StoredTopic:
     """Read a topic and compare. Errors: Unavailable, NotFound."""
     stored = StoredTopic(topic)
     await stored.read(client, oracle)
     stored.compare(oracle)
+    return stored
