@@ -9,25 +9,29 @@ import grpc
 import pytest
 
 from ortoo.common.errors import Overloaded
-from ortoo.common.grpc.around.call_memory import CALL_BYTES, TRANSPORT_COPIES, current_share
+from ortoo.common.grpc.around.call_memory import CALL_BYTES, REQUEST_COPIES, TRANSPORT_COPIES, current_share
 from ortoo.common.grpc.connections import peer_of
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.process.clock import SystemClock
-from ortoo.common.process.memory_budget import MemoryBudget, MemoryShare
+from ortoo.common.process.memory_budget import RESIDENT_PERCENT, MemoryBudget, MemoryShare
 
 ANSWER = bytes(8 << 20)
 """More than the window that gRPC gives a peer which does not read."""
 
 
-def server_of(budget: MemoryBudget, answers: Any) -> GrpcServer:
+LARGE = bytes(4 << 20)
+
+
+async def large_answer(request: bytes, context: Any) -> bytes:
+    """What nobody asked for so large."""
+    return ANSWER
+
+
+def server_of(budget: MemoryBudget, answers: Any, answer: Any = large_answer) -> GrpcServer:
     """A server of one method in both directions, and one of one answer."""
-
-    async def one(request: bytes, context: Any) -> bytes:
-        return ANSWER
-
     handlers = {
         "Many": grpc.stream_stream_rpc_method_handler(answers, bytes, bytes),
-        "One": grpc.unary_unary_rpc_method_handler(one, bytes, bytes),
+        "One": grpc.unary_unary_rpc_method_handler(answer, bytes, bytes),
     }
     generic = grpc.method_handlers_generic_handler("ortoo.v1.Test", handlers)
     return GrpcServer(
@@ -107,6 +111,29 @@ async def test_a_call_that_does_not_fit_is_refused() -> None:
         assert budget.refused == {"One": 1}
         with pytest.raises(Overloaded):
             budget.share("Many").fix(1)
+
+
+async def test_what_a_request_brings_counts_while_it_is_served() -> None:
+    """G17: large requests that wait for somebody else fill the budget, and the next one is told to slow down."""
+    budget = MemoryBudget((CALL_BYTES + REQUEST_COPIES * len(LARGE)) * RESIDENT_PERCENT * 3 // 200)
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def waits(request: bytes, context: Any) -> bytes:
+        begun.set()
+        await go_on.wait()
+        return b""
+
+    async with asyncio.timeout(30), server_of(budget, None, waits) as server, connected(server) as channel:
+        one: Any = channel.unary_unary("/ortoo.v1.Test/One")
+        first = one(LARGE)
+        await begun.wait()
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await one(LARGE)
+        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert budget.used_bytes == CALL_BYTES + REQUEST_COPIES * len(LARGE)
+        go_on.set()
+        assert await first == await one(b"") == b""
+        await until(lambda: not budget.used_bytes)
 
 
 @pytest.mark.parametrize(

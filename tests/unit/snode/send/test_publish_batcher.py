@@ -16,6 +16,7 @@ from ortoo.common.errors import (
 )
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import SealedBatch
@@ -26,13 +27,23 @@ from ortoo.snode.send.batcher import BatcherLimits, PublishBatcher
 from tests.unit.snode.fake_enode import FakeEnode
 
 
-def batcher_to(enode: FakeEnode, **limits: float) -> PublishBatcher:
+class Draining(PublishBatcher):
+    """What waits and what is on its way counts until it is neither, in every test here (G17)."""
+
+    async def drain(self) -> None:
+        """The same, and nothing counts then."""
+        await super().drain()
+        assert not self._memory.bytes
+
+
+def batcher_to(enode: FakeEnode, memory: MemoryBudget | None = None, **limits: float) -> PublishBatcher:
     """A batcher to queue 0."""
-    return PublishBatcher(
+    return Draining(
         Queue("t", "e", 0),
         77,
         enode.links(),
         BatcherLimits(**limits),  # type: ignore[arg-type]
+        (memory or MemoryBudget(1 << 30)).share("test"),
         clock=SystemClock(),
         randomness=Randomness(1),
     )
@@ -260,3 +271,21 @@ async def test_what_waits_is_bounded() -> None:
     with pytest.raises(Overloaded):
         batcher.put([Message(b"x" * 900)])
     await batcher.drain()
+
+
+async def test_what_a_sender_left_behind_counts_until_it_has_gone() -> None:
+    """G17: a sender who gives up takes the call's memory along, not the message that waits or is on its way."""
+    enode, budget = FakeEnode(), MemoryBudget(1 << 30)
+    batcher = batcher_to(enode, budget)
+    enode.gate.clear()
+    async with asyncio.timeout(10), Background("test") as background:
+        sent = batcher.put([Message(bytes(1000))])
+        drained = background.asked("drain", batcher.drain())
+        await enode.arrived.wait()
+        waits = batcher.put([Message(bytes(2000))])
+        sent.cancel()
+        waits.cancel()
+        assert budget.used_bytes > 3000
+        enode.gate.set()
+        await drained
+    assert not budget.used_bytes

@@ -10,6 +10,7 @@ from ortoo.common.errors import NOT_TAKEN_FIELD, Invalid, OrtooError, Overloaded
 from ortoo.common.groups.queue_choice import queue_of_group
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
@@ -42,6 +43,7 @@ def publisher_to(
         links or enode.links(),
         background,
         BatcherLimits(timeout_s=timeout_s),
+        MemoryBudget(1 << 30).share("test"),
         clock=SystemClock(),
         randomness=Randomness(1),
     )

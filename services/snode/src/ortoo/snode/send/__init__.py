@@ -28,8 +28,9 @@ def make_sending(runtime: Runtime, cluster: Cluster, sendable: SendableTopics, l
     """Messages wait for their place on disk as long as an enode may take to answer."""
     limits = BatcherLimits(runtime.enode_timeout_s)
     background, clock, randomness = runtime.background, runtime.clock, runtime.randomness
+    memory = runtime.memory.share("messages that wait")
     return Sending(
-        Publisher(cluster.directory, sendable, links, background, limits, clock=clock, randomness=randomness),
+        Publisher(cluster.directory, sendable, links, background, limits, memory, clock=clock, randomness=randomness),
         Delayed(cluster.watch, links, cluster.directory.seals),
         Transactions(runtime, cluster, sendable, links),
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from ortoo.common.errors import NOT_TAKEN_FIELD, NotFound, OrtooError, Overloaded, Unavailable
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.containment import told_as
+from ortoo.common.process.memory_budget import MemoryShare
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.common.records.batch import encode, encoded_bytes_bound
@@ -54,6 +55,7 @@ class PublishBatcher(Batcher):
         topic_id: int,
         links: EnodeLinks,
         limits: BatcherLimits,
+        memory: MemoryShare,
         *,
         clock: Clock,
         randomness: Randomness,
@@ -64,6 +66,7 @@ class PublishBatcher(Batcher):
         self._topic_id = topic_id
         self._links = links
         self._limits = limits
+        self._memory = memory
         self._clock = clock
         self._randomness = randomness
         self._producer_id = randomness.id64()
@@ -89,6 +92,7 @@ class PublishBatcher(Batcher):
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(messages, size_bytes, future, may_move))
         self._waiting_bytes += size_bytes
+        self._memory.take(size_bytes)  # a sender who goes away takes nothing along
         return future
 
     async def drain(self) -> None:
@@ -121,6 +125,7 @@ class PublishBatcher(Batcher):
                 self._fail(part, told_as(error, "publish"))
             else:
                 offset = appended.first_offset
+                self._memory.give_back(sum(item.size_bytes for item in part))
                 for item in part:
                     if not item.offset.done():
                         item.offset.set_result(offset)
@@ -198,8 +203,8 @@ class PublishBatcher(Batcher):
     def _begin_anew(self) -> None:
         self._producer_id, self._sequence = self._randomness.id64(), 0
 
-    @staticmethod
-    def _fail(items: Sequence[_Waiting], error: OrtooError) -> None:
+    def _fail(self, items: Sequence[_Waiting], error: OrtooError) -> None:
+        self._memory.give_back(sum(item.size_bytes for item in items))
         for item in items:
             if not item.offset.done():
                 item.offset.set_exception(error)

@@ -14,6 +14,7 @@ from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.common.groups.queue_choice import queue_of_group
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
+from ortoo.common.process.memory_budget import MemoryShare
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.common.records.batch import encode, encoded_bytes_bound
@@ -124,6 +125,7 @@ class Publisher:
         links: EnodeLinks,
         background: Background,
         limits: BatcherLimits,
+        memory: MemoryShare,
         *,
         clock: Clock,
         randomness: Randomness,
@@ -133,6 +135,7 @@ class Publisher:
         self._links = links
         self._background = background
         self._limits = limits
+        self._memory = memory
         self._clock = clock
         self._randomness = randomness
         self._identified = IdentifiedSending(
@@ -258,8 +261,9 @@ class Publisher:
         batcher = self._batchers.get(key)
         if batcher is None:
             self._drop_idle_batchers()
+            clock, randomness = self._clock, self._randomness
             batcher = self._batchers[key] = PublishBatcher(
-                queue, topic.topic_id, self._links, self._limits, clock=self._clock, randomness=self._randomness
+                queue, topic.topic_id, self._links, self._limits, self._memory, clock=clock, randomness=randomness
             )
         self._batchers.move_to_end(key)
         return batcher

@@ -1,4 +1,4 @@
-"""What calls cost, drawn from the process's budget: each call itself, and the answers that its peer has not taken.
+"""What calls cost, drawn from the process's budget: each call, what it came with, and answers that nobody has taken.
 
 gRPC keeps an answer until the peer's window has room for it, and goes on keeping it when the handler has long ended,
 for a status travels behind the answers. A peer that reads nothing is rid of by nothing but the end of its connection;
@@ -18,6 +18,8 @@ from ortoo.common.process.memory_budget import MemoryBudget, MemoryShare
 
 CALL_BYTES = 16 << 10
 """What an open call costs by itself, about: its tasks, its stream, its metadata."""
+REQUEST_COPIES = 6
+"""How often what one request brings exists at most: as it came, read, as messages, as their batch, twice on its way."""
 TRANSPORT_COPIES = 2
 """How often an answer exists while it is written: as bytes, and as gRPC's copy of them."""
 UNCOUNTED = "/grpc."
@@ -53,7 +55,8 @@ class CallMemory(Layer):
         kind = method.path.rpartition("/")[2]
         share = self._budget.share(kind)
         try:
-            share.fix(CALL_BYTES, is_request=not method.gives_many)
+            came_bytes = 0 if call.data is None else len(call.data)
+            share.fix(CALL_BYTES + REQUEST_COPIES * came_bytes, is_request=not method.gives_many)
         except BaseException:
             share.close()
             raise
