@@ -348,6 +348,8 @@ async def test_headers_and_fields_of_the_future_are_no_obstacle(tmp_path: Path) 
         (d.Settings(), Code.BAD_REQUEST),
         (d.Settings(subscription=d.Subscription()), Code.ILLEGAL_CONSUMER_GROUP),
         (d.Settings(publishing=d.Publishing(topics=[Resource(name="a b")])), Code.ILLEGAL_TOPIC),
+        (d.Settings(publishing=d.Publishing(topics=[Resource(name="t")] * 2_001)), Code.BAD_REQUEST),
+        (d.Settings(publishing=d.Publishing(), user_agent=d.UA(hostname="h" * 300_000)), Code.BAD_REQUEST),
     ],
 )
 async def test_wrong_settings_are_named_and_the_stream_ends(

@@ -2,15 +2,24 @@
 
 import pytest
 
+from apache.rocketmq.v2.definition_pb2 import Publishing, Resource, Settings, Status
 from apache.rocketmq.v2.service_pb2 import TelemetryCommand
 from ortoo.common.errors import Overloaded
-from ortoo.snode.rocketmq.clients.table import COMMANDS_MAX, EXPIRY_S, Clients, CommandStream
+from ortoo.common.process.memory_budget import RESIDENT_PERCENT, MemoryBudget
+from ortoo.snode.rocketmq.clients.table import (
+    COMMANDS_BYTES_MAX,
+    COMMANDS_MAX,
+    EXPIRY_S,
+    TOPICS_MAX,
+    Clients,
+    CommandStream,
+)
 from ortoo.snode.rocketmq.protocol.caller import WAIT_MS_MAX, Caller
 
 
 def test_a_client_is_gone_after_a_silence_of_120_s_and_not_before() -> None:
     """Every word counts as a sign of life, whether or not the telemetry stream is up."""
-    clients = Clients()
+    clients = Clients(MemoryBudget(1 << 30).share("clients"))
     clients.seen(Caller("a"), 0.0)
     clients.seen(Caller("b"), 0.0)
     clients.seen(Caller("a"), 60.0)
@@ -21,7 +30,7 @@ def test_a_client_is_gone_after_a_silence_of_120_s_and_not_before() -> None:
 
 def test_a_transaction_is_asked_of_a_producer_that_listens_and_of_another_one_each_time() -> None:
     """A producer whose stream is down cannot be asked; those that listen take turns."""
-    clients = Clients()
+    clients = Clients(MemoryBudget(1 << 30).share("clients"))
     for name in "abc":
         producer = clients.seen(Caller(name), 0.0)
         clients.publishes(producer, {"t"})
@@ -68,3 +77,41 @@ def test_an_empty_poll_is_answered_before_the_clients_deadline(
 ) -> None:
     """Half a second is left for the way back, and nobody waits longer than 20 s."""
     assert Caller("c", remaining_s=remaining_s).wait_ms(wanted_ms) == expected_ms
+
+
+def test_what_clients_say_of_themselves_counts_as_long_as_they_are_there() -> None:
+    """G17: the newest settings of each; what does not fit is refused and changes nothing."""
+    budget = MemoryBudget(RESIDENT_PERCENT * 100)
+    clients = Clients(budget.share("clients"))
+    client = clients.seen(Caller("a"), 0.0)
+    small, large = (Settings(publishing=Publishing(topics=[Resource(name="t" * size)])) for size in (10, 50_000))
+    for _ in range(3):
+        clients.learn(client, small)
+    assert budget.used_bytes == small.ByteSize()
+    with pytest.raises(Overloaded):
+        clients.learn(client, large)
+    assert client.settings is small
+    clients.leave("a")
+    assert not budget.used_bytes
+
+
+def test_of_the_topics_that_one_client_sends_to_a_bounded_number_is_known() -> None:
+    """G17: each is a group of producers of which it would be a member."""
+    clients = Clients(MemoryBudget(1 << 30).share("clients"))
+    client = clients.seen(Caller("a"), 0.0)
+    for number in range(TOPICS_MAX + 3):
+        clients.publishes(client, {f"t{number}"})
+    assert len(client.publishes) == TOPICS_MAX
+    clients.leave("a")
+    assert clients.producer_of("t0") is None
+
+
+async def test_what_waits_for_one_client_is_bounded_in_bytes() -> None:
+    """G17: but for the first, however large that is."""
+    stream = CommandStream()
+    large = TelemetryCommand(status=Status(message="x" * COMMANDS_BYTES_MAX))
+    stream.say(large)
+    with pytest.raises(Overloaded, match="1 commands of 1048"):
+        stream.say(TelemetryCommand(status=Status(message="x")))
+    assert await stream.next() is large
+    stream.say(large)

@@ -7,17 +7,24 @@ for transaction checks, for commands and for people.
 import asyncio
 import contextlib
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from apache.rocketmq.v2.definition_pb2 import ClientType, Settings
 from apache.rocketmq.v2.service_pb2 import NotifyUnsubscribeLiteCommand, TelemetryCommand
-from ortoo.common.errors import Overloaded
+from ortoo.common.errors import Invalid, Overloaded
+from ortoo.common.process.memory_budget import MemoryShare
 from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.rocketmq.protocol.caller import Caller
 
 EXPIRY_S = 120.0
 CLIENTS_MAX = 50_000
 COMMANDS_MAX = 1024
+COMMANDS_BYTES_MAX = 1 << 20
+"""What may wait for one client, beside the command that is the first to wait."""
+TOPICS_MAX = 2_000
+"""How many topics a client may name in its settings, and is known to send to."""
+SETTINGS_BYTES_MAX = 256 << 10
 
 
 class CommandStream:
@@ -25,6 +32,7 @@ class CommandStream:
 
     def __init__(self) -> None:
         self._waiting: deque[TelemetryCommand] = deque()
+        self._bytes = 0
         self._changed = asyncio.Event()
         self._ended = False
         self.error: Exception | None = None
@@ -37,9 +45,11 @@ class CommandStream:
 
     def say(self, command: TelemetryCommand) -> None:
         """Tell the client something. Errors: Overloaded when it does not listen."""
-        if len(self._waiting) >= COMMANDS_MAX:
-            raise Overloaded(f"{COMMANDS_MAX} commands wait for a client that does not read them")
+        waiting, size_bytes = len(self._waiting), self._bytes + command.ByteSize()
+        if waiting >= COMMANDS_MAX or (waiting and size_bytes > COMMANDS_BYTES_MAX):
+            raise Overloaded(f"{waiting} commands of {self._bytes} bytes wait for a client that does not read them")
         self._waiting.append(command)
+        self._bytes = size_bytes
         self._changed.set()
 
     def end(self, error: Exception | None = None) -> None:
@@ -51,6 +61,7 @@ class CommandStream:
         """Tell the client why the stream ends, if there is room, and end it."""
         if len(self._waiting) < COMMANDS_MAX:
             self._waiting.append(command)
+            self._bytes += command.ByteSize()
         self.end(error)
 
     async def next(self) -> TelemetryCommand | None:
@@ -60,7 +71,19 @@ class CommandStream:
                 return None
             self._changed.clear()
             await self._changed.wait()
-        return self._waiting.popleft()
+        command = self._waiting.popleft()
+        self._bytes -= command.ByteSize()
+        return command
+
+
+def check_size(settings: Settings) -> None:
+    """What one client says of itself is bounded. Errors: Invalid."""
+    count, size_bytes = len(settings.subscription.subscriptions or settings.publishing.topics), settings.ByteSize()
+    if count > TOPICS_MAX or size_bytes > SETTINGS_BYTES_MAX:
+        said = (
+            f"{count} topics in {size_bytes} bytes; at most {TOPICS_MAX} in {SETTINGS_BYTES_MAX}: use several clients"
+        )
+        raise Invalid(said, field="settings")
 
 
 @dataclass(slots=True)
@@ -91,7 +114,9 @@ class Client:
 class Clients:
     """All clients of this snode."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: MemoryShare) -> None:
+        self._memory = memory
+        """What they said of themselves."""
         self._clients: dict[str, Client] = {}
         self._producers: dict[str, dict[str, None]] = {}
         self._turn = 0
@@ -128,11 +153,21 @@ class Clients:
             with contextlib.suppress(Overloaded):
                 client.stream.say(TelemetryCommand(notify_unsubscribe_lite_command=command))
 
-    def publishes(self, client: Client, topics: set[str]) -> None:
-        """The client is a producer of these topics as well."""
-        for topic in topics - client.publishes:
+    def learn(self, client: Client, settings: Settings) -> None:
+        """Keep what a client says of itself. Errors: Overloaded; then it is known as before."""
+        self._memory.draw(settings.ByteSize())
+        self._forget(client)
+        client.settings = settings
+
+    def _forget(self, client: Client) -> None:
+        if client.settings is not None:
+            self._memory.give_back(client.settings.ByteSize())
+
+    def publishes(self, client: Client, topics: Collection[str]) -> None:
+        """The client is a producer of these topics as well, but for those that are too many."""
+        for topic in sorted(set(topics) - client.publishes)[: TOPICS_MAX - len(client.publishes)]:
             self._producers.setdefault(topic, {})[client.client_id] = None
-        client.publishes |= topics
+            client.publishes.add(topic)
 
     @property
     def producer_count(self) -> int:
@@ -164,6 +199,7 @@ class Clients:
         client = self._clients.pop(client_id, None)
         if client is None:
             return None
+        self._forget(client)
         for topic in client.publishes:
             producers = self._producers[topic]
             producers.pop(client_id, None)

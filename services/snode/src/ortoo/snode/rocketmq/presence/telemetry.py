@@ -15,7 +15,7 @@ from ortoo.common.process.containment import Scope
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.rocketmq.clients.registration import Registration
 from ortoo.snode.rocketmq.clients.settings_reply import NODE_JS, rules_of, settings_reply
-from ortoo.snode.rocketmq.clients.table import Client, Clients, CommandStream
+from ortoo.snode.rocketmq.clients.table import Client, Clients, CommandStream, check_size
 from ortoo.snode.rocketmq.presence.results import Results
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import Refused, ok, status_of
@@ -92,7 +92,8 @@ class Telemetry:
             self.results.arrived(getattr(request, kind).nonce, request)
 
     def _settle(self, client: Client, settings: Settings, stream: CommandStream, scope: Scope) -> None:
-        """Learn who the client is, and answer. Errors: Refused, Invalid."""
+        """Learn who the client is, and answer. Errors: Refused, Invalid, Overloaded."""
+        check_size(settings)
         if settings.HasField("subscription"):
             part = settings.subscription
             client.group = group_name(part.group)
@@ -102,8 +103,8 @@ class Telemetry:
             self.clients.publishes(client, {topic_name(topic) for topic in settings.publishing.topics})
         else:
             raise Invalid("neither `publishing` nor `subscription` is set; a client is one of them", field="settings")
+        self.clients.learn(client, settings)
         client.client_type = settings.client_type
-        client.settings = settings
         is_new = client.stream is not stream
         client.stream = stream
         self.transacting.producers_changed()

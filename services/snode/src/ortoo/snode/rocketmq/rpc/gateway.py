@@ -84,7 +84,8 @@ def open_gateway(
     """Put a translator before each room; nothing runs yet."""
     settings, background, clock, randomness = runtime.settings, runtime.background, runtime.clock, runtime.randomness
     directory, watch, name_server = cluster.directory, cluster.watch, cluster.name_server
-    clients, results, leases = Clients(), Results(randomness), Leases(popping, clock)
+    clients = Clients(runtime.memory.share("client settings"))
+    results, leases = Results(randomness), Leases(popping, clock)
     transacting = Transacting(sending.transactions, clients, directory)
     registration = Registration(membership, clock, randomness, settings.name, runtime.incarnation)
     lite_topics = LiteTopics(directory, name_server, topics.arrival)
