@@ -9,10 +9,12 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from ortoo.client import connect
+from ortoo.common.grpc.server import LIVE
 from ortoo.testing.servers.ports import free_ports
 from ortoo.testing.servers.processes import RoleProcess
 from tests.deploy.test_chart import containers, objects, rendered
 from tests.integration.certificates import Authority
+from tests.integration.health import until_ready
 
 ROLES = ("namesrv", "enode", "snode")
 MOUNT = "/etc/ortoo/cluster-tls"
@@ -55,9 +57,11 @@ async def test_rendered_pods_serve_each_other_and_answer_their_probes(tmp_path: 
             await process.start()
         for port, service in probed:
             async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-                request = health_pb2.HealthCheckRequest(service=service)
-                health = await health_pb2_grpc.HealthStub(channel).Check(request, timeout=10)
-                assert health.status == health_pb2.HealthCheckResponse.SERVING
+                if service != LIVE:
+                    await until_ready(channel, service)
+                    continue
+                live = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(service=LIVE))
+                assert live.status == health_pb2.HealthCheckResponse.SERVING
         async with connect(f"127.0.0.1:{ports['8081']}") as mq, asyncio.timeout(30):
             [enode] = (await mq.admin.describe_cluster()).enodes
             assert (enode.alive, enode.address) == (True, f"127.0.0.1:{ports['8093' if options else '8091']}")

@@ -8,7 +8,6 @@ from typing import Any
 
 import grpc
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from ortoo.client import ConsumerSettings, connect
 from ortoo.common.errors import Invalid, Unavailable
@@ -26,6 +25,7 @@ from ortoo.v1.members_pb2_grpc import MemberServiceStub
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 from tests.integration.certificates import NAME, Authority
 from tests.integration.enode_members import leading, open_members
+from tests.integration.health import until_ready
 
 ROLES = ("namesrv", "enode", "snode")
 
@@ -99,8 +99,7 @@ async def test_only_who_shows_a_certificate_is_answered(authority: Authority, tm
         for name in ("namesrv-0", "enode-0"):
             call = calls[cluster.address_of(name)]
             async with grpc.aio.insecure_channel(cluster.running[name].health_address) as channel:
-                health = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
-                assert health.status == health_pb2.HealthCheckResponse.SERVING
+                await until_ready(channel)
                 with pytest.raises(grpc.aio.AioRpcError, match="tls_cluster_certificate_file") as error:
                     await call(channel)
                 assert error.value.code() is grpc.StatusCode.PERMISSION_DENIED

@@ -7,7 +7,6 @@ from typing import Any
 
 import grpc
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from ortoo.client import connect
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN, CLUSTER_PROOF, WINDOW_S, ClusterToken
@@ -19,6 +18,7 @@ from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 from ortoo.v1.members_pb2_grpc import MemberServiceStub
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 from tests.integration.enode_members import open_members
+from tests.integration.health import until_ready
 
 TOKEN, OTHER = "a-token-of-this-cluster", "a-token-of-another-one"
 
@@ -80,8 +80,7 @@ async def test_the_inner_ports_answer_the_cluster_alone(tmp_path: Path) -> None:
                 enode.WatchHalves(enode_deferred_pb2.WatchHalvesRequest()).read(),
             ):
                 await refused(inner)
-            health = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
-            assert health.status == health_pb2.HealthCheckResponse.SERVING
+            await until_ready(channel)
         async with (
             open_members(cluster, 1, name="enode-1", **own) as [member],
             grpc.aio.insecure_channel(member.member_address) as channel,
