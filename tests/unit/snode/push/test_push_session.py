@@ -69,6 +69,27 @@ async def test_the_new_owner_starts_when_the_old_ones_acknowledgements_are_store
 
 
 @in_virtual_time
+async def test_a_queue_that_was_away_begins_anew_also_for_a_client_that_reads_late() -> None:
+    """However soon it is back the client hears that it was away, and what it had of it before counts no more."""
+    async with bench() as it:
+        await it.store(3, b"a", b"b")
+        first = await it.join("a")
+        before = await event(first, Delivery)
+        second = await it.join("b")
+        await it.rest()
+        await it.close(second)
+        await it.rest()
+        without, again = await event(first, Assigned), await event(first, Assigned)
+        assert (without.queues, again.queues) == (tuple(QUEUES[:2]), tuple(QUEUES))
+        assert before.generation < without.generation < again.generation
+        for generation in (before.generation, without.generation):
+            first.acknowledge(before.queue, 2, generation)
+        delivery = await event(first, Delivery)
+        assert (delivery.queue, delivery.first_offset) == (QUEUES[3], 0)
+        assert it.enode.offsets["g", 3] == 0
+
+
+@in_virtual_time
 async def test_acknowledgements_of_a_lost_queue_are_dropped() -> None:
     """What the old owner acknowledges after the queue has moved is not committed."""
     async with bench() as it:

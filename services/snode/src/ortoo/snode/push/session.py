@@ -173,8 +173,12 @@ class PushSession:
         if self.closing:
             return
         wanted = set(queues)
-        for queue in [queue for queue in self._lines if queue not in wanted or self._is_stale(queue)]:
+        lost = [queue for queue in self._lines if queue not in wanted or self._is_stale(queue)]
+        for queue in lost:
             self._give_up(queue)
+        if not wanted.isdisjoint(lost):  # a topic was made anew: its queues are others, by the names of the old ones
+            self._assigned(Assigned(generation, tuple(self._lines)))
+            generation = self._parts.groups.membership.advance(self.group)
         for line in self._lines.values():
             line.feeder.generation = generation
         self._assigned(Assigned(generation, tuple(queues)))
@@ -182,9 +186,9 @@ class PushSession:
             if queue not in self._lines:
                 self._take_on(queue, generation)
 
-    def _assigned(self, event: Assigned, *, keep: bool = False) -> None:
+    def _assigned(self, event: Assigned) -> None:
         """Tell the queues; the credit of what never leaves is for others."""
-        for delivery in self._outbox.assigned(event, keep=keep):
+        for delivery in self._outbox.assigned(event):
             self.grant(delivery.messages, delivery.size_bytes)
 
     def subscribe(self, filters: Mapping[str, MessageFilter | None]) -> None:
@@ -307,9 +311,9 @@ class PushSession:
             batcher.forget(queue)
         rest = tuple(self._lines)
         advance = self._parts.groups.membership.advance
-        self._assigned(Assigned(advance(self.group), rest), keep=True)
+        self._assigned(Assigned(advance(self.group), rest))
         generation = advance(self.group)
-        self._outbox.assigned(Assigned(generation, (*rest, queue)))
+        self._assigned(Assigned(generation, (*rest, queue)))
         self._take_on(queue, generation, resume=True)
 
     def _give_up(self, queue: Queue, *, flush: bool = True) -> asyncio.Task[Any]:
