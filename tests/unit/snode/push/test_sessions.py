@@ -1,12 +1,14 @@
 """All push sessions of a snode: who may open one, who is ended and why, what operators read of them."""
 
+import asyncio
 import dataclasses
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ortoo.common.errors import Conflict, Forbidden, Invalid, NotFound, OrtooError, Overloaded
-from ortoo.snode.cluster.routes import DeliveryMode, Group, Permission
+from ortoo.snode.cluster.routes import DeliveryMode, Group, Permission, RouteChange, Topic
 from ortoo.snode.membership.members import CloseReason, Subscription
 from ortoo.snode.push import sessions as module
 from ortoo.snode.push.outbox import Closed, Delivery
@@ -244,6 +246,54 @@ async def test_a_client_with_a_session_of_its_own_stays_a_member_when_its_push_s
         it.groups.membership.join("g", dataclasses.replace(left, session_id="another's", active=True))
         await it.sessions.close(second, CloseReason.CLIENT_LEFT, "bye")
         assert it.groups.membership.members("g")["c"].active
+
+
+@in_virtual_time
+async def test_a_client_that_opens_its_push_session_anew_goes_on_with_its_queues() -> None:
+    """The broken one before it, of the same session of the client, ends later and takes nothing along."""
+    async with bench() as it:
+        await it.open(member_session_id="client's")
+        await it.rest()
+        second = await it.open(member_session_id="client's")
+        await it.rest()
+        assert it.sessions.all() == [second]
+        assert it.groups.membership.members("g")["c"].active
+        await it.store(0, b"a")
+        assert (await event(second, Delivery)).queue == QUEUES[0]
+
+
+@in_virtual_time
+async def test_a_session_that_ends_while_its_new_topics_are_looked_up_is_no_member_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Or its queues would be nobody's. What the client has said meanwhile counts together with it."""
+    async with bench() as it:
+        asked, answer = asyncio.Event(), asyncio.Event()
+
+        async def get_topic(name: str) -> Topic:
+            asked.set()
+            await answer.wait()
+            return dataclasses.replace(TOPIC, name=name, topic_id=78)
+
+        monkeypatch.setattr(it.watch, "_name_server", SimpleNamespace(get_topic=get_topic))
+        for ends in (True, False):
+            session = await it.open(member_session_id="client's")
+            subscribing = it.parts.background.spawn("subscribe", it.sessions.subscribe(session, wanted("t", "u")))
+            await asked.wait()
+            if ends:
+                await it.sessions.close(session, CloseReason.SLOW_CONSUMER, "slow")
+                it.groups.membership.leave("g", "c", "client's")
+            else:
+                member = it.groups.membership.members("g")["c"]
+                it.groups.membership.join("g", dataclasses.replace(member, room="north"))
+            answer.set()
+            await subscribing
+            assert members(it) == ({} if ends else {"c": "client's"})
+            answer.clear()
+            asked.clear()
+            it.directory.apply(RouteChange(it.directory.version + 1, deleted_topics=("u",)))
+        member = it.groups.membership.members("g")["c"]
+        assert (member.room, member.topics) == ("north", {"t", "u"})
 
 
 @in_virtual_time

@@ -146,21 +146,29 @@ class Sessions:
 
     async def subscribe(self, session: PushSession, news: Sequence[Subscription]) -> None:
         """A session wants other messages than before. Errors: as `filters`."""
-        membership = self.parts.groups.membership
-        member = membership.members(session.group).get(session.client_id)
-        if member is None or member.session_id != session.member_session_id:
+        member = self._place_of(session)
+        if member is None:
             return
         subscriptions = merged(member.subscriptions, news)
-        session.subscribe(await self.filters(session.group, subscriptions, "subscribe.subscriptions"))
-        membership.join(session.group, dataclasses.replace(member, subscriptions=subscriptions))
+        filters = await self.filters(session.group, subscriptions, "subscribe.subscriptions")
+        if self._place_of(session) is not member:  # meanwhile it has ended, or its client has said something else
+            await self.subscribe(session, news)
+            return
+        session.subscribe(filters)
+        self.parts.groups.membership.join(session.group, dataclasses.replace(member, subscriptions=subscriptions))
+
+    def _place_of(self, session: PushSession) -> Member | None:
+        """What the group knows of a session; None when it has ended or another stands for its client."""
+        if self.find(session.group, session.client_id) is not session:
+            return None
+        member = self.parts.groups.membership.members(session.group).get(session.client_id)
+        return member if member is not None and member.session_id == session.member_session_id else None
 
     async def close(self, session: PushSession, reason: CloseReason, message: str) -> None:
         """End a session, once."""
         if self._sessions.pop(session.session_id, None) is not None and session.call is not None:
             self._leaving[session.session_id] = (session, self.clock.monotonic_s() + FAREWELL_S)
-        membership = self.parts.groups.membership
-        member = membership.members(session.group).get(session.client_id)
-        if member is not None and member.session_id == session.member_session_id and not session.closing:
+        if (member := self._place_of(session)) is not None:
             session.parting(member)
         await session.close(reason, message)
 
