@@ -117,7 +117,8 @@ class Sessions:
     async def open(self, plan: PushPlan, member: Callable[[PushSession], Member]) -> PushSession:
         """Open a session whose plan was checked; `member` says who it is in the group, once it has its id.
 
-        Errors: Overloaded; Conflict when the group may not consume, or pops; Forbidden when it may not as planned.
+        Errors: Overloaded; Conflict when the group may not consume, or pops; Forbidden when it may not as planned; what
+        `member` raises.
         """
         if len(self._sessions) >= SESSIONS_MAX:
             raise Overloaded(f"{SESSIONS_MAX} sessions are open on this snode; use another", retry_after_ms=5_000)
@@ -137,11 +138,12 @@ class Sessions:
             CloseReason.EXPIRED,
             "serving it met a failure; the snode's log has the details; open another session",
         )
+        joining = member(session)
         self._sessions[session.session_id] = session
         before = self.find(plan.group, session.client_id)
         if before is not None:
             before.replaced()
-        self.parts.groups.join(plan.group, member(session), session)
+        self.parts.groups.join(plan.group, joining, session)
         return session
 
     async def subscribe(self, session: PushSession, news: Sequence[Subscription]) -> None:
