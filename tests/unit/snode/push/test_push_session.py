@@ -193,6 +193,23 @@ async def test_an_acknowledgement_under_an_old_lock_begins_the_queue_anew() -> N
 
 
 @in_virtual_time
+async def test_what_a_client_has_of_a_log_that_was_cut_acknowledges_nothing_of_what_is_stored_there_now() -> None:
+    """Its offsets are given again, to other messages: the queue begins anew, and the honest client is not refused."""
+    async with bench() as it:
+        await it.store(0, b"old", b"old")
+        session = await it.join("c")
+        before = await event(session, Delivery)
+        it.enode.queues[0].clear()
+        await it.store(0, b"new")
+        without, again = await event(session, Assigned), await event(session, Assigned)
+        assert (without.queues, set(again.queues)) == (tuple(QUEUES[1:]), set(QUEUES))
+        session.acknowledge(before.queue, 2, before.generation)
+        new = await event(session, Delivery)
+        assert (new.queue, new.first_offset, new.next_offset) == (QUEUES[0], 0, 1)
+        assert it.enode.offsets["g", 0] == 0
+
+
+@in_virtual_time
 async def test_unacknowledged_bytes_have_a_limit_of_their_own() -> None:
     """However much credit a client grants, it holds no more than the group allows, and goes on after acknowledging."""
     async with bench() as it:

@@ -51,16 +51,17 @@ class QueueCursor:
         """Since when an acknowledgement is awaited."""
         self.unacknowledged_bytes = 0
         """What was sent and is not acknowledged."""
+        self._began_at = -1
         self._sent: deque[tuple[int, int]] = deque()
 
     def start(self, offset: int, *, committed: bool) -> None:
         """Begin at `offset`; `committed` tells whether the group had acknowledged up to there."""
-        self.next_offset = self.sent_offset = offset
+        self.next_offset = self.sent_offset = self._began_at = offset
         self.acknowledged = offset if committed else None
 
     def jump(self, offset: int) -> None:
         """Go on elsewhere: what lay at the next offset is not stored."""
-        self.next_offset = self.sent_offset = offset
+        self.next_offset = self.sent_offset = self._began_at = offset
         if self.acknowledged is not None:
             self.acknowledged = min(self.acknowledged, offset)
 
@@ -76,6 +77,11 @@ class QueueCursor:
         self.sent_offset = max(self.sent_offset, next_offset)
         if self.waiting_since_s is None:
             self.waiting_since_s = now_s
+
+    @property
+    def has_sent(self) -> bool:
+        """Whether the client was told of anything since it began, or jumped."""
+        return self.sent_offset > self._began_at
 
     def wait_anew(self, now_s: float) -> None:
         """What is awaited is awaited from now on: the client was not asked before."""

@@ -195,7 +195,7 @@ class PushSession:
         """Want other messages from now on; new and lost topics follow with the next assignment."""
         self._filters = filters
         for queue, line in self._lines.items():
-            line.feeder.wanted = filters.get(queue.topic)
+            line.feeder.wanted = filters.get(queue.topic, line.feeder.wanted)
 
     def suspend(self, queues: frozenset[Queue] | None) -> None:
         """Deliver nothing of these queues, None = of any; those suspended before go on, and are not late yet."""
