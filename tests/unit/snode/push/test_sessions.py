@@ -333,6 +333,7 @@ async def test_a_silent_session_is_ended() -> None:
         loud.heard()
         await it.rest()
         await it.sessions.sweep()
+        await it.rest()
         assert it.sessions.all() == [loud]
         assert await closed(silent) == (
             CloseReason.EXPIRED,
@@ -348,6 +349,7 @@ async def test_sessions_of_a_group_that_is_closed_end() -> None:
         shared, broadcast = await it.open("shared"), await it.open("broadcast", broadcast=True)
         it.directory.learn_group(Group("g", 2, broadcast_enabled=False))
         await it.sessions.sweep()
+        await it.rest()
         assert it.sessions.all() == [shared]
         assert await closed(broadcast) == (
             CloseReason.GROUP_CLOSED,
