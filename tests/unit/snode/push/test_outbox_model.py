@@ -12,7 +12,7 @@ from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.membership.members import CloseReason
-from ortoo.snode.push.outbox import AcknowledgedOffsets, Assigned, Closed, Delivery, Opened, PushOutbox
+from ortoo.snode.push.outbox import DELIVERY_BYTES, AcknowledgedOffsets, Assigned, Closed, Delivery, Opened, PushOutbox
 from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
 from ortoo.testing.time.virtual_clock import VirtualClock
 
@@ -81,7 +81,7 @@ class Model:
     @property
     def size_bytes(self) -> int:
         """Of what waits."""
-        return sum(one.size_bytes for one in self.deliveries)
+        return sum(one.size_bytes + DELIVERY_BYTES for one in self.deliveries)
 
 
 STEPS = st.one_of(
@@ -138,7 +138,7 @@ class World:
         expected, moved = self.model.next(), self.memory.moved_count
         asking = asyncio.ensure_future(self.outbox.next())  # noqa: TID251  # ends here
         await VirtualClock().sleep(0)  # a turn
-        self.leaving = expected.size_bytes if isinstance(expected, Delivery) else 0
+        self.leaving = expected.size_bytes + DELIVERY_BYTES if isinstance(expected, Delivery) else 0
         assert self.memory.moved_count == moved + 1
         assert asking.done() == (expected is not None)
         if expected is None:

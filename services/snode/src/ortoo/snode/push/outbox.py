@@ -12,6 +12,8 @@ from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.membership.members import CloseReason
 
 OUTBOX_BYTES_MAX = 4 << 20
+DELIVERY_BYTES = 512
+"""What a delivery takes beside its batch, about: of offsets that only move on there may be one a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,11 @@ class Delivery:
     def size_bytes(self) -> int:
         """What it costs of the client's credit."""
         return len(self.batch.records) if self.batch is not None else 0
+
+    @property
+    def held_bytes(self) -> int:
+        """What it takes while it waits."""
+        return DELIVERY_BYTES + self.size_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +121,7 @@ class PushOutbox:
         dropped = [delivery for delivery in self._deliveries if delivery.queue not in kept]
         if dropped:
             self._deliveries = deque(delivery for delivery in self._deliveries if delivery.queue in kept)
-            self._drop(sum(delivery.size_bytes for delivery in dropped))
+            self._drop(sum(delivery.held_bytes for delivery in dropped))
             self._room.set()
         self._wake.set()
         return dropped
@@ -133,8 +140,8 @@ class PushOutbox:
     def deliver(self, delivery: Delivery) -> None:
         """Send a delivery after those before it."""
         self._deliveries.append(delivery)
-        self._bytes += delivery.size_bytes
-        self._memory.take(delivery.size_bytes)
+        self._bytes += delivery.held_bytes
+        self._memory.take(delivery.held_bytes)
         self._wake.set()
 
     def close(self, event: Closed) -> None:
@@ -171,8 +178,8 @@ class PushOutbox:
             return assigned
         if self._deliveries:
             delivery = self._deliveries.popleft()
-            self._bytes -= delivery.size_bytes
-            self._leaving_bytes = delivery.size_bytes
+            self._bytes -= delivery.held_bytes
+            self._leaving_bytes = delivery.held_bytes
             self._room.set()
             return delivery
         return None
