@@ -165,6 +165,20 @@ async def test_a_clients_next_session_takes_the_place_of_the_one_before() -> Non
 
 
 @in_virtual_time
+async def test_a_session_whose_follower_has_left_already_ends_as_well() -> None:
+    """Both were told by the shared store at once: it is no member any more, and would share nothing with others."""
+    async with bench() as it:
+        session = await it.open()
+        await it.rest()
+        for one in ("another's", "nobody's"):
+            member = dataclasses.replace(it.groups.membership.members("g")["c"], session_id=one)
+            it.groups.membership.join("g", member)
+        it.groups.membership.leave("g", "c", "nobody's")
+        assert (await closed(session))[0] is CloseReason.REPLACED
+        assert (it.sessions.all(), session.cursors()) == ([], [])
+
+
+@in_virtual_time
 async def test_a_session_that_meets_a_failure_ends_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others go on."""
     async with bench() as it:
