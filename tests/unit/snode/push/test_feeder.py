@@ -209,7 +209,11 @@ async def test_that_messages_were_deleted_by_age_is_told_so_that_the_group_goes_
     """With the next delivery, or by itself when there is none."""
     async with script() as (it, enode):
         enode.offsets["g", 2] = 5
-        answers = [OutOfRange(begin_offset=20, end_offset=20), Fetched((), 20, 20), fetched(stored(20, "a"))]
+        answers: list[Fetched | OrtooError] = [
+            OutOfRange(begin_offset=20, end_offset=20),
+            Fetched((), 20, 20),
+            fetched(stored(20, "a")),
+        ]
         assert await Feed(it, enode, answers).run() == [told(5, 20), whole(stored(20, "a"))]
 
 
