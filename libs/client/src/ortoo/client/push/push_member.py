@@ -10,7 +10,7 @@ from ortoo.client.core.kept_session import KeptSession
 from ortoo.client.core.place import Queue
 from ortoo.client.core.progress import BatchProgress, QueueProgress
 from ortoo.client.core.received import ReceivedBatch
-from ortoo.client.core.suspension import Suspension
+from ortoo.client.core.suspension import Hold, Suspension
 from ortoo.client.core.wire import queue_of, received_batch, subscription, wire_queue
 from ortoo.client.offsets.start_point import RETRY_PREFIX
 from ortoo.client.push.broadcast_offsets import BroadcastOffsets
@@ -102,14 +102,17 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
         self._suspension_changed()
         self._arrived.set()
 
-    def hold(self, queue: Queue) -> None:
-        """Take nothing more from a queue whose order is kept, until it is released as often."""
-        self._suspension.hold(queue)
+    def hold(self, queue: Queue) -> Hold:
+        """Take nothing more from a queue whose order is kept, until it is released or goes."""
+        hold = self._suspension.hold(queue)
+        if queue not in self._progress:
+            hold.is_over.set()
         self._suspension_changed()
+        return hold
 
-    def release(self, queue: Queue) -> None:
+    def release(self, hold: Hold) -> None:
         """One reason less to hold a queue."""
-        self._suspension.release(queue)
+        self._suspension.release(hold)
         self._suspension_changed()
         self._arrived.set()
 
@@ -261,6 +264,8 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
         self._buffer = deque(batch for batch in self._buffer if batch.queue in kept)
         if messages or size_bytes:
             self._free(messages, size_bytes)
+        if self._suspension.end_holds(kept):
+            self._suspension_changed()
 
     def _delivered(self, delivery: consumer_pb2.Delivery, records: bytes, queue: Queue) -> None:
         """A batch with these bytes came, or an offset moved on."""
