@@ -1,12 +1,15 @@
 """Push sessions of one group over a fake enode: order, hand-over, credit, memory."""
 
 import asyncio
+import dataclasses
 
 from ortoo.common.errors import Unavailable
-from ortoo.snode.cluster.routes import Group, Queue
-from ortoo.snode.membership.members import CloseReason
+from ortoo.snode.cluster.routes import Group, Placement, Queue, RouteChange
+from ortoo.snode.membership.members import CloseReason, Subscription
+from ortoo.snode.pull.offsets import StartFrom, StartRule
 from ortoo.snode.push.outbox import AcknowledgedOffsets, Assigned, Closed, Delivery
 from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
+from tests.unit.snode.fake_enode import TOPIC
 from tests.unit.snode.push.push_bench import QUEUES, bench, event
 
 
@@ -157,6 +160,42 @@ async def test_a_group_subscribes_from_its_first_session_on() -> None:
         second = await it.join("c", from_first=False)
         delivery = await event(second, Delivery)
         assert (delivery.queue, delivery.first_offset) == (QUEUES[0], 1)
+
+
+@in_virtual_time
+async def test_what_is_stored_in_a_queue_that_is_added_is_its_groups_from_the_first_message_on() -> None:
+    """A producer may be quicker than whoever consumes it, be that a member that had no queue at all before (G2)."""
+    async with bench() as it:
+        it.enode.queues = {number: [] for number in range(6)}
+        for number in (0, 4):
+            await it.store(number, b"before", b"its group")
+        members = [await it.open(f"c{number}", start=StartRule(StartFrom.LAST)) for number in range(5)]
+        await it.rest()
+        it.directory.apply(
+            RouteChange(2, topics=(dataclasses.replace(TOPIC, version=2, placements=(Placement("e", 5, 5),)),))
+        )
+        it.groups.topics_changed({"t"})
+        await it.rest()
+        assert it.enode.offsets == {("g", number): 2 if number == 0 else 0 for number in range(5)}
+        delivery = await event(members[4], Delivery)
+        assert (delivery.queue, delivery.first_offset, delivery.messages) == (Queue("t", "e", 4), 0, 2)
+
+
+@in_virtual_time
+async def test_a_topic_that_is_made_anew_begins_with_its_first_message_and_one_that_is_wanted_later_as_asked() -> None:
+    """What a session comes to want began before it; what is made while it wants it did not."""
+    async with bench() as it:
+        await it.store(0, b"a message")
+        for name, topic_id in (("t", 76), ("u", 78)):
+            it.directory.learn_topic(dataclasses.replace(TOPIC, name=name, topic_id=topic_id, version=2))
+        await it.open(start=StartRule(StartFrom.LAST))
+        other = await it.open("d", "h", filters={"u": None}, start=StartRule(StartFrom.LAST))
+        await it.rest()
+        it.directory.learn_topic(dataclasses.replace(TOPIC, version=3))
+        it.groups.topics_changed({"t"})
+        await it.sessions.subscribe(other, [Subscription("u"), Subscription("t")])
+        await it.rest()
+        assert [it.enode.offsets[group, 0] for group in ("g", "h")] == [0, 1]
 
 
 @in_virtual_time

@@ -14,7 +14,7 @@ from ortoo.common.process.logs import get_logger
 from ortoo.snode.cluster.routes import UNACKNOWLEDGED_BYTES_MAX, Queue
 from ortoo.snode.enodes.link import FETCH_BYTES_MAX, LockRequest
 from ortoo.snode.membership.members import CloseReason, Member
-from ortoo.snode.pull.offsets import StartRule
+from ortoo.snode.pull.offsets import StartFrom, StartRule
 from ortoo.snode.push.acknowledgements import AckBatcher
 from ortoo.snode.push.feeder import FETCH_BYTES_MIN, SESSION_BYTES, Feeder, PushParts
 from ortoo.snode.push.flow import Credit, QueueCursor
@@ -84,6 +84,9 @@ class PushSession:
         self._outbox = PushOutbox(self.memory)
         self._outbox.opened(Opened(self.session_id, plan.heartbeat_interval_ms, plan.expiry_ms, self.client_id))
         self._lines: dict[Queue, _Line] = {}
+        self._first_seen: dict[str, frozenset[tuple[int, Queue]]] = {}
+        """The queues, with their topic's id, that each topic had when the session came to want it."""
+        self._look()
         self._batchers: dict[tuple[str, int], AckBatcher] = {}
         self._granted = asyncio.Event()
         self._suspended: frozenset[Queue] | None = frozenset()
@@ -194,6 +197,7 @@ class PushSession:
     def subscribe(self, filters: Mapping[str, MessageFilter | None]) -> None:
         """Want other messages from now on; new and lost topics follow with the next assignment."""
         self._filters = filters
+        self._look()
         for queue, line in self._lines.items():
             line.feeder.wanted = filters.get(queue.topic, line.feeder.wanted)
 
@@ -265,7 +269,7 @@ class PushSession:
             self.group,
             self._filters.get(queue.topic),
             self,
-            self._plan.start,
+            self._start_of(topic.topic_id, queue),
             self._plan.broadcast,
             self._fetch_bytes,
             generation,
@@ -274,6 +278,21 @@ class PushSession:
         request = LockRequest(self.group, topic.topic_id, queue.queue_id, self.client_id, self.session_id, resume)
         task = self._feeding.start(f"feed {queue}", self._feed(feeder, request))
         self._lines[queue] = _Line(feeder, task, request)
+
+    def _look(self) -> None:
+        """Remember what there is of topics that are wanted from now on."""
+        seen = {name: self._first_seen[name] for name in self._filters if name in self._first_seen}
+        for name in self._filters:
+            if name not in seen and (topic := self._parts.directory.find_topic(name)) is not None:
+                seen[name] = frozenset((topic.topic_id, queue) for queue in topic.read_queues())
+        self._first_seen = seen
+
+    def _start_of(self, topic_id: int, queue: Queue) -> StartRule:
+        """What was added while the session was there is its group's from the first message on."""
+        start = self._plan.start
+        if start.start_from is StartFrom.LAST and (topic_id, queue) not in self._first_seen.get(queue.topic, ()):
+            return dataclasses.replace(start, start_from=StartFrom.FIRST)
+        return start
 
     async def _feed(self, feeder: Feeder, request: LockRequest) -> None:
         queue = feeder.cursor.queue
