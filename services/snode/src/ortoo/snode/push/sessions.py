@@ -174,7 +174,8 @@ class Sessions:
         await session.close(reason, message)
 
     def ended(self, session: PushSession) -> None:
-        """The call of a session is over."""
+        """The call of a session is over: there is nobody to tell why."""
+        session.call = None
         self._leaving.pop(session.session_id, None)
 
     async def close_all(self, reason: CloseReason, message: str) -> None:
@@ -202,7 +203,8 @@ class Sessions:
                 remaining.append(session)
         ends = QueueEnds(self.parts.links)
         for session in remaining:
-            if slow := await self._slow(session, now_s, ends):
+            slow = await self._slow(session, now_s, ends)
+            if slow and not session.closing:
                 self.evicted_slow += 1
                 _log.warning("a slow consumer is evicted", group=session.group, session=session.session_id, why=slow)
                 self.close_soon(session, CloseReason.SLOW_CONSUMER, slow)
