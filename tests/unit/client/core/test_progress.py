@@ -41,6 +41,21 @@ def test_offsets_of_unwanted_messages_are_passed_in_order() -> None:
     assert progress.to_acknowledge() == 50
 
 
+def test_offsets_that_only_move_on_are_remembered_together() -> None:
+    """Behind a message that takes long there may come millions; what comes behind them leaves them known."""
+    progress = QueueProgress()
+    first, last = BatchProgress([2], 3), BatchProgress([2_000], 2_001)
+    progress.deliver(first)
+    for offset in range(4, 1_001):
+        progress.deliver(BatchProgress([], offset))
+    progress.deliver(last)
+    assert len(progress._batches) == 3
+    first.finish_all()
+    assert progress.to_acknowledge() == 1_000
+    last.finish_all()
+    assert progress.to_acknowledge() == 2_001
+
+
 def test_progress_begins_where_consuming_began() -> None:
     """With a start offset nothing is reported until something is done."""
     progress = QueueProgress(100)

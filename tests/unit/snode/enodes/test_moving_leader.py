@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
+from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
 from ortoo.snode.enodes.grpc_links import GrpcLinks
 from ortoo.v1 import enode_pb2
 from ortoo.v1.enode_pb2_grpc import EnodeServiceServicer, add_EnodeServiceServicer_to_server
@@ -45,6 +46,18 @@ class Member(EnodeServiceServicer):
                 yield enode_pb2.AppendResponse(request_id=request.request_id, first_offset=len(self.taken))
             else:
                 yield enode_pb2.AppendResponse(request_id=request.request_id, failure=failure_of(self.moved))
+
+    async def Attach(self, requests: AsyncIterator[enode_pb2.AttachRequest], context: Any) -> AsyncIterator[Any]:
+        """Say nothing, for ever."""
+        self.asked += 1
+        await asyncio.get_running_loop().create_future()
+        yield
+
+    async def WatchHalves(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        """The same."""
+        self.asked += 1
+        await asyncio.get_running_loop().create_future()
+        yield
 
     async def DescribeQueues(self, request: enode_pb2.DescribeQueuesRequest, context: Any) -> Any:
         """Answer with one queue, or that another leads."""
@@ -99,6 +112,27 @@ async def test_what_was_not_taken_is_stored_by_the_next_leader_in_order() -> Non
         sent += [links.to("e", first.address, 1).append(1, number, BATCH) for number in range(9, 13)]
         await asyncio.gather(*sent)
         assert (first.taken, second.taken) == ([0], list(range(1, 13)))
+
+
+STAYS: list[Callable[[GrpcEnodeLink], Coroutine[Any, Any, None]]] = [
+    lambda link: link.attach("s", "i", lambda _: None),
+    lambda link: link.watch_halves((), lambda _: None),
+]
+
+
+@pytest.mark.parametrize("stay", STAYS, ids=["attached", "for halves"])
+async def test_who_stays_with_a_leader_that_hangs_leaves_it_when_another_one_leads(
+    stay: Callable[[GrpcEnodeLink], Coroutine[Any, Any, None]],
+) -> None:
+    """Or the next leader would take the snode for gone, and free its locks, until the connection counts as broken."""
+    async with two_members() as (links, first, second), Background("staying") as background:
+        staying = background.asked("stay", stay(links.to("e", first.address, 1)))
+        await until(lambda: first.asked > 0)
+        again = background.asked("stay", stay(links.to("e", second.address, 2)))
+        with pytest.raises(Unavailable, match="the link to enode e was closed"):
+            await staying
+        await until(lambda: second.asked > 0)
+        assert not again.done()
 
 
 async def test_later_appends_wait_behind_what_is_held() -> None:

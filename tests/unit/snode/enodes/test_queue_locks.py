@@ -86,6 +86,17 @@ async def test_what_is_given_back_is_given_back_however_long_the_enode_is_away()
         assert await them.hold("e", wish(0, "b")) == 2
 
 
+async def test_a_lock_that_is_taken_again_while_its_release_is_tried_on_stays_with_its_session() -> None:
+    """Otherwise the release would free it later, and somebody else get it beside its owner."""
+    async with locks() as (them, enode, _):
+        assert await them.hold("e", wish(0, "a")) == 1
+        enode.away = 2
+        them.give_back("e", wish(0, "a"))
+        assert await them.hold("e", wish(0, "a")) == 2
+        assert enode.given_back == [0]
+        assert (await enode.take_locks("i", [wish(0, "b")]))[0].owner == "a"
+
+
 async def test_a_session_does_not_take_its_lock_back_from_its_successor() -> None:
     """Who had the lock and was fenced hears that a newer session of the same client has it."""
     async with locks() as (them, _, _background):

@@ -1,168 +1,17 @@
 """One queue of a push session: where it begins, what it asks its enode for, what it delivers, and what it survives."""
 
-import asyncio
-import contextlib
 import itertools
-from collections import deque
-from collections.abc import AsyncIterator, Iterable
-from typing import Any
 
 import pytest
 
 from ortoo.common.errors import DataLoss, Fenced, Forbidden, NotFound, OrtooError, OutOfRange, Overloaded, Unavailable
 from ortoo.common.filters.message_filter import compile_filter
-from ortoo.common.process.memory_budget import MemoryShare
-from ortoo.common.records.batch import encode
-from ortoo.common.records.message import Message
-from ortoo.common.records.stored_batch import StoredBatch
-from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.enodes.link import EnodeLink, Fetched, FetchWish, QueueRange
+from ortoo.snode.enodes.link import Fetched, FetchWish, QueueRange
 from ortoo.snode.pull.offsets import StartFrom, StartRule
-from ortoo.snode.push.feeder import PASSED_OVER_MAX, Feeder
-from ortoo.snode.push.flow import QueueCursor
+from ortoo.snode.push.feeder import PASSED_OVER_MAX
 from ortoo.snode.push.outbox import Delivery
 from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
-from tests.unit.snode.fake_enode import FakeEnode
-from tests.unit.snode.push.push_bench import Bench, bench
-
-QUEUE = Queue("t", "e", 2)
-BYTES_MAX = 700_000
-RETRY = Queue("%RETRY%g", "e", 2)
-
-
-class Script(FakeEnode):
-    """An enode that answers reads of one queue by the book, and then no more."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.answers: deque[Fetched | OrtooError] = deque()
-        self.asked: list[FetchWish] = []
-        self.asked_at_s: list[float] = []
-        self.asked_bytes: list[int] = []
-        """How much memory was drawn when it was asked."""
-        self.share: MemoryShare
-        self.ranges = [QueueRange(1, 100, 200), QueueRange(2, 3, 7)]
-
-    def to(self, enode: str, address: str, epoch: int = 0) -> EnodeLink:
-        """Itself."""
-        return self
-
-    async def fetch(self, wish: FetchWish) -> Fetched:
-        """The next answer."""
-        self.asked.append(wish)
-        self.asked_at_s.append(asyncio.get_running_loop().time())
-        self.asked_bytes.append(self.share.asked_bytes)
-        if not self.answers:
-            await asyncio.get_running_loop().create_future()
-        answer = self.answers.popleft()
-        if isinstance(answer, OrtooError):
-            raise answer
-        return answer
-
-    async def describe_queues(self, topic_id: int) -> list[QueueRange]:
-        """The ranges."""
-        assert topic_id == 77
-        return self.ranges
-
-    async def find_offset(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
-        """One that tells what was asked."""
-        assert (topic_id, queue_id) == (77, 2)
-        return stored_at_ms + 1
-
-
-class Client:
-    """What a feeder delivers to; it may be told to take nothing."""
-
-    def __init__(self) -> None:
-        self.got: list[Delivery] = []
-        self.left_out: list[tuple[Queue, int]] = []
-        self.takes = asyncio.Event()
-        self.takes.set()
-        self.held: list[int] = []
-        """How much memory was held when it was asked whether it takes something."""
-        self.share: MemoryShare
-
-    async def may_send(self, queue: Queue) -> None:
-        """Wait until it takes something."""
-        assert queue in (QUEUE, RETRY)
-        self.held.append(self.share.bytes)
-        await self.takes.wait()
-
-    def send(self, delivery: Delivery) -> None:
-        """It came."""
-        self.got.append(delivery)
-
-    def expired(self, queue: Queue, messages: int) -> None:
-        """So many are left out."""
-        self.left_out.append((queue, messages))
-
-
-class Feed:
-    """A feeder between the two."""
-
-    def __init__(self, it: Bench, script: Script, answers: Iterable[Fetched | OrtooError] = (), **chosen: Any) -> None:
-        self.enode, self.client = script, Client()
-        self.enode.answers.extend(answers)
-        self.it = it
-        self.enode.share = self.client.share = it.memory.share("Push")
-        self.fence = chosen.pop("fence", 6)
-        self.feeder = Feeder(
-            it.parts,
-            QueueCursor(chosen.pop("queue", QUEUE), 9),
-            77,
-            "g",
-            chosen.pop("wanted", None),
-            self.client,
-            chosen.pop("start_rule", StartRule(StartFrom.FIRST)),
-            chosen.pop("broadcast", False),
-            lambda: BYTES_MAX,
-            9,
-            self.client.share,
-        )
-        assert not chosen
-        self.cursor = self.feeder.cursor
-
-    async def run(self, seconds: float = 60.0) -> list[Delivery]:
-        """What was delivered in so much time."""
-
-        async def acquire() -> int:
-            return int(self.fence)
-
-        feeding = self.it.parts.background.asked("feed", self.feeder.run(acquire))
-        await asyncio.wait([feeding], timeout=seconds)
-        if feeding.done():
-            feeding.result()
-        feeding.cancel()
-        return self.client.got
-
-
-@contextlib.asynccontextmanager
-async def script() -> AsyncIterator[tuple[Bench, Script]]:
-    """A bench over an enode that goes by the book."""
-    enode = Script()
-    async with bench(enode) as it:
-        yield it, enode
-
-
-def stored(first_offset: int, *tags: str, expire_at_ms: int | None = None) -> StoredBatch:
-    """Messages with these tags, of which those with tag x expire."""
-    messages = [Message(b"m" * 100, tag, expire_at_ms=expire_at_ms if tag == "x" else None) for tag in tags]
-    return StoredBatch(first_offset, 1_000 + first_offset, encode(messages, now_ms=1))
-
-
-def fetched(*batches: StoredBatch, end_offset: int = 0) -> Fetched:
-    """These, and where the queue ends."""
-    return Fetched(batches, batches[-1].next_offset, max(end_offset, batches[-1].next_offset))
-
-
-def whole(one: StoredBatch) -> Delivery:
-    """A batch as it is delivered when everything is wanted."""
-    return Delivery(QUEUE, 9, 77, one.first_offset, one.next_offset, one.stored_at_ms, one.batch, b"", one.batch.count)
-
-
-def told(first_offset: int, next_offset: int, loss: DataLoss | None = None) -> Delivery:
-    """An offset that moves on."""
-    return Delivery(QUEUE, 9, 77, first_offset, next_offset, loss=loss)
+from tests.unit.snode.push.feeder_bench import BYTES_MAX, QUEUE, RETRY, Feed, fetched, script, stored, told, whole
 
 
 @in_virtual_time
@@ -181,7 +30,7 @@ async def test_a_queue_goes_on_where_the_group_was() -> None:
 async def test_a_queue_without_an_offset_begins_as_the_session_asked_and_the_group_subscribes() -> None:
     """With the oldest message, at the end, or at a time; a retry topic with its oldest message in any case."""
     cases = ((StartFrom.FIRST, 3, QUEUE), (StartFrom.LAST, 7, QUEUE), (StartFrom.TIME, 41, QUEUE))
-    for start_from, begins_at, queue in (*cases, (StartFrom.LAST, 3, RETRY)):
+    for start_from, begins_at, queue in (*cases, (StartFrom.LAST, 3, RETRY), (StartFrom.TIME, 3, RETRY)):
         async with script() as (it, enode):
             feed = Feed(it, enode, start_rule=StartRule(start_from, 40), queue=queue)
             await feed.run()
@@ -279,6 +128,22 @@ async def test_messages_whose_time_is_over_are_left_out_and_counted() -> None:
 
 
 @in_virtual_time
+async def test_what_expires_or_is_wanted_no_more_while_the_client_takes_nothing_is_left_out() -> None:
+    """Also of what was read before: its credit may come an hour later."""
+    async with script() as (it, enode):
+        first, second = stored(3, "a"), stored(4, "x", "a", "b", expire_at_ms=it.clock.now_ms() + 5_000)
+        feed = Feed(it, enode, [fetched(first, second)], wanted=compile_filter("a||b||x", ""))
+        feed.client.stops_after = 1
+        feeding = it.parts.background.asked("feed", feed.run(10.0))
+        await it.rest(6.0)
+        assert len(feed.client.got) == 1
+        feed.feeder.wanted = compile_filter("a||x", "")
+        feed.client.takes.set()
+        late = (await feeding)[1]
+        assert (late.messages, late.next_offset, feed.client.left_out) == (1, 7, [(QUEUE, 1)])
+
+
+@in_virtual_time
 async def test_memory_is_drawn_before_a_read_and_held_until_each_batch_is_delivered() -> None:
     """Who waits at the end of a queue holds none."""
     async with script() as (it, enode):
@@ -340,6 +205,30 @@ async def test_an_offset_that_is_not_stored_is_jumped_from_at_once() -> None:
 
 
 @in_virtual_time
+async def test_that_messages_were_deleted_by_age_is_told_so_that_the_group_goes_on_behind_them() -> None:
+    """With the next delivery, or by itself when there is none."""
+    async with script() as (it, enode):
+        enode.offsets["g", 2] = 5
+        answers: list[Fetched | OrtooError] = [
+            OutOfRange(begin_offset=20, end_offset=20),
+            Fetched((), 20, 20),
+            fetched(stored(20, "a")),
+        ]
+        assert await Feed(it, enode, answers).run() == [told(5, 20), whole(stored(20, "a"))]
+
+
+@in_virtual_time
+async def test_a_queue_whose_end_was_cut_off_begins_anew() -> None:
+    """What the client has of it is gone, and those offsets are other messages'; nothing is begun that has not begun."""
+    async with script() as (it, enode):
+        cut = OutOfRange(begin_offset=0, end_offset=4)
+        with pytest.raises(Fenced, match="queue t/e/2 ends at 4, and deliveries went up to 5"):
+            await Feed(it, enode, [fetched(stored(3, "a", "b")), cut]).run()
+        enode.offsets["g", 2] = 5
+        assert await Feed(it, enode, [cut, fetched(stored(4, "a"))]).run() == [whole(stored(4, "a"))]
+
+
+@in_virtual_time
 async def test_damaged_messages_are_read_three_times_and_then_passed_over_with_the_reason() -> None:
     """What was not wanted before them is told first; behind them it goes on, and the next damage has three reads."""
     async with script() as (it, enode):
@@ -360,6 +249,17 @@ async def test_damaged_messages_are_read_three_times_and_then_passed_over_with_t
         enode.offsets["g", 2] = 0
         first = DataLoss("a bad disk", end_offset=1)
         assert await Feed(it, enode, [first] * 3).run() == [told(0, 1, first)]
+
+
+@in_virtual_time
+async def test_only_reads_of_what_is_damaged_count_before_it_is_passed_over() -> None:
+    """An enode that was away for long before the first or between them has not read it."""
+    async with script() as (it, enode):
+        loss, away, batch = DataLoss("a bad cable", begin_offset=3, end_offset=5), Unavailable("away"), stored(3, "a")
+        feed = Feed(
+            it, enode, [*[away] * 5, loss, away, loss, fetched(batch), *[loss] * 2, away, fetched(stored(4, "a"))]
+        )
+        assert await feed.run() == [whole(batch), whole(stored(4, "a"))]
 
 
 @in_virtual_time

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ortoo.common.errors import Invalid
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.push.flow import CREDIT_BYTES_MAX, CREDIT_MESSAGES_MAX, Credit, QueueCursor
+from ortoo.snode.push.flow import CREDIT_BYTES_MAX, CREDIT_MESSAGES_MAX, STEP_BYTES, Credit, QueueCursor
 
 QUEUE = Queue("t", "e", 3)
 SINCE = 5
@@ -40,7 +40,7 @@ class Model:
         self.acknowledged: int | None = None
         self.waiting_since_s: float | None = None
         self.open: list[tuple[int, int]] = []
-        """(next offset, bytes) of deliveries that are not acknowledged."""
+        """(next offset, bytes) of deliveries, some together, that are not acknowledged."""
 
     def same_as(self, cursor: QueueCursor) -> bool:
         """Whether a cursor says the same."""
@@ -56,7 +56,7 @@ STEPS = st.one_of(
     st.tuples(st.just("start"), st.integers(0, 20), st.booleans()),
     st.tuples(st.just("jump"), st.integers(0, 40), st.none()),
     st.tuples(st.just("advance"), st.integers(0, 10), st.none()),
-    st.tuples(st.just("told"), st.integers(-2, 10), st.integers(0, 3)),
+    st.tuples(st.just("told"), st.integers(-2, 10), st.sampled_from([0, 1, 3, STEP_BYTES - 1, STEP_BYTES])),
     st.tuples(st.just("wait anew"), st.none(), st.none()),
     st.tuples(st.just("acknowledge"), st.integers(-1, 45), st.sampled_from([0, 1, SINCE - 1, SINCE, SINCE + 1])),
 )
@@ -93,7 +93,9 @@ def test_a_cursor_says_how_far_its_queue_is(steps: list[tuple[str, Any, Any]]) -
 def told(cursor: QueueCursor, model: Model, next_offset: int, size_bytes: int, now_s: float) -> None:
     """Tell both of a delivery."""
     cursor.told(next_offset, now_s, size_bytes)
-    if size_bytes:
+    if size_bytes and model.open and model.open[-1][1] < STEP_BYTES:
+        model.open[-1] = (next_offset, model.open[-1][1] + size_bytes)
+    elif size_bytes:
         model.open.append((next_offset, size_bytes))
     model.sent = max(model.sent, next_offset)
     model.waiting_since_s = now_s if model.waiting_since_s is None else model.waiting_since_s

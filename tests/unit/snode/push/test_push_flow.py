@@ -5,7 +5,7 @@ import pytest
 from ortoo.common.errors import Invalid
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.membership.members import SlowRule
-from ortoo.snode.push.flow import Credit, QueueCursor
+from ortoo.snode.push.flow import STEP_BYTES, Credit, QueueCursor
 
 QUEUE = Queue("t", "e", 0)
 
@@ -77,6 +77,20 @@ def test_a_jump_back_takes_the_acknowledged_offset_along() -> None:
     cursor.jump(40)
     cursor.told(45, now_s=0.0, size_bytes=0)
     assert cursor.acknowledge(45, 1, now_s=0.0)
+
+
+def test_what_is_not_acknowledged_is_remembered_in_few_steps_however_small_the_deliveries_are() -> None:
+    """A client that acknowledges nothing could make a snode remember a million; all are paid back with the last."""
+    cursor = QueueCursor(QUEUE, generation=1)
+    cursor.start(0, committed=True)
+    for offset in range(10_000):
+        cursor.told(offset + 1, now_s=0.0, size_bytes=100)
+    assert cursor.unacknowledged_bytes == 1_000_000
+    assert len(cursor._sent) == -(-1_000_000 // (STEP_BYTES + 64))
+    assert cursor.acknowledge(9_999, 1, now_s=0.0)
+    assert 100 <= cursor.unacknowledged_bytes <= STEP_BYTES + 100
+    assert cursor.acknowledge(10_000, 1, now_s=0.0)
+    assert cursor.unacknowledged_bytes == 0
 
 
 @pytest.mark.parametrize(

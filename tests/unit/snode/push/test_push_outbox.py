@@ -2,12 +2,14 @@
 
 import asyncio
 
+import pytest
+
 from ortoo.common.process.background import Background
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.records.batch import encode_bodies
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.membership.members import CloseReason
-from ortoo.snode.push.outbox import AcknowledgedOffsets, Assigned, Closed, Delivery, Opened, PushOutbox
+from ortoo.snode.push.outbox import DELIVERY_BYTES, AcknowledgedOffsets, Assigned, Closed, Delivery, Opened, PushOutbox
 from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
 
 A, B = Queue("t", "e", 0), Queue("t", "e", 1)
@@ -57,6 +59,21 @@ async def test_a_full_outbox_makes_feeders_wait() -> None:
         waiting = background.spawn("room", outbox.room())
         await outbox.next()
         await waiting
+
+
+@in_virtual_time
+async def test_offsets_that_only_move_on_are_bounded_as_well() -> None:
+    """At the end of a queue of which nothing is wanted there may be one for each message."""
+    memory = MemoryBudget().share("push")
+    outbox = PushOutbox(memory, bytes_max=10 * DELIVERY_BYTES)
+    for offset in range(10):
+        await asyncio.wait_for(outbox.room(), 1)
+        outbox.deliver(Delivery(A, 1, 7, offset, offset + 1))
+    assert memory.bytes == 10 * DELIVERY_BYTES
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(outbox.room(), 1)
+    await outbox.next()
+    await asyncio.wait_for(outbox.room(), 1)
 
 
 @in_virtual_time

@@ -1,12 +1,15 @@
 """Push sessions of one group over a fake enode: order, hand-over, credit, memory."""
 
 import asyncio
+import dataclasses
 
 from ortoo.common.errors import Unavailable
-from ortoo.snode.cluster.routes import Group, Queue
-from ortoo.snode.membership.members import CloseReason
+from ortoo.snode.cluster.routes import Group, Placement, Queue, RouteChange
+from ortoo.snode.membership.members import CloseReason, Subscription
+from ortoo.snode.pull.offsets import StartFrom, StartRule
 from ortoo.snode.push.outbox import AcknowledgedOffsets, Assigned, Closed, Delivery
 from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
+from tests.unit.snode.fake_enode import TOPIC
 from tests.unit.snode.push.push_bench import QUEUES, bench, event
 
 
@@ -66,6 +69,27 @@ async def test_the_new_owner_starts_when_the_old_ones_acknowledgements_are_store
         await it.store(2, b"c")
         delivery = await waiting
         assert (delivery.queue, delivery.first_offset) == (QUEUES[2], 2)
+
+
+@in_virtual_time
+async def test_a_queue_that_was_away_begins_anew_also_for_a_client_that_reads_late() -> None:
+    """However soon it is back the client hears that it was away, and what it had of it before counts no more."""
+    async with bench() as it:
+        await it.store(3, b"a", b"b")
+        first = await it.join("a")
+        before = await event(first, Delivery)
+        second = await it.join("b")
+        await it.rest()
+        await it.close(second)
+        await it.rest()
+        without, again = await event(first, Assigned), await event(first, Assigned)
+        assert (without.queues, again.queues) == (tuple(QUEUES[:2]), tuple(QUEUES))
+        assert before.generation < without.generation < again.generation
+        for generation in (before.generation, without.generation):
+            first.acknowledge(before.queue, 2, generation)
+        delivery = await event(first, Delivery)
+        assert (delivery.queue, delivery.first_offset) == (QUEUES[3], 0)
+        assert it.enode.offsets["g", 3] == 0
 
 
 @in_virtual_time
@@ -139,6 +163,42 @@ async def test_a_group_subscribes_from_its_first_session_on() -> None:
 
 
 @in_virtual_time
+async def test_what_is_stored_in_a_queue_that_is_added_is_its_groups_from_the_first_message_on() -> None:
+    """A producer may be quicker than whoever consumes it, be that a member that had no queue at all before (G2)."""
+    async with bench() as it:
+        it.enode.queues = {number: [] for number in range(6)}
+        for number in (0, 4):
+            await it.store(number, b"before", b"its group")
+        members = [await it.open(f"c{number}", start=StartRule(StartFrom.LAST)) for number in range(5)]
+        await it.rest()
+        it.directory.apply(
+            RouteChange(2, topics=(dataclasses.replace(TOPIC, version=2, placements=(Placement("e", 5, 5),)),))
+        )
+        it.groups.topics_changed({"t"})
+        await it.rest()
+        assert it.enode.offsets == {("g", number): 2 if number == 0 else 0 for number in range(5)}
+        delivery = await event(members[4], Delivery)
+        assert (delivery.queue, delivery.first_offset, delivery.messages) == (Queue("t", "e", 4), 0, 2)
+
+
+@in_virtual_time
+async def test_a_topic_that_is_made_anew_begins_with_its_first_message_and_one_that_is_wanted_later_as_asked() -> None:
+    """What a session comes to want began before it; what is made while it wants it did not."""
+    async with bench() as it:
+        await it.store(0, b"a message")
+        for name, topic_id in (("t", 76), ("u", 78)):
+            it.directory.learn_topic(dataclasses.replace(TOPIC, name=name, topic_id=topic_id, version=2))
+        await it.open(start=StartRule(StartFrom.LAST))
+        other = await it.open("d", "h", filters={"u": None}, start=StartRule(StartFrom.LAST))
+        await it.rest()
+        it.directory.learn_topic(dataclasses.replace(TOPIC, version=3))
+        it.groups.topics_changed({"t"})
+        await it.sessions.subscribe(other, [Subscription("u"), Subscription("t")])
+        await it.rest()
+        assert [it.enode.offsets[group, 0] for group in ("g", "h")] == [0, 1]
+
+
+@in_virtual_time
 async def test_an_operators_reset_makes_the_owner_begin_anew() -> None:
     """The queue is taken away and given again, then it starts at the offset that was set; late ones are dropped."""
     async with bench() as it:
@@ -169,6 +229,23 @@ async def test_an_acknowledgement_under_an_old_lock_begins_the_queue_anew() -> N
         assert (again.queue, again.first_offset, again.generation > before.generation) == (QUEUES[0], 0, True)
         session.acknowledge(again.queue, 2, again.generation)
         assert (await event(session, AcknowledgedOffsets)).offsets[0][1] == 2
+
+
+@in_virtual_time
+async def test_what_a_client_has_of_a_log_that_was_cut_acknowledges_nothing_of_what_is_stored_there_now() -> None:
+    """Its offsets are given again, to other messages: the queue begins anew, and the honest client is not refused."""
+    async with bench() as it:
+        await it.store(0, b"old", b"old")
+        session = await it.join("c")
+        before = await event(session, Delivery)
+        it.enode.queues[0].clear()
+        await it.store(0, b"new")
+        without, again = await event(session, Assigned), await event(session, Assigned)
+        assert (without.queues, set(again.queues)) == (tuple(QUEUES[1:]), set(QUEUES))
+        session.acknowledge(before.queue, 2, before.generation)
+        new = await event(session, Delivery)
+        assert (new.queue, new.first_offset, new.next_offset) == (QUEUES[0], 0, 1)
+        assert it.enode.offsets["g", 0] == 0
 
 
 @in_virtual_time

@@ -175,9 +175,11 @@ async def test_what_is_assigned_is_told_with_its_generation() -> None:
 
 @in_virtual_time
 async def test_a_queue_of_a_topic_that_was_made_anew_is_taken_on_anew() -> None:
-    """Its messages are others; of one that is gone nothing comes."""
+    """Its messages are others, of which the client hears before they come; of one that is gone nothing comes."""
     async with bench() as it:
+        await it.store(0, b"a", b"b")
         session = await it.open()
+        old = await event(session, Delivery)
         await it.rest()
         assert [topic_id for _, topic_id in session.cursors()] == [77] * 4
         before = [cursor for cursor, _ in session.cursors()]
@@ -188,6 +190,14 @@ async def test_a_queue_of_a_topic_that_was_made_anew_is_taken_on_anew() -> None:
         it.groups.topics_changed({"t"})
         await it.rest()
         assert [topic_id for _, topic_id in session.cursors()] == [78] * 4
+        without, again = await event(session, Assigned), await event(session, Assigned)
+        assert (without.queues, again.queues) == ((), tuple(QUEUES))
+        assert old.generation < without.generation < again.generation
+        it.enode.commits.clear()
+        for generation in (old.generation, without.generation):
+            session.acknowledge(old.queue, old.next_offset, generation)
+        await it.rest()
+        assert it.enode.commits == []
         it.directory.apply(RouteChange(3, deleted_topics=("t",)))
         session.assign(it.groups.membership.advance("g"), list(QUEUES))
         assert session.cursors() == []

@@ -1,12 +1,14 @@
 """All push sessions of a snode: who may open one, who is ended and why, what operators read of them."""
 
+import asyncio
 import dataclasses
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ortoo.common.errors import Conflict, Forbidden, Invalid, NotFound, OrtooError, Overloaded
-from ortoo.snode.cluster.routes import DeliveryMode, Group, Permission
+from ortoo.snode.cluster.routes import DeliveryMode, Group, Permission, RouteChange, Topic
 from ortoo.snode.membership.members import CloseReason, Subscription
 from ortoo.snode.push import sessions as module
 from ortoo.snode.push.outbox import Closed, Delivery
@@ -163,6 +165,20 @@ async def test_a_clients_next_session_takes_the_place_of_the_one_before() -> Non
 
 
 @in_virtual_time
+async def test_a_session_whose_follower_has_left_already_ends_as_well() -> None:
+    """Both were told by the shared store at once: it is no member any more, and would share nothing with others."""
+    async with bench() as it:
+        session = await it.open()
+        await it.rest()
+        for one in ("another's", "nobody's"):
+            member = dataclasses.replace(it.groups.membership.members("g")["c"], session_id=one)
+            it.groups.membership.join("g", member)
+        it.groups.membership.leave("g", "c", "nobody's")
+        assert (await closed(session))[0] is CloseReason.REPLACED
+        assert (it.sessions.all(), session.cursors()) == ([], [])
+
+
+@in_virtual_time
 async def test_a_session_that_meets_a_failure_ends_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others go on."""
     async with bench() as it:
@@ -247,6 +263,55 @@ async def test_a_client_with_a_session_of_its_own_stays_a_member_when_its_push_s
 
 
 @in_virtual_time
+async def test_a_client_that_opens_its_push_session_anew_goes_on_with_its_queues() -> None:
+    """The broken one before it, of the same session of the client, ends later and takes nothing along."""
+    async with bench() as it:
+        await it.open(member_session_id="client's")
+        await it.rest()
+        second = await it.open(member_session_id="client's")
+        await it.rest()
+        assert it.sessions.all() == [second]
+        assert it.groups.membership.members("g")["c"].active
+        await it.store(0, b"a")
+        assert (await event(second, Delivery)).queue == QUEUES[0]
+
+
+@in_virtual_time
+async def test_a_session_that_ends_while_its_new_topics_are_looked_up_is_no_member_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Or its queues would be nobody's. What the client has said meanwhile counts together with it."""
+    async with bench() as it:
+        asked, answer = asyncio.Event(), asyncio.Event()
+
+        async def get_topic(name: str) -> Topic:
+            asked.set()
+            await answer.wait()
+            return dataclasses.replace(TOPIC, name=name, topic_id=78)
+
+        monkeypatch.setattr(it.watch, "_name_server", SimpleNamespace(get_topic=get_topic))
+        for ends in (True, False):
+            session = await it.open(member_session_id="client's")
+            subscribing = it.parts.background.spawn("subscribe", it.sessions.subscribe(session, wanted("t", "u")))
+            await asked.wait()
+            if ends:
+                await it.sessions.close(session, CloseReason.SLOW_CONSUMER, "slow")
+                it.groups.membership.leave("g", "c", "client's")
+            else:
+                member = it.groups.membership.members("g")["c"]
+                it.groups.membership.join("g", dataclasses.replace(member, room="north"))
+            answer.set()
+            await subscribing
+            assert members(it) == ({} if ends else {"c": "client's"})
+            answer.clear()
+            asked.clear()
+            it.directory.apply(RouteChange(it.directory.version + 1, deleted_topics=("u",)))
+        member = it.groups.membership.members("g")["c"]
+        assert member.room == "north"
+        assert member.topics == {"t", "u"}
+
+
+@in_virtual_time
 async def test_a_client_that_does_not_take_the_reason_has_a_minute_to() -> None:
     """Then its connection is ended, if its call has not ended by itself; without a call there is nobody to tell."""
     async with bench() as it:
@@ -283,6 +348,7 @@ async def test_a_silent_session_is_ended() -> None:
         loud.heard()
         await it.rest()
         await it.sessions.sweep()
+        await it.rest()
         assert it.sessions.all() == [loud]
         assert await closed(silent) == (
             CloseReason.EXPIRED,
@@ -298,6 +364,7 @@ async def test_sessions_of_a_group_that_is_closed_end() -> None:
         shared, broadcast = await it.open("shared"), await it.open("broadcast", broadcast=True)
         it.directory.learn_group(Group("g", 2, broadcast_enabled=False))
         await it.sessions.sweep()
+        await it.rest()
         assert it.sessions.all() == [shared]
         assert await closed(broadcast) == (
             CloseReason.GROUP_CLOSED,

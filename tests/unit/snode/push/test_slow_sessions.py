@@ -1,5 +1,6 @@
 """Who is slow, and what operators read of push sessions."""
 
+import dataclasses
 from typing import Any
 
 from ortoo.common.errors import Unavailable
@@ -8,7 +9,8 @@ from ortoo.snode.membership.members import CloseReason
 from ortoo.snode.push.outbox import AcknowledgedOffsets, Closed
 from ortoo.snode.push.session import PushSession
 from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
-from tests.unit.snode.push.push_bench import QUEUES, Bench, bench, event
+from tests.unit.snode.fake_enode import TOPIC
+from tests.unit.snode.push.push_bench import EXPIRY_S, QUEUES, Bench, bench, event
 
 GRACE_S = 5.0
 GROUP = Group("g", 1, slow_consumer_threshold_messages=3, slow_consumer_grace_ms=int(GRACE_S * 1000))
@@ -114,6 +116,57 @@ async def test_while_an_enode_is_away_what_was_heard_of_it_counts() -> None:
         await it.store(0, b"c", b"d", b"e", b"f")
         assert await swept(it, 1.0) == []
         assert "queue t/e/0 is 5 messages ahead" in (await event(session, Closed)).message
+
+
+@in_virtual_time
+async def test_an_enode_that_does_not_answer_is_asked_once_for_all_its_topics() -> None:
+    """Each time costs a timeout, in which nobody's end is looked for."""
+    async with bench() as it:
+        it.directory.learn_topic(dataclasses.replace(TOPIC, name="u", topic_id=78))
+        for number in range(4):
+            it.enode.offsets["h", number] = 0
+        await it.open("d", group="h", filters={"u": None})
+        it.directory.learn_group(dataclasses.replace(GROUP, name="h", version=2))
+        await began(it, 0)
+        asked: list[int] = []
+
+        async def away(topic_id: int) -> Any:
+            asked.append(topic_id)
+            raise Unavailable("away")
+
+        it.enode.describe_queues = away  # type: ignore[method-assign]
+        for session in it.sessions.all():
+            session.heard()
+        assert await swept(it, GRACE_S) == ["d", "c"]
+        assert asked == [78]
+        assert await swept(it, GRACE_S) == ["d", "c"]
+        assert asked == [78, 78]
+
+
+@in_virtual_time
+async def test_nobodys_end_waits_for_anothers() -> None:
+    """What a silent one has acknowledged may be waited for, and many are silent when a network breaks."""
+    async with bench() as it:
+        silent = [await it.open(f"silent {number}", group="other") for number in range(3)]
+        await it.store(3, b"a")
+        await it.rest()
+        it.directory.learn_group(GROUP)
+        slow = await it.open("slow")
+        await it.rest()
+        await it.store(0, *[b"a"] * 9)
+        await it.rest()
+        slow.acknowledge(QUEUES[0], 1, 0)
+        await it.rest(EXPIRY_S)
+        slow.heard()
+        it.enode.gate.clear()
+        for session in silent:
+            for queue in [cursor.queue for cursor, _ in session.cursors()]:
+                session.acknowledge(queue, it.enode.end(queue.queue_id), 0)
+        before_s = it.clock.monotonic_s()
+        await it.sessions.sweep()
+        await it.rest()
+        assert it.clock.monotonic_s() - before_s < 0.01
+        assert (it.sessions.all(), it.sessions.evicted_slow) == ([], 1)
 
 
 @in_virtual_time

@@ -9,7 +9,7 @@ import grpc
 
 from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.errors.status import error_of_rpc
-from ortoo.common.process.background import Background
+from ortoo.common.process.background import Background, pause
 from ortoo.common.process.clock import Clock
 
 Request = TypeVar("Request")
@@ -35,6 +35,7 @@ class Conversation(Generic[Request, Response]):
         `heartbeat` is called every `heartbeat_s` and may return a sign of life; what it raises ends the conversation.
         """
         self.heartbeat_s = heartbeat_s
+        self._sooner = asyncio.Event()
         self._peer = peer
         self._hear = hear
         self._heartbeat = heartbeat
@@ -44,6 +45,12 @@ class Conversation(Generic[Request, Response]):
     def say(self, request: Request) -> None:
         """Say something after everything said so far."""
         self._outgoing.put_nowait(request)
+
+    def beat_every(self, seconds: float) -> None:
+        """Give a sign of life so often from now on: the snode has said how long it hears nothing before it gives up."""
+        sooner, self.heartbeat_s = seconds < self.heartbeat_s, seconds
+        if sooner:
+            self._sooner.set()
 
     async def run(self, call: "grpc.aio.StreamStreamCall[Request, Response]") -> None:
         """Converse until the server's last word. Errors: what it refused with; Unavailable when the stream broke."""
@@ -66,7 +73,8 @@ class Conversation(Generic[Request, Response]):
 
         async def beat() -> None:
             while True:
-                await self._clock.sleep(self.heartbeat_s)
+                await pause(self.heartbeat_s, self._sooner, self._clock)
+                self._sooner.clear()
                 try:
                     request = self._heartbeat()
                 except OrtooError as error:

@@ -75,7 +75,7 @@ class KeptSession(ABC, Generic[Request, Response]):
         if kind == "opened":
             self._is_opened = True
             if self._conversation is not None:
-                self._conversation.heartbeat_s = max(0.1, response.opened.heartbeat_interval_ms / 1000)
+                self._conversation.beat_every(max(0.1, response.opened.heartbeat_interval_ms / 1000))
         elif kind == "closed":
             _log.info("the session is closed", reason=response.closed.message)
         return bool(kind == "closed")

@@ -59,6 +59,8 @@ class QueueProgress:
 
     def deliver(self, batch: BatchProgress) -> None:
         """A delivery came, after those before it."""
+        if self._batches and not self._batches[-1].count and not batch.count:
+            self._batches.pop()  # both say only that the offset moved on, and of such there may be one a message
         self._batches.append(batch)
 
     @property

@@ -1,9 +1,21 @@
 """What a consumer takes nothing from for now: pure bookkeeping."""
 
-from collections import Counter
+import asyncio
 from collections.abc import Collection
 
 from ortoo.client.core.place import Queue
+
+
+class Hold:
+    """A reason to take nothing more of a queue: a message in order waits there for its next try."""
+
+    __slots__ = ("is_over", "queue")
+
+    def __init__(self, queue: Queue) -> None:
+        """Of `queue`."""
+        self.queue = queue
+        self.is_over = asyncio.Event()
+        """Set when the queue went, and the message with it: there is nothing to wait for."""
 
 
 class Suspension:
@@ -16,8 +28,7 @@ class Suspension:
         self.everything = False
         self.queues: frozenset[Queue] = frozenset()
         self._named: frozenset[Queue] = frozenset()
-        self._held: Counter[Queue] = Counter()
-        """Queues in which a message in order waits for its next try, and how many do."""
+        self._held: dict[Hold, None] = {}
 
     def __bool__(self) -> bool:
         return self.everything or bool(self.queues)
@@ -39,16 +50,25 @@ class Suspension:
             self.everything, self._named = False, frozenset()
         self._add_up()
 
-    def hold(self, queue: Queue) -> None:
-        """Take nothing more from this one until it is released as often."""
-        self._held[queue] += 1
+    def hold(self, queue: Queue) -> Hold:
+        """Take nothing more from this one until this and every other hold of it is released."""
+        hold = Hold(queue)
+        self._held[hold] = None
+        self._add_up()
+        return hold
+
+    def release(self, hold: Hold) -> None:
+        """One reason less to hold its queue."""
+        self._held.pop(hold, None)
         self._add_up()
 
-    def release(self, queue: Queue) -> None:
-        """One reason less to hold it."""
-        self._held[queue] -= 1
-        self._held += Counter()
-        self._add_up()
+    def end_holds(self, kept: Collection[Queue]) -> bool:
+        """End those of queues that are not kept; whether there were any."""
+        ended = [hold for hold in self._held if hold.queue not in kept]
+        for hold in ended:
+            hold.is_over.set()
+            self.release(hold)
+        return bool(ended)
 
     def _add_up(self) -> None:
-        self.queues = self._named.union(self._held)
+        self.queues = self._named.union(hold.queue for hold in self._held)

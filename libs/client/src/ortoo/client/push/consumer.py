@@ -83,6 +83,8 @@ class Consumer:
             rule = StartRule(settings.from_first, settings.from_time_ms)
             self._kept = BroadcastOffsets(connection, file, rule)
         self._client_id = client_id
+        self._version = 0
+        """Of the subscriptions."""
         self._member = PushMember(
             connection,
             _opening(group, topics, settings, client_id=client_id, room=connection.room),
@@ -124,8 +126,8 @@ class Consumer:
 
     def subscribe(self, topics: Topics) -> None:
         """Want these topics from now on, with these filters; queues of a topic left out go. Errors: Invalid."""
-        version = self._clock.now_ms()
         wanted = sorted(wanted_topics(topics).items())
+        self._version = version = max(self._version + 1, self._clock.now_ms())
         self._member.subscribe([subscription(topic, filter_, version) for topic, filter_ in wanted])
 
     def suspend(self, *queues: Queue) -> None:

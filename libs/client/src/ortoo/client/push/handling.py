@@ -13,8 +13,9 @@ from typing import Protocol
 from ortoo.client.core.handlers import GivenBack, RetryLater, Tries, named
 from ortoo.client.core.place import Queue
 from ortoo.client.core.received import ReceivedMessage
+from ortoo.client.core.suspension import Hold
 from ortoo.common.errors import OrtooError
-from ortoo.common.process.background import Background
+from ortoo.common.process.background import Background, pause
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.v1 import pull_pb2
@@ -27,10 +28,10 @@ _log = get_logger("consumer")
 class Holding(Protocol):
     """What keeps a queue's messages back."""
 
-    def hold(self, queue: Queue) -> None:
+    def hold(self, queue: Queue) -> Hold:
         """Deliver nothing more of this queue."""
 
-    def release(self, queue: Queue) -> None:
+    def release(self, hold: Hold) -> None:
         """One reason less to hold it."""
 
 
@@ -93,21 +94,23 @@ class PushHandlers:
 
     async def _handle(self, message: ReceivedMessage, *, in_order: bool) -> None:
         """Try until it works, or is somebody else's business. The slot is there already, and is given up."""
-        held = False
+        hold: Hold | None = None
         try:
             while (failure := await self._call(message)) is not None:
                 wait_ms = await self._failed(message, failure, in_order)
                 if wait_ms is None:
+                    self._tries.forget(message)
                     break
-                if in_order and not held:
-                    self._holding.hold(message.queue)
-                    held = True
-                await self._clock.sleep(wait_ms / 1000)
+                if in_order and hold is None:
+                    hold = self._holding.hold(message.queue)
+                if hold is None:
+                    await self._clock.sleep(wait_ms / 1000)
+                else:
+                    await pause(wait_ms / 1000, hold.is_over, self._clock)
                 await self._slots.acquire()
         finally:
-            if held:
-                self._holding.release(message.queue)
-        self._tries.forget(message)
+            if hold is not None:
+                self._holding.release(hold)
         message.ack()
 
     async def _call(self, message: ReceivedMessage) -> Exception | None:
@@ -116,6 +119,7 @@ class PushHandlers:
             if message.is_current:
                 self._tries.begin(message)
                 await self._handler(message)
+                self._tries.forget(message)
         except Exception as error:
             return error
         finally:

@@ -3,7 +3,6 @@
 import asyncio
 from collections import deque
 from collections.abc import Collection, Sequence
-from functools import partial
 
 from ortoo.client.core.closed import Left
 from ortoo.client.core.connection import Connection
@@ -11,7 +10,7 @@ from ortoo.client.core.kept_session import KeptSession
 from ortoo.client.core.place import Queue
 from ortoo.client.core.progress import BatchProgress, QueueProgress
 from ortoo.client.core.received import ReceivedBatch
-from ortoo.client.core.suspension import Suspension
+from ortoo.client.core.suspension import Hold, Suspension
 from ortoo.client.core.wire import queue_of, received_batch, subscription, wire_queue
 from ortoo.client.offsets.start_point import RETRY_PREFIX
 from ortoo.client.push.broadcast_offsets import BroadcastOffsets
@@ -58,7 +57,8 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
         self._arrived = asyncio.Event()
         self._freed_messages = 0
         self._freed_bytes = 0
-        self._session_number = 0
+        self._owed: dict[Queue, tuple[int, int]] = {}
+        """What the unfinished deliveries of each queue cost of the credit: messages, and bytes."""
         self._suspension = Suspension()
         self._retries: consumer_pb2.Subscription | None = None
         """The group's retry topic, when it is wanted."""
@@ -102,14 +102,17 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
         self._suspension_changed()
         self._arrived.set()
 
-    def hold(self, queue: Queue) -> None:
-        """Take nothing more from a queue whose order is kept, until it is released as often."""
-        self._suspension.hold(queue)
+    def hold(self, queue: Queue) -> Hold:
+        """Take nothing more from a queue whose order is kept, until it is released or goes."""
+        hold = self._suspension.hold(queue)
+        if queue not in self._progress:
+            hold.is_over.set()
         self._suspension_changed()
+        return hold
 
-    def release(self, queue: Queue) -> None:
+    def release(self, hold: Hold) -> None:
         """One reason less to hold a queue."""
-        self._suspension.release(queue)
+        self._suspension.release(hold)
         self._suspension_changed()
         self._arrived.set()
 
@@ -190,7 +193,6 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
         return self._broadcast is None or await self._is_placed(self._broadcast)
 
     def _begin(self) -> None:
-        self._session_number += 1
         self._say(open=self._opening)
         if self._suspension:
             self._say_suspended()
@@ -205,6 +207,7 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
         """What was delivered and not acknowledged comes again."""
         self.queues = ()
         self._progress.clear()
+        self._owed.clear()
         self._buffer.clear()
         self._lent.clear()
 
@@ -249,16 +252,20 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
         self._generation = generation
         self.queues = tuple(queues)
         kept = frozenset(queues)
+        messages = size_bytes = 0
         for queue in [queue for queue in self._progress if queue not in kept]:
             del self._progress[queue]
-        dropped = [batch for batch in self._buffer if batch.queue not in kept]
-        if dropped:
-            self._buffer = deque(batch for batch in self._buffer if batch.queue in kept)
-            for batch in dropped:
-                if id(batch) in self._lent:
-                    self._lent.discard(id(batch))
-                else:
-                    self._free(len(batch), batch.size_bytes)
+            owed_messages, owed_bytes = self._owed.pop(queue, (0, 0))
+            messages, size_bytes = messages + owed_messages, size_bytes + owed_bytes
+        for batch in self._buffer:
+            if batch.queue not in kept and id(batch) in self._lent:
+                self._lent.discard(id(batch))
+                messages, size_bytes = messages - len(batch), size_bytes - batch.size_bytes
+        self._buffer = deque(batch for batch in self._buffer if batch.queue in kept)
+        if messages or size_bytes:
+            self._free(messages, size_bytes)
+        if self._suspension.end_holds(kept):
+            self._suspension_changed()
 
     def _delivered(self, delivery: consumer_pb2.Delivery, records: bytes, queue: Queue) -> None:
         """A batch with these bytes came, or an offset moved on."""
@@ -270,26 +277,32 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
             progress.deliver(BatchProgress([], delivery.next_offset))
             self.has_news.set()
             return
-        finished = partial(self._finished, self._session_number)
         batch = received_batch(
             delivery,
             queue,
             records,
             generation=delivery.generation,
-            finished=finished,
+            finished=self._finished,
             current=lambda: self._progress.get(queue) is progress,
         )
         progress.deliver(batch.progress)
+        self._owe(queue, len(batch), batch.size_bytes)
         self._buffer.append(batch)
         if self._suspension:
             self._lend(batch)
         self._arrived.set()
 
-    def _finished(self, session_number: int, batch: ReceivedBatch, count: int) -> None:
+    def _finished(self, batch: ReceivedBatch, count: int) -> None:
+        if not batch.is_current:
+            return  # its credit came back when its queue went, or the session did
         # Credit is given back by the batch: the bytes of one are in memory until its last message is done.
-        if session_number != self._session_number:
-            return  # that session is over; the credit of this one was given anew
-        self._free(count, batch.size_bytes if batch.progress.is_finished else 0)
+        size_bytes = batch.size_bytes if batch.progress.is_finished else 0
+        self._owe(batch.queue, -count, -size_bytes)
+        self._free(count, size_bytes)
+
+    def _owe(self, queue: Queue, messages: int, size_bytes: int) -> None:
+        owed_messages, owed_bytes = self._owed.get(queue, (0, 0))
+        self._owed[queue] = owed_messages + messages, owed_bytes + size_bytes
 
     def _free(self, messages: int, size_bytes: int) -> None:
         self._freed_messages += messages

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 import grpc
 
 from ortoo.common.errors import Moved, OrtooError, Unavailable
-from ortoo.common.errors.status import error_of, rpc_errors
+from ortoo.common.errors.status import cancellations, error_of, rpc_errors
 from ortoo.common.groups.pop import LeasePart, Popped, PopWish, ReplayWish, SendBackWish, Stale, Verdict
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_field import Bulky
@@ -84,6 +84,8 @@ class GrpcEnodeLink:
         self.opened_s = leaders.clock.monotonic_s()
         self._tasks: list[asyncio.Task[Any]] = []
         self._calls: set[Any] = set()
+        self._conversations: set[Any] = set()
+        """Calls that end with this link: a leader that hangs does not end them."""
         self._gone: OrtooError | None = None
         self._held = leaders.held(enode)
         stream = partial(RequestStream[Any, Any, Any], self._peer, clock=leaders.clock, timeout_s=leaders.timeout_s)
@@ -117,7 +119,7 @@ class GrpcEnodeLink:
             task.cancel()
         self._gone = gone = self.fail_reads()
         self.appends.fail_all(gone, moved)
-        for call in list(self._calls):
+        for call in [*self._calls, *self._conversations]:
             call.cancel()
         return gone
 
@@ -200,7 +202,8 @@ class GrpcEnodeLink:
     async def attach(self, snode: str, incarnation: str, freed: Callable[[Sequence[LockKey]], None]) -> None:
         """Be there for the enode until the connection breaks."""
         sign = pb.AttachRequest(snode=snode, incarnation=incarnation)
-        await stay_attached(self._stub.Attach(), self._peer, sign, freed, self._clock)
+        call = self._stub.Attach()
+        await self._over(self._conversations, call, stay_attached(call, self._peer, sign, freed, self._clock))
 
     async def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
         """A group's offsets."""
@@ -263,7 +266,8 @@ class GrpcEnodeLink:
     async def watch_halves(self, producer_groups: Iterable[str], heard: Callable[[DueHalf], None]) -> None:
         """Hear of transactions that are due to be checked."""
         asked = deferred_pb.WatchHalvesRequest(producer_groups=producer_groups)
-        await hear_halves(self._stub.WatchHalves(asked), self._peer, heard)
+        call = self._stub.WatchHalves(asked)
+        await self._over(self._conversations, call, hear_halves(call, self._peer, heard))
 
     async def find_offset(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
         """The first offset stored at or after a time."""
@@ -359,14 +363,17 @@ class GrpcEnodeLink:
     async def _ask(self, method: Callable[..., Awaitable[Answer]], request: object, timeout_s: float) -> Answer:
         with rpc_errors(self._peer, within=True):
             call = method(request, timeout=timeout_s)
-            self._calls.add(call)
-            try:
-                return await call
-            except asyncio.CancelledError:
-                # This link was closed, for a newer one; or whoever asks was cancelled.
-                task = asyncio.current_task()
-                if self._gone is None or (task is not None and task.cancelling()):
-                    raise
-                raise self._gone from None
-            finally:
-                self._calls.discard(call)
+            return await self._over(self._calls, call, call)
+
+    async def _over(self, calls: set[Any], call: Any, answer: Awaitable[Answer]) -> Answer:
+        """What comes of a call that is one of `calls` meanwhile."""
+        calls.add(call)
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            # This link was closed, for a newer one; or whoever asks was cancelled.
+            if self._gone is None or cancellations():
+                raise
+            raise self._gone from None
+        finally:
+            calls.discard(call)

@@ -30,7 +30,10 @@ _log = get_logger("locks")
 
 @dataclass(slots=True, eq=False)
 class _LockBatcher(Batcher):
-    """What is to be said to one enode: releases first, for a taker may wait for them."""
+    """What is to be said to one enode. Nothing is asked for before all releases are answered.
+
+    Others may wait for those, and one that comes late frees what its session has taken again meanwhile.
+    """
 
     enode: str
     links: EnodeLinks
@@ -45,8 +48,8 @@ class _LockBatcher(Batcher):
         backoff, attempt = Backoff(first_s=0.05, max_s=1.0), 0
         while self.releases or self.takes:
             ok = await self._release() if self.releases else True
-            if self.takes:
-                ok = await self._ask() and ok
+            if self.takes and not self.releases:
+                ok = await self._ask()
             attempt = 0 if ok else attempt + 1
             if not ok and self.releases:
                 await self.clock.sleep(backoff.delay_s(attempt, self.randomness))

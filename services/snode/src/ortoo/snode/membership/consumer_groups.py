@@ -132,7 +132,8 @@ class ConsumerGroups:
             given = assign(members, queues)
         for session in sessions:
             member = members.get(session.client_id)
-            if member is not None and member.session_id != session.member_session_id:
+            # Who is no member at all was replaced by somebody who has left again: it would keep its queues from others.
+            if member is None or member.session_id != session.member_session_id:
                 session.replaced()
             elif session.client_id in given:
                 session.assign(generation, given[session.client_id])

@@ -133,8 +133,12 @@ class SlowRule:
         `newest_offset` is the last stored message's. `acknowledged_offset` is None when the group has none yet, which
         is never slow. `waiting_since_s` is since when the server has waited for an acknowledgement; None = it does not.
         """
-        if acknowledged_offset is None or waiting_since_s is None:
-            return False
-        return newest_offset - acknowledged_offset > self.threshold_messages and (
-            now_s - waiting_since_s >= self.grace_s
+        return (
+            acknowledged_offset is not None
+            and newest_offset - acknowledged_offset > self.threshold_messages
+            and self.is_awaited_long(waiting_since_s, now_s)
         )
+
+    def is_awaited_long(self, since_s: float | None, now_s: float) -> bool:
+        """Whether the whole grace is over; None = nothing is awaited."""
+        return since_s is not None and now_s - since_s >= self.grace_s

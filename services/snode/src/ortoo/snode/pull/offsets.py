@@ -36,9 +36,7 @@ class StartRule:
 
     def of(self, queue: Queue) -> StartFrom:
         """The rule for one queue: a retry topic starts at its first message, for they are all meant for the group."""
-        if self.start_from is StartFrom.LAST and queue.topic.startswith(RETRY_PREFIX):
-            return StartFrom.FIRST
-        return self.start_from
+        return StartFrom.FIRST if queue.topic.startswith(RETRY_PREFIX) else self.start_from
 
 
 KEYS_MAX = 50_000

@@ -85,6 +85,8 @@ class Feeder:
     fence: int = field(default=0, init=False)
     """The generation of the queue's lock."""
     _failures: int = field(default=0, init=False)
+    _damaged_reads: int = field(default=0, init=False)
+    """How often in a row what was read was damaged, whatever else failed in between."""
     _at_end: bool = field(default=False, init=False)
     """Whether the last read found all there was: the next one waits for news, and holds nothing meanwhile."""
 
@@ -114,7 +116,8 @@ class Feeder:
             except Fenced:
                 raise
             except OrtooError as error:
-                if isinstance(error, DataLoss) and self._failures + 1 >= DAMAGE_READS and self._pass_over(error):
+                self._damaged_reads += isinstance(error, DataLoss)
+                if isinstance(error, DataLoss) and self._damaged_reads >= DAMAGE_READS and self._pass_over(error):
                     continue
                 if self._failures % 30 == LOGGED_FAILURE or (self._failures == 0 and not error.retriable):
                     _log.warning("a queue cannot be read; trying on", queue=str(self.cursor.queue), reason=str(error))
@@ -124,7 +127,7 @@ class Feeder:
                 await self.parts.clock.sleep(delay_s)
                 self._failures += 1
             else:
-                self._failures = 0
+                self._failures = self._damaged_reads = 0
                 return
 
     async def _start(self) -> None:
@@ -178,11 +181,10 @@ class Feeder:
         cursor = self.cursor
         cursor.end_offset = fetched.end_offset
         for stored in fetched.batches:
+            await self.sink.may_send(cursor.queue)  # first, for what is wanted and what expires may change meanwhile
             part = selected(stored, cursor.next_offset, wanted=self.wanted, now_ms=self.parts.clock.now_ms())
             if part.expired:
                 self.sink.expired(cursor.queue, part.expired)
-            if part.batch is not None:
-                await self.sink.may_send(cursor.queue)
             held.becomes(held.bytes - len(stored.batch.records))
             cursor.advance(part.next_offset)
             if part.batch is None:
@@ -218,12 +220,21 @@ class Feeder:
             self._send(Delivery(queue, self.generation, self.topic_id, cursor.sent_offset, begin))
         cursor.advance(end)
         self._send(Delivery(queue, self.generation, self.topic_id, begin, end, loss=error))
-        self._failures = 0
+        self._failures = self._damaged_reads = 0
         return True
 
     def _jump(self, error: OutOfRange) -> None:
-        """Go on where the queue is: what lay before was deleted by age, or the log was lost."""
+        """Go on where the queue is: what lay before was deleted by age, or the log was lost.
+
+        Errors: Fenced when what the client has is gone: its offsets are given again, to other messages.
+        """
         cursor = self.cursor
-        to = error.begin_offset if cursor.next_offset < error.begin_offset else error.end_offset
+        is_behind = cursor.next_offset < error.begin_offset
+        to = error.begin_offset if is_behind else error.end_offset
         _log.warning("offset not stored; going on elsewhere", queue=str(cursor.queue), at=cursor.next_offset, to=to)
-        cursor.jump(to)
+        if is_behind:
+            cursor.advance(to)  # that those are over the client hears as of messages which it does not want
+        elif cursor.has_sent and to < cursor.sent_offset:
+            raise Fenced(f"queue {cursor.queue} ends at {to}, and deliveries went up to {cursor.sent_offset}")
+        else:
+            cursor.jump(to)

@@ -7,6 +7,8 @@ from ortoo.snode.cluster.routes import Queue
 
 CREDIT_MESSAGES_MAX = 1 << 31
 CREDIT_BYTES_MAX = 1 << 40
+STEP_BYTES = 64 << 10
+"""Deliveries are remembered together up to this size: there may be hundreds of thousands, of one small message each."""
 
 
 class Credit:
@@ -50,17 +52,18 @@ class QueueCursor:
         self.waiting_since_s: float | None = None
         """Since when an acknowledgement is awaited."""
         self.unacknowledged_bytes = 0
-        """What was sent and is not acknowledged."""
+        """What was sent and is not acknowledged; of deliveries that are remembered together all, until the last is."""
+        self._began_at = -1
         self._sent: deque[tuple[int, int]] = deque()
 
     def start(self, offset: int, *, committed: bool) -> None:
         """Begin at `offset`; `committed` tells whether the group had acknowledged up to there."""
-        self.next_offset = self.sent_offset = offset
+        self.next_offset = self.sent_offset = self._began_at = offset
         self.acknowledged = offset if committed else None
 
     def jump(self, offset: int) -> None:
         """Go on elsewhere: what lay at the next offset is not stored."""
-        self.next_offset = self.sent_offset = offset
+        self.next_offset = self.sent_offset = self._began_at = offset
         if self.acknowledged is not None:
             self.acknowledged = min(self.acknowledged, offset)
 
@@ -71,11 +74,17 @@ class QueueCursor:
     def told(self, next_offset: int, now_s: float, size_bytes: int) -> None:
         """A delivery of so many bytes up to `next_offset` goes to the client."""
         if size_bytes:
-            self._sent.append((next_offset, size_bytes))
+            together = self._sent.pop()[1] if self._sent and self._sent[-1][1] < STEP_BYTES else 0
+            self._sent.append((next_offset, together + size_bytes))
             self.unacknowledged_bytes += size_bytes
         self.sent_offset = max(self.sent_offset, next_offset)
         if self.waiting_since_s is None:
             self.waiting_since_s = now_s
+
+    @property
+    def has_sent(self) -> bool:
+        """Whether the client was told of anything since it began, or jumped."""
+        return self.sent_offset > self._began_at
 
     def wait_anew(self, now_s: float) -> None:
         """What is awaited is awaited from now on: the client was not asked before."""

@@ -12,6 +12,8 @@ from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.membership.members import CloseReason
 
 OUTBOX_BYTES_MAX = 4 << 20
+DELIVERY_BYTES = 512
+"""What a delivery takes beside its batch, about: of offsets that only move on there may be one a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,11 @@ class Delivery:
         """What it costs of the client's credit."""
         return len(self.batch.records) if self.batch is not None else 0
 
+    @property
+    def held_bytes(self) -> int:
+        """What it takes while it waits."""
+        return DELIVERY_BYTES + self.size_bytes
+
 
 @dataclass(frozen=True, slots=True)
 class AcknowledgedOffsets:
@@ -73,7 +80,11 @@ Event = Opened | Assigned | Delivery | AcknowledgedOffsets | Closed
 
 
 class PushOutbox:
-    """Events on their way to the client. Of assignments only the newest waits; of acknowledged offsets too."""
+    """Events on their way to the client. Of acknowledged offsets only the newest waits.
+
+    Of assignments the newest waits. Where it brings back what was away meanwhile, one without that goes before it: such
+    a queue begins anew, and a client that did not hear of it would acknowledge by what it had before.
+    """
 
     def __init__(self, memory: MemoryShare, bytes_max: int = OUTBOX_BYTES_MAX) -> None:
         """`memory` counts what waits here and the delivery that is being written."""
@@ -84,7 +95,10 @@ class PushOutbox:
         """Of the delivery that the transport was given last."""
         self._opened: Opened | None = None
         self._assigned: deque[Assigned] = deque()
-        self._kept = False
+        self._told: frozenset[Queue] = frozenset()
+        """The client's queues as it heard last."""
+        self._stayed: frozenset[Queue] = frozenset()
+        """Those of them that were in every assignment since."""
         self._acknowledged: dict[Queue, tuple[int, int]] = {}
         self._deliveries: deque[Delivery] = deque()
         self._closed: Closed | None = None
@@ -96,20 +110,18 @@ class PushOutbox:
         self._opened = event
         self._wake.set()
 
-    def assigned(self, event: Assigned, *, keep: bool = False) -> list[Delivery]:
-        """Tell the queues; returns the deliveries of other queues that had not left yet and never will.
-
-        With `keep` the client hears this one even if another comes after it at once.
-        """
-        if self._assigned and not self._kept:
-            self._assigned.pop()
-        self._assigned.append(event)
-        self._kept = keep
+    def assigned(self, event: Assigned) -> list[Delivery]:
+        """Tell the queues; returns the deliveries of other queues that had not left yet and never will."""
         kept = frozenset(event.queues)
+        self._stayed &= kept
+        between: list[Assigned] = []
+        if (self._told & kept) - self._stayed:
+            between.append(Assigned(self._assigned[0].generation, tuple(sorted(self._stayed))))
+        self._assigned = deque([*between, event])
         dropped = [delivery for delivery in self._deliveries if delivery.queue not in kept]
         if dropped:
             self._deliveries = deque(delivery for delivery in self._deliveries if delivery.queue in kept)
-            self._drop(sum(delivery.size_bytes for delivery in dropped))
+            self._drop(sum(delivery.held_bytes for delivery in dropped))
             self._room.set()
         self._wake.set()
         return dropped
@@ -128,8 +140,8 @@ class PushOutbox:
     def deliver(self, delivery: Delivery) -> None:
         """Send a delivery after those before it."""
         self._deliveries.append(delivery)
-        self._bytes += delivery.size_bytes
-        self._memory.take(delivery.size_bytes)
+        self._bytes += delivery.held_bytes
+        self._memory.take(delivery.held_bytes)
         self._wake.set()
 
     def close(self, event: Closed) -> None:
@@ -161,11 +173,13 @@ class PushOutbox:
         if self._closed is not None:
             return self._closed
         if self._assigned:
-            return self._assigned.popleft()
+            assigned = self._assigned.popleft()
+            self._told = self._stayed = frozenset(assigned.queues)
+            return assigned
         if self._deliveries:
             delivery = self._deliveries.popleft()
-            self._bytes -= delivery.size_bytes
-            self._leaving_bytes = delivery.size_bytes
+            self._bytes -= delivery.held_bytes
+            self._leaving_bytes = delivery.held_bytes
             self._room.set()
             return delivery
         return None

@@ -14,7 +14,7 @@ from ortoo.common.process.logs import get_logger
 from ortoo.snode.cluster.routes import UNACKNOWLEDGED_BYTES_MAX, Queue
 from ortoo.snode.enodes.link import FETCH_BYTES_MAX, LockRequest
 from ortoo.snode.membership.members import CloseReason, Member
-from ortoo.snode.pull.offsets import StartRule
+from ortoo.snode.pull.offsets import StartFrom, StartRule
 from ortoo.snode.push.acknowledgements import AckBatcher
 from ortoo.snode.push.feeder import FETCH_BYTES_MIN, SESSION_BYTES, Feeder, PushParts
 from ortoo.snode.push.flow import Credit, QueueCursor
@@ -84,6 +84,9 @@ class PushSession:
         self._outbox = PushOutbox(self.memory)
         self._outbox.opened(Opened(self.session_id, plan.heartbeat_interval_ms, plan.expiry_ms, self.client_id))
         self._lines: dict[Queue, _Line] = {}
+        self._first_seen: dict[str, frozenset[tuple[int, Queue]]] = {}
+        """The queues, with their topic's id, that each topic had when the session came to want it."""
+        self._look()
         self._batchers: dict[tuple[str, int], AckBatcher] = {}
         self._granted = asyncio.Event()
         self._suspended: frozenset[Queue] | None = frozenset()
@@ -173,8 +176,12 @@ class PushSession:
         if self.closing:
             return
         wanted = set(queues)
-        for queue in [queue for queue in self._lines if queue not in wanted or self._is_stale(queue)]:
+        lost = [queue for queue in self._lines if queue not in wanted or self._is_stale(queue)]
+        for queue in lost:
             self._give_up(queue)
+        if not wanted.isdisjoint(lost):  # a topic was made anew: its queues are others, by the names of the old ones
+            self._assigned(Assigned(generation, tuple(self._lines)))
+            generation = self._parts.groups.membership.advance(self.group)
         for line in self._lines.values():
             line.feeder.generation = generation
         self._assigned(Assigned(generation, tuple(queues)))
@@ -182,16 +189,17 @@ class PushSession:
             if queue not in self._lines:
                 self._take_on(queue, generation)
 
-    def _assigned(self, event: Assigned, *, keep: bool = False) -> None:
+    def _assigned(self, event: Assigned) -> None:
         """Tell the queues; the credit of what never leaves is for others."""
-        for delivery in self._outbox.assigned(event, keep=keep):
+        for delivery in self._outbox.assigned(event):
             self.grant(delivery.messages, delivery.size_bytes)
 
     def subscribe(self, filters: Mapping[str, MessageFilter | None]) -> None:
         """Want other messages from now on; new and lost topics follow with the next assignment."""
         self._filters = filters
+        self._look()
         for queue, line in self._lines.items():
-            line.feeder.wanted = filters.get(queue.topic)
+            line.feeder.wanted = filters.get(queue.topic, line.feeder.wanted)
 
     def suspend(self, queues: frozenset[Queue] | None) -> None:
         """Deliver nothing of these queues, None = of any; those suspended before go on, and are not late yet."""
@@ -261,7 +269,7 @@ class PushSession:
             self.group,
             self._filters.get(queue.topic),
             self,
-            self._plan.start,
+            self._start_of(topic.topic_id, queue),
             self._plan.broadcast,
             self._fetch_bytes,
             generation,
@@ -270,6 +278,21 @@ class PushSession:
         request = LockRequest(self.group, topic.topic_id, queue.queue_id, self.client_id, self.session_id, resume)
         task = self._feeding.start(f"feed {queue}", self._feed(feeder, request))
         self._lines[queue] = _Line(feeder, task, request)
+
+    def _look(self) -> None:
+        """Remember what there is of topics that are wanted from now on."""
+        seen = {name: self._first_seen[name] for name in self._filters if name in self._first_seen}
+        for name in self._filters:
+            if name not in seen and (topic := self._parts.directory.find_topic(name)) is not None:
+                seen[name] = frozenset((topic.topic_id, queue) for queue in topic.read_queues())
+        self._first_seen = seen
+
+    def _start_of(self, topic_id: int, queue: Queue) -> StartRule:
+        """What was added while the session was there is its group's from the first message on."""
+        start = self._plan.start
+        if start.start_from is StartFrom.LAST and (topic_id, queue) not in self._first_seen.get(queue.topic, ()):
+            return dataclasses.replace(start, start_from=StartFrom.FIRST)
+        return start
 
     async def _feed(self, feeder: Feeder, request: LockRequest) -> None:
         queue = feeder.cursor.queue
@@ -307,9 +330,9 @@ class PushSession:
             batcher.forget(queue)
         rest = tuple(self._lines)
         advance = self._parts.groups.membership.advance
-        self._assigned(Assigned(advance(self.group), rest), keep=True)
+        self._assigned(Assigned(advance(self.group), rest))
         generation = advance(self.group)
-        self._outbox.assigned(Assigned(generation, (*rest, queue)))
+        self._assigned(Assigned(generation, (*rest, queue)))
         self._take_on(queue, generation, resume=True)
 
     def _give_up(self, queue: Queue, *, flush: bool = True) -> asyncio.Task[Any]:

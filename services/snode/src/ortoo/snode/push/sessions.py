@@ -1,22 +1,22 @@
 """All push sessions of this snode: opened, watched for silence and slowness, closed at the end."""
 
 import asyncio
-import contextlib
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
-from ortoo.common.errors import Conflict, Invalid, OrtooError, Overloaded
+from ortoo.common.errors import Conflict, Invalid, Overloaded
 from ortoo.common.filters.message_filter import MessageFilter, compile_filter
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.telemetry.metrics import Metrics
-from ortoo.snode.cluster.routes import DeliveryMode, Queue
+from ortoo.snode.cluster.routes import DeliveryMode
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.membership.members import CloseReason, Member, SlowRule, Subscription, merged
 from ortoo.snode.push.feeder import PushParts
+from ortoo.snode.push.queue_ends import QueueEnds
 from ortoo.snode.push.session import PushPlan, PushSession
 from ortoo.snode.topics.arrival import retry_topic
 from ortoo.snode.topics.group_settings import DeliveryModes, GroupSettings
@@ -27,7 +27,6 @@ SESSION_FIXED_BYTES = 24 << 10
 """What a session costs by itself: its tasks, its stream, its place in the group."""
 SESSIONS_MAX = 10_000
 SUBSCRIPTIONS_MAX = 1_000
-Ends = dict[tuple[str, int], dict[int, int]]
 _log = get_logger("sessions")
 
 
@@ -117,7 +116,8 @@ class Sessions:
     async def open(self, plan: PushPlan, member: Callable[[PushSession], Member]) -> PushSession:
         """Open a session whose plan was checked; `member` says who it is in the group, once it has its id.
 
-        Errors: Overloaded; Conflict when the group may not consume, or pops; Forbidden when it may not as planned.
+        Errors: Overloaded; Conflict when the group may not consume, or pops; Forbidden when it may not as planned; what
+        `member` raises.
         """
         if len(self._sessions) >= SESSIONS_MAX:
             raise Overloaded(f"{SESSIONS_MAX} sessions are open on this snode; use another", retry_after_ms=5_000)
@@ -137,35 +137,45 @@ class Sessions:
             CloseReason.EXPIRED,
             "serving it met a failure; the snode's log has the details; open another session",
         )
+        joining = member(session)
         self._sessions[session.session_id] = session
         before = self.find(plan.group, session.client_id)
         if before is not None:
             before.replaced()
-        self.parts.groups.join(plan.group, member(session), session)
+        self.parts.groups.join(plan.group, joining, session)
         return session
 
     async def subscribe(self, session: PushSession, news: Sequence[Subscription]) -> None:
         """A session wants other messages than before. Errors: as `filters`."""
-        membership = self.parts.groups.membership
-        member = membership.members(session.group).get(session.client_id)
-        if member is None or member.session_id != session.member_session_id:
+        member = self._place_of(session)
+        if member is None:
             return
         subscriptions = merged(member.subscriptions, news)
-        session.subscribe(await self.filters(session.group, subscriptions, "subscribe.subscriptions"))
-        membership.join(session.group, dataclasses.replace(member, subscriptions=subscriptions))
+        filters = await self.filters(session.group, subscriptions, "subscribe.subscriptions")
+        if self._place_of(session) is not member:  # meanwhile it has ended, or its client has said something else
+            await self.subscribe(session, news)
+            return
+        session.subscribe(filters)
+        self.parts.groups.membership.join(session.group, dataclasses.replace(member, subscriptions=subscriptions))
+
+    def _place_of(self, session: PushSession) -> Member | None:
+        """What the group knows of a session; None when it has ended or another stands for its client."""
+        if self.find(session.group, session.client_id) is not session:
+            return None
+        member = self.parts.groups.membership.members(session.group).get(session.client_id)
+        return member if member is not None and member.session_id == session.member_session_id else None
 
     async def close(self, session: PushSession, reason: CloseReason, message: str) -> None:
         """End a session, once."""
         if self._sessions.pop(session.session_id, None) is not None and session.call is not None:
             self._leaving[session.session_id] = (session, self.clock.monotonic_s() + FAREWELL_S)
-        membership = self.parts.groups.membership
-        member = membership.members(session.group).get(session.client_id)
-        if member is not None and member.session_id == session.member_session_id and not session.closing:
+        if (member := self._place_of(session)) is not None:
             session.parting(member)
         await session.close(reason, message)
 
     def ended(self, session: PushSession) -> None:
-        """The call of a session is over."""
+        """The call of a session is over: there is nobody to tell why."""
+        session.call = None
         self._leaving.pop(session.session_id, None)
 
     async def close_all(self, reason: CloseReason, message: str) -> None:
@@ -175,21 +185,26 @@ class Sessions:
     async def sweep(self) -> None:
         """End the sessions that are silent or slow, or whose group is closed; to be called about once a second."""
         now_s = self.clock.monotonic_s()
-        ends: Ends = {}
         for session_id, (leaving, deadline_s) in list(self._leaving.items()):
             if deadline_s < now_s:
                 leaving.memory.end()
                 del self._leaving[session_id]
+        remaining: list[PushSession] = []
         for session in self.all():
             if now_s - session.heard_at_s > self.expiry_s:
-                await self.close(
+                self.close_soon(
                     session,
                     CloseReason.EXPIRED,
                     f"nothing was heard for {self.expiry_s:.0f} s; send a Heartbeat in between, or open another",
                 )
             elif closed := self.settings.why_closed(session.group, broadcast=session.broadcast):
-                await self.close(session, CloseReason.GROUP_CLOSED, closed)
-            elif slow := await self._slow(session, now_s, ends):
+                self.close_soon(session, CloseReason.GROUP_CLOSED, closed)
+            else:
+                remaining.append(session)
+        ends = QueueEnds(self.parts.links)
+        for session in remaining:
+            slow = await self._slow(session, now_s, ends)
+            if slow and not session.closing:
                 self.evicted_slow += 1
                 _log.warning("a slow consumer is evicted", group=session.group, session=session.session_id, why=slow)
                 self.close_soon(session, CloseReason.SLOW_CONSUMER, slow)
@@ -205,22 +220,23 @@ class Sessions:
         closing: Coroutine[Any, Any, None] = self.close(session, reason, message)
         self.parts.background.contained("close", closing)
 
-    async def _slow(self, session: PushSession, now_s: float, ends: Ends) -> str:
+    async def _slow(self, session: PushSession, now_s: float, ends: QueueEnds) -> str:
         """Why a session is slow; empty if it is not. An enode is asked only about those that owe an answer."""
         rule: SlowRule | None = None
         for cursor, topic_id in list(session.owing()):
             rule = rule or self.settings.slow_rule(session.group)
-            since_s = cursor.waiting_since_s
-            if since_s is None or cursor.acknowledged is None or now_s - since_s < rule.grace_s:
+            if cursor.acknowledged is None or not rule.is_awaited_long(cursor.waiting_since_s, now_s):
                 continue
-            end = max(cursor.end_offset, await self._end_of(cursor.queue, topic_id, ends))
-            slow = rule.broken_by(
+            end = max(cursor.end_offset, await ends.of(cursor.queue, topic_id))
+            since_s = cursor.waiting_since_s  # it may have acknowledged something meanwhile
+            if since_s is None or not rule.is_awaited_long(since_s, now_s):
+                continue
+            if rule.broken_by(
                 newest_offset=end - 1,
                 acknowledged_offset=cursor.acknowledged,
-                waiting_since_s=cursor.waiting_since_s,
+                waiting_since_s=since_s,
                 now_s=now_s,
-            )
-            if slow:
+            ):
                 return (
                     f"queue {cursor.queue} is {end - cursor.acknowledged} messages ahead of the acknowledged offset "
                     f"{cursor.acknowledged} (threshold {rule.threshold_messages}) and nothing was acknowledged for "
@@ -233,13 +249,3 @@ class Sessions:
                     f"{now_s - since_s:.1f} s; open a new session to go on"
                 )
         return ""
-
-    async def _end_of(self, queue: Queue, topic_id: int, ends: Ends) -> int:
-        """The end of a queue, each (enode, topic) asked once a sweep; 0 when it cannot be told."""
-        key = (queue.enode, topic_id)
-        if key not in ends:
-            ends[key] = {}
-            with contextlib.suppress(OrtooError):
-                ranges = await self.parts.links.to(queue.enode).describe_queues(topic_id)
-                ends[key] = {item.queue_id: item.end_offset for item in ranges}
-        return ends[key].get(queue.queue_id, 0)

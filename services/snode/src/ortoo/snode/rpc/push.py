@@ -59,9 +59,13 @@ class PushCall:
         )
 
         def as_member(session: PushSession) -> Member:
-            return dataclasses.replace(
-                member, client_id=session.client_id, session_id=session.member_session_id, pushed=True, active=True
+            joining = self._attached(wanted) if wanted.session_id else member  # the client may have gone meanwhile
+            joining = dataclasses.replace(
+                joining, client_id=session.client_id, session_id=session.member_session_id, pushed=True, active=True
             )
+            if wanted.session_id:
+                self.clients.get(wanted.session_id).consumers[wanted.group] = joining
+            return joining
 
         return await self.sessions.open(plan, as_member)
 
@@ -78,7 +82,6 @@ class PushCall:
             member = dataclasses.replace(
                 member, subscriptions=merged(member.subscriptions, subscriptions(wanted.subscriptions))
             )
-        client.consumers[wanted.group] = dataclasses.replace(member, pushed=True, active=True)
         return member
 
     def _alone(self, wanted: pb.OpenSession) -> Member:

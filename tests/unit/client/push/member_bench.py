@@ -1,0 +1,77 @@
+"""What a push member hears from a server, and what the server makes of what it says."""
+
+from typing import Any
+
+from ortoo.client.core.place import Queue
+from ortoo.client.core.wire import wire_queue
+from ortoo.client.push.losses import Losses
+from ortoo.client.push.push_member import PushMember
+from ortoo.common.grpc.bulk_field import Bulky
+from ortoo.common.records.batch import encode
+from ortoo.common.records.message import Message
+from ortoo.v1 import consumer_pb2 as pb
+from ortoo.v1 import record_pb2
+
+A, B = Queue("t", "e", 0), Queue("t", "e", 1)
+MESSAGES_MAX, BYTES_MAX = 1_000, 1 << 20
+
+
+class Server:
+    """What a member hears, and what it says."""
+
+    def __init__(self) -> None:
+        connection: Any = None
+        self.member = PushMember(
+            connection, pb.OpenSession(group="g"), Losses(None), messages_max=MESSAGES_MAX, bytes_max=BYTES_MAX
+        )
+        self.generation = 0
+        self.open()
+
+    def open(self) -> None:
+        """Another session."""
+        said: Any = self
+        self.messages = self.size_bytes = 0
+        """The credit that the server has."""
+        self.acknowledged: list[tuple[int, int, int]] = []
+        self.suspended: set[int] = set()
+        self.member._forget()
+        self.member._conversation = said
+        self.member._begin()
+        assert (self.messages, self.size_bytes) == (MESSAGES_MAX, BYTES_MAX)
+
+    def say(self, request: pb.PushRequest) -> None:
+        """The member says something."""
+        self.messages += request.credit.messages
+        self.size_bytes += request.credit.bytes
+        if request.HasField("suspend"):
+            self.suspended = {one.queue_id for one in request.suspend.queues}
+        for one in request.acknowledge.offsets:
+            self.acknowledged.append((one.queue.queue_id, one.offset, one.generation))
+
+    def assign(self, *queues: Queue) -> None:
+        """These are its queues now."""
+        self.generation += 1
+        assignment = pb.Assignment(generation=self.generation, queues=map(wire_queue, queues))
+        self.member._hear(Bulky(pb.PushResponse(assignment=assignment), (b"",)))
+
+    def deliver(self, queue: Queue, first_offset: int, count: int, message_group: str | None = None) -> None:
+        """So many messages."""
+        sealed = encode([Message(b"x" * 50, message_group=message_group)] * count, now_ms=1)
+        self.messages -= count
+        self.size_bytes -= len(sealed.records)
+        delivery = pb.Delivery(
+            queue=wire_queue(queue),
+            first_offset=first_offset,
+            next_offset=first_offset + count,
+            generation=self.generation,
+            batch=record_pb2.SealedBatch(
+                count=count, records_crc32c=sealed.records_crc32c, body_inflated_bytes=sealed.body_inflated_bytes
+            ),
+        )
+        self.member._hear(Bulky(pb.PushResponse(delivery=delivery), (sealed.records,)))
+
+    @property
+    def all_is_back(self) -> bool:
+        """Whether the server may send as much as at the begin."""
+        self.member.report()
+        return (self.messages, self.size_bytes) == (MESSAGES_MAX, BYTES_MAX)

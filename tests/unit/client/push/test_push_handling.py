@@ -1,0 +1,127 @@
+"""Messages in order at a push consumer: their tries and pauses while sessions break and queues come and go."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator
+
+from ortoo.client.core.handlers import GivenBack
+from ortoo.client.core.received import ReceivedMessage
+from ortoo.client.push.handling import PushHandlers
+from ortoo.common.process.background import Background
+from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time, running_clock
+from ortoo.v1 import pull_pb2
+from tests.unit.client.push.member_bench import A, B, Server
+
+BACK_OFF_S = 7_200.0
+
+
+class Handled:
+    """A member whose handler fails, and what it and the server were told."""
+
+    def __init__(self) -> None:
+        self.server = Server()
+        self.tried: list[tuple[int, int]] = []
+        """Offset and attempt."""
+        self.works = False
+        self.goes_on = asyncio.Event()
+        """The handler waits for it."""
+        self.goes_on.set()
+
+    async def messages(self) -> AsyncGenerator[ReceivedMessage, None]:
+        """As the consumer gives them."""
+        while True:
+            for message in await self.server.member.next_batch():
+                yield message
+
+    async def handle(self, message: ReceivedMessage) -> None:
+        """Errors: ValueError, until it works."""
+        self.tried.append((message.offset, message.attempt))
+        await self.goes_on.wait()
+        if not self.works:
+            raise ValueError("not now")
+
+    async def send_back(self, given: GivenBack) -> pull_pb2.SendBackResponse:
+        """Again, much later."""
+        return pull_pb2.SendBackResponse(delay_ms=int(BACK_OFF_S * 1000))
+
+    async def rest(self, seconds: float = 0.001) -> None:
+        """So much later."""
+        await running_clock().sleep(seconds)
+
+
+@contextlib.asynccontextmanager
+async def handled() -> AsyncIterator[Handled]:
+    """A member that handles messages."""
+    it = Handled()
+    it.server.member.enter()
+    handlers = PushHandlers(
+        "g", it.handle, it.server.member, it.send_back, running_clock(), concurrency=1, retry_delay_ms=1_000
+    )
+    async with contextlib.aclosing(it.messages()) as messages, Background("test") as background:
+        background.spawn("handlers", handlers.run(messages))
+        yield it
+
+
+@in_virtual_time
+async def test_a_message_in_order_keeps_its_tries_when_its_session_breaks() -> None:
+    """Or one that always fails would never be parked, where sessions break within its pauses; which go on as well."""
+    async with handled() as it:
+        server = it.server
+        server.assign(A)
+        server.deliver(A, 0, 1, "m")
+        await it.rest()
+        for attempt in (2, 3):
+            server.open()
+            server.assign(A)
+            assert server.suspended == {0}
+            await it.rest(BACK_OFF_S)
+            assert server.suspended == set()
+            server.deliver(A, 0, 1, "m")
+            await it.rest()
+            assert it.tried[-1] == (0, attempt)
+        assert len(it.tried) == 3
+
+
+@in_virtual_time
+async def test_a_queue_that_went_while_a_message_waited_for_its_next_try_is_taken_from_when_it_is_back() -> None:
+    """Its messages were another member's meanwhile: nobody waits for the try of long ago."""
+    for breaks in (False, True):
+        async with handled() as it:
+            server = it.server
+            server.assign(A, B)
+            server.deliver(A, 0, 2, "m")
+            await it.rest()
+            assert (it.tried, server.suspended) == ([(0, 1)], {0})
+            if breaks:
+                server.open()
+            server.assign(B)
+            assert server.suspended == set()
+            await it.rest()
+            server.assign(A, B)
+            it.works = True
+            server.deliver(A, 2, 2, "m")
+            await it.rest()
+            server.member.report()
+            assert it.tried == [(0, 1), (2, 1), (3, 1)]
+            assert server.acknowledged == [(0, 4, server.generation)]
+            assert server.all_is_back
+
+
+@in_virtual_time
+async def test_a_message_whose_queue_went_while_it_failed_holds_nothing() -> None:
+    """Its new owner tries it."""
+    async with handled() as it:
+        server = it.server
+        server.assign(A, B)
+        it.goes_on.clear()
+        server.deliver(A, 0, 1, "m")
+        await it.rest()
+        server.assign(B)
+        it.goes_on.set()
+        await it.rest()
+        assert server.suspended == set()
+        server.assign(A, B)
+        it.works = True
+        server.deliver(A, 1, 1, "m")
+        await it.rest()
+        assert it.tried == [(0, 1), (1, 1)]

@@ -1,0 +1,164 @@
+"""One queue of a push session between an enode that answers by the book and a client that says what it takes."""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+from ortoo.common.errors import DataLoss, OrtooError
+from ortoo.common.process.memory_budget import MemoryShare
+from ortoo.common.records.batch import encode
+from ortoo.common.records.message import Message
+from ortoo.common.records.stored_batch import StoredBatch
+from ortoo.snode.cluster.routes import Queue
+from ortoo.snode.enodes.link import EnodeLink, Fetched, FetchWish, QueueRange
+from ortoo.snode.pull.offsets import StartFrom, StartRule
+from ortoo.snode.push.feeder import Feeder
+from ortoo.snode.push.flow import QueueCursor
+from ortoo.snode.push.outbox import Delivery
+from tests.unit.snode.fake_enode import FakeEnode
+from tests.unit.snode.push.push_bench import Bench, bench
+
+QUEUE = Queue("t", "e", 2)
+BYTES_MAX = 700_000
+RETRY = Queue("%RETRY%g", "e", 2)
+
+
+class Script(FakeEnode):
+    """An enode that answers reads of one queue by the book, and then no more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers: deque[Fetched | OrtooError] = deque()
+        self.asked: list[FetchWish] = []
+        self.asked_at_s: list[float] = []
+        self.asked_bytes: list[int] = []
+        """How much memory was drawn when it was asked."""
+        self.share: MemoryShare
+        self.ranges = [QueueRange(1, 100, 200), QueueRange(2, 3, 7)]
+
+    def to(self, enode: str, address: str, epoch: int = 0) -> EnodeLink:
+        """Itself."""
+        return self
+
+    async def fetch(self, wish: FetchWish) -> Fetched:
+        """The next answer."""
+        self.asked.append(wish)
+        self.asked_at_s.append(asyncio.get_running_loop().time())
+        self.asked_bytes.append(self.share.asked_bytes)
+        if not self.answers:
+            await asyncio.get_running_loop().create_future()
+        answer = self.answers.popleft()
+        if isinstance(answer, OrtooError):
+            raise answer
+        return answer
+
+    async def describe_queues(self, topic_id: int) -> list[QueueRange]:
+        """The ranges."""
+        assert topic_id == 77
+        return self.ranges
+
+    async def find_offset(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
+        """One that tells what was asked."""
+        assert (topic_id, queue_id) == (77, 2)
+        return stored_at_ms + 1
+
+
+class Client:
+    """What a feeder delivers to; it may be told to take nothing."""
+
+    def __init__(self) -> None:
+        self.got: list[Delivery] = []
+        self.left_out: list[tuple[Queue, int]] = []
+        self.takes = asyncio.Event()
+        self.takes.set()
+        self.stops_after = 0
+        """With so many deliveries it takes nothing more until it is told to; 0 = it goes on."""
+        self.held: list[int] = []
+        """How much memory was held when it was asked whether it takes something."""
+        self.share: MemoryShare
+
+    async def may_send(self, queue: Queue) -> None:
+        """Wait until it takes something."""
+        assert queue in (QUEUE, RETRY)
+        self.held.append(self.share.bytes)
+        await self.takes.wait()
+
+    def send(self, delivery: Delivery) -> None:
+        """It came."""
+        self.got.append(delivery)
+        if len(self.got) == self.stops_after:
+            self.takes.clear()
+
+    def expired(self, queue: Queue, messages: int) -> None:
+        """So many are left out."""
+        self.left_out.append((queue, messages))
+
+
+class Feed:
+    """A feeder between the two."""
+
+    def __init__(self, it: Bench, script: Script, answers: Iterable[Fetched | OrtooError] = (), **chosen: Any) -> None:
+        self.enode, self.client = script, Client()
+        self.enode.answers.extend(answers)
+        self.it = it
+        self.enode.share = self.client.share = it.memory.share("Push")
+        self.fence = chosen.pop("fence", 6)
+        self.feeder = Feeder(
+            it.parts,
+            QueueCursor(chosen.pop("queue", QUEUE), 9),
+            77,
+            "g",
+            chosen.pop("wanted", None),
+            self.client,
+            chosen.pop("start_rule", StartRule(StartFrom.FIRST)),
+            chosen.pop("broadcast", False),
+            lambda: BYTES_MAX,
+            9,
+            self.client.share,
+        )
+        assert not chosen
+        self.cursor = self.feeder.cursor
+
+    async def run(self, seconds: float = 60.0) -> list[Delivery]:
+        """What was delivered in so much time."""
+
+        async def acquire() -> int:
+            return int(self.fence)
+
+        feeding = self.it.parts.background.asked("feed", self.feeder.run(acquire))
+        await asyncio.wait([feeding], timeout=seconds)
+        if feeding.done():
+            feeding.result()
+        feeding.cancel()
+        return self.client.got
+
+
+@contextlib.asynccontextmanager
+async def script() -> AsyncIterator[tuple[Bench, Script]]:
+    """A bench over an enode that goes by the book."""
+    enode = Script()
+    async with bench(enode) as it:
+        yield it, enode
+
+
+def stored(first_offset: int, *tags: str, expire_at_ms: int | None = None) -> StoredBatch:
+    """Messages with these tags, of which those with tag x expire."""
+    messages = [Message(b"m" * 100, tag, expire_at_ms=expire_at_ms if tag == "x" else None) for tag in tags]
+    return StoredBatch(first_offset, 1_000 + first_offset, encode(messages, now_ms=1))
+
+
+def fetched(*batches: StoredBatch, end_offset: int = 0) -> Fetched:
+    """These, and where the queue ends."""
+    return Fetched(batches, batches[-1].next_offset, max(end_offset, batches[-1].next_offset))
+
+
+def whole(one: StoredBatch) -> Delivery:
+    """A batch as it is delivered when everything is wanted."""
+    return Delivery(QUEUE, 9, 77, one.first_offset, one.next_offset, one.stored_at_ms, one.batch, b"", one.batch.count)
+
+
+def told(first_offset: int, next_offset: int, loss: DataLoss | None = None) -> Delivery:
+    """An offset that moves on."""
+    return Delivery(QUEUE, 9, 77, first_offset, next_offset, loss=loss)
