@@ -95,6 +95,7 @@ def recover(disk: Disk, folder: Path, *, repairs: bool = True, without_checkpoin
     recovered.strays = [segment_name(base) for base in strays]
     if apart := read_apart(disk, folder):
         begin_anew(recovered.state, apart)
+        settle_ranges(recovered)
         recovered.store_open += apart
         recovered.is_restored = True
     return recovered

@@ -1,14 +1,15 @@
 """The mark of a store that was made of a backup and was not started yet.
 
 Others have outlived what is gone: a session that is ahead of its queue would pass over new messages that get the old
-offsets, an old handle would settle a new lease, and a producer would meet a gap in its sequences for ever. So they all
-have to begin anew. The mark stays until that is in the log.
+offsets, an old handle would settle a new lease, end another's transaction or recall another's message, and a producer
+would meet a gap in its sequences for ever. So they all have to begin anew. The mark stays until that is in the log.
 """
 
 from pathlib import Path
 
+from ortoo.common.groups.system_topics import SYSTEM_TOPIC_IDS
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.changes.all import LocksPut
+from ortoo.enode.changes.all import LocksPut, OffsetsSkipped
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.lines import encode_lines, read_lines
 from ortoo.enode.disk.whole_files import write_whole
@@ -18,8 +19,8 @@ FILE_NAME = "restored"
 VERSION = 1
 APART = 1 << 12
 """By how much the number of openings is raised at least; numbers of leases have 24 bits for it."""
-GENERATIONS_SHIFT = 20
-"""Generations of locks are raised by so many times more."""
+SHIFT = 20
+"""Generations of locks, and the places where messages wait, are raised by so many times more."""
 
 
 def write_restored(disk: Disk, folder: Path, randomness: Randomness) -> None:
@@ -40,8 +41,11 @@ def forget_restored(disk: Disk, folder: Path) -> None:
 
 
 def begin_anew(state: State, apart: int) -> None:
-    """Let sessions take their locks again, and producers take new ids."""
+    """Let sessions take their locks again, producers take new ids, and no place be given that was given before."""
     state.windows.keep_only(())
     for (topic_id, group, queue_id), lock in list(state.locks.all()):
-        generation = lock.generation + (apart << GENERATIONS_SHIFT)
+        generation = lock.generation + (apart << SHIFT)
         state.apply(LocksPut(topic_id, group, "", "", "", ((queue_id, generation),)))
+    for topic_id in SYSTEM_TOPIC_IDS:
+        place = state.ends.see((topic_id, 0), state.ends.floor).offset
+        state.apply(OffsetsSkipped(topic_id, 0, place, place + (apart << SHIFT)))
