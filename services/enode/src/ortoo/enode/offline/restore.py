@@ -16,6 +16,7 @@ from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.identity import FILE_NAME as IDENTITY_NAME
 from ortoo.enode.disk.identity import Identity, encode_identity
 from ortoo.enode.disk.log_begin import write_log_begin
+from ortoo.enode.disk.tide_mark import TideMark
 from ortoo.enode.disk.whole_files import write_whole
 from ortoo.enode.log.segment import segment_name
 from ortoo.enode.offline.backup_list import BackupList, copied, read_backup_list
@@ -68,6 +69,9 @@ def make_store(
                 file.close()
         if listed.begin is not None:
             write_log_begin(disk, folder, listed.begin)
+        mark = TideMark(disk, folder)
+        mark.write(listed.end_position)  # whatever is bad below that is damage, and no torn tail
+        mark.close()
         disk.sync_directory(folder)
         write_restored(disk, folder, randomness)
         recovered = recover(disk, folder)
