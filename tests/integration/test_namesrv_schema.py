@@ -49,7 +49,7 @@ def new_folder(folder: Path) -> None:
 def test_a_schema_is_changed_in_one_transaction(
     made: Callable[[Path], object], topics: list[str], step: int, tmp_path: Path
 ) -> None:
-    """Whichever change was the last one before the end, the next start finds all or none of them, and what was there."""
+    """Whichever change was the last one before the end, the next start finds all of them or none, and its topics."""
     for changes in count(0, step):
         folder = tmp_path / str(changes)
         folder.mkdir()
