@@ -150,6 +150,10 @@ async def test_who_outlived_a_lost_store_begins_anew_at_the_restored_one(tmp_pat
         [again] = await other.locks.take([LockRequest(key, "client", "session", resume=True)])
         assert isinstance(again, Granted)
         await other.offsets.commit(1, "billing", {0: 2}, again.generation)
+        [anew] = await other.locks.take([LockRequest((1, "billing", 1), "other client", "other session")])
+        assert isinstance(anew, Granted)
+        with pytest.raises(Fenced, match="take the lock again"):
+            await other.offsets.commit(1, "billing", {1: 0}, after.generation)
         await other.close()
 
 

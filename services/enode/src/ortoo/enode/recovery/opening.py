@@ -94,7 +94,7 @@ def recover(disk: Disk, folder: Path, *, repairs: bool = True, without_checkpoin
     recovered = _recover(disk, folder, names, starts, begin, repairs=repairs, without_checkpoint=without_checkpoint)
     recovered.strays = [segment_name(base) for base in strays]
     if apart := read_apart(disk, folder):
-        begin_anew(recovered.state, apart)
+        recovered.state.apply_all(begin_anew(recovered.state, apart, recovered.stored_at_ms))
         settle_ranges(recovered)
         recovered.store_open += apart
         recovered.is_restored = True

@@ -1,4 +1,6 @@
-"""The mark of a store that was made of a backup and was not started yet.
+"""The mark of a store that ends before what others know of it, and was not started yet.
+
+It was made of a backup, or is the disk of a set that goes on alone because a majority is lost.
 
 Others have outlived what is gone: a session that is ahead of its queue would pass over new messages that get the old
 offsets, an old handle would settle a new lease, end another's transaction or recall another's message, and a producer
@@ -9,7 +11,8 @@ from pathlib import Path
 
 from ortoo.common.groups.system_topics import SYSTEM_TOPIC_IDS
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.changes.all import LocksPut, OffsetsSkipped
+from ortoo.enode.changes.agreement import Forget
+from ortoo.enode.changes.all import Change, LocksPut, OffsetsSkipped
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.lines import encode_lines, read_lines
 from ortoo.enode.disk.whole_files import write_whole
@@ -24,7 +27,7 @@ SHIFT = 20
 
 
 def write_restored(disk: Disk, folder: Path, randomness: Randomness) -> None:
-    """Mark a store. Of two that are made of one backup, each raises the numbers by another one."""
+    """Mark a store. Of two that are made of one, each raises the numbers by another one."""
     write_whole(disk, folder / FILE_NAME, encode_lines(VERSION, {"apart": APART + randomness.below(APART)}))
 
 
@@ -40,12 +43,18 @@ def forget_restored(disk: Disk, folder: Path) -> None:
     disk.sync_directory(folder)
 
 
-def begin_anew(state: State, apart: int) -> None:
-    """Let sessions take their locks again, producers take new ids, and no place be given that was given before."""
-    state.windows.keep_only(())
-    for (topic_id, group, queue_id), lock in list(state.locks.all()):
-        generation = lock.generation + (apart << SHIFT)
-        state.apply(LocksPut(topic_id, group, "", "", "", ((queue_id, generation),)))
-    for topic_id in SYSTEM_TOPIC_IDS:
-        place = state.ends.see((topic_id, 0), state.ends.floor).offset
-        state.apply(OffsetsSkipped(topic_id, 0, place, place + (apart << SHIFT)))
+def begin_anew(state: State, apart: int, stored_at_ms: int) -> list[Change]:
+    """What lets sessions take their locks again and producers new ids, and gives no place that was given before.
+
+    `stored_at_ms` is the time of the last frame of the log.
+    """
+    places = dict.fromkeys(((topic_id, 0) for topic_id in SYSTEM_TOPIC_IDS), state.ends.floor)
+    places |= {key: end.offset for key, end in state.ends.all() if key in places}
+    return [
+        Forget(stored_at_ms + 1, 0),
+        *(
+            LocksPut(topic_id, group, "", "", "", ((queue_id, lock.generation + (apart << SHIFT)),))
+            for (topic_id, group, queue_id), lock in state.locks.all()
+        ),
+        *(OffsetsSkipped(*key, place, place + (apart << SHIFT)) for key, place in places.items()),
+    ]
