@@ -1,4 +1,4 @@
-"""What a store that was made of a backup owes those who outlived the one that was lost."""
+"""What a store that ends before what others know of it owes them: one made of a backup, or whose last file was cut."""
 
 from pathlib import Path
 
@@ -8,6 +8,8 @@ from ortoo.common.errors import NotFound
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import Message, encode
 from ortoo.enode.changes.halves import Source, Verdict
+from ortoo.enode.disk.tide_mark import read_tide_mark
+from ortoo.enode.log.segment import bases, segment_name
 from ortoo.enode.offline.backup import take_backup
 from ortoo.enode.offline.restore import make_store
 from ortoo.testing.store.workload import FOLDER
@@ -25,6 +27,19 @@ async def restored(one: DeferredStore) -> None:
     for name in one.disk.list(FOLDER):
         one.disk.remove(FOLDER / name)
     make_store(one.disk, BACKUP, FOLDER, one.clock, Randomness(2))
+    await one.open()
+
+
+async def cut_short(one: DeferredStore, position: int) -> None:
+    """Lose everything of the log behind a position, though it was durable, and start again."""
+    await one.halt()
+    await one.store.close()
+    one.disk.remove(FOLDER / "clean")
+    *_, last = starts = bases(one.disk.list(FOLDER))
+    assert starts == [last] and last < position
+    file = one.disk.open(FOLDER / segment_name(last))
+    file.truncate(position - last)
+    file.close()
     await one.open()
 
 
@@ -72,5 +87,31 @@ async def test_a_handle_of_what_was_lost_ends_and_recalls_nothing_else(starts: i
     assert sorted(body for body, _ in await one.visible()) == [b"half before", *[b"waits"] * starts]
     assert len(one.transactions.listed()) == starts
     assert not one.store.describe().damages
+    await one.halt()
+    await one.store.close()
+
+
+async def test_a_handle_from_behind_a_missing_end_ends_and_recalls_nothing_else() -> None:
+    """The same where a copy of the files stopped half-way, though the start after it ends by a power cut."""
+    one = DeferredStore()
+    await one.open()
+    half = await begun(one, b"half before")
+    position = one.store.engine.appender.appended_position
+    lost_half, lost_timer = await begun(one, b"lost"), await delayed(one, b"lost")
+    await one.clock.pass_time(60)
+    assert read_tide_mark(one.disk, FOLDER) > position
+    opening = one.store.describe().store_open_number
+    await cut_short(one, position)
+    for seed in range(2):
+        if seed:
+            await one.crash(seed)
+        await begun(one, b"open")
+        await delayed(one, b"waits")
+    with pytest.raises(NotFound, match="no such transaction"):
+        await one.transactions.end(TOPIC, lost_half, Verdict.COMMITTED, Source.PRODUCER)
+    with pytest.raises(NotFound, match="no such message"):
+        await one.delays.recall(TOPIC, lost_timer, one.clock.now_ms() // DUE_MS * DUE_MS + DUE_MS)
+    assert one.store.describe().store_open_number > opening + 1_000
+    await one.transactions.end(TOPIC, half, Verdict.COMMITTED, Source.PRODUCER)
     await one.halt()
     await one.store.close()

@@ -1,6 +1,7 @@
 """The mark of a store that ends before what others know of it, and was not started yet.
 
-It was made of a backup, or is the disk of a set that goes on alone because a majority is lost.
+It was made of a backup, or is the disk of a set that goes on alone because a majority is lost, or its last file was cut
+short.
 
 Others have outlived what is gone: a session that is ahead of its queue would pass over new messages that get the old
 offsets, an old handle would settle a new lease, end another's transaction or recall another's message, and a producer
@@ -26,9 +27,10 @@ SHIFT = 20
 """Generations of locks, and the places where messages wait, are raised by so many times more."""
 
 
-def write_restored(disk: Disk, folder: Path, randomness: Randomness) -> None:
+def write_restored(disk: Disk, folder: Path, randomness: Randomness | None = None) -> None:
     """Mark a store. Of two that are made of one, each raises the numbers by another one."""
-    write_whole(disk, folder / FILE_NAME, encode_lines(VERSION, {"apart": APART + randomness.below(APART)}))
+    more = randomness.below(APART) if randomness is not None else 0
+    write_whole(disk, folder / FILE_NAME, encode_lines(VERSION, {"apart": APART + more}))
 
 
 def read_apart(disk: Disk, folder: Path) -> int:
