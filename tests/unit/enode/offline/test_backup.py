@@ -237,3 +237,25 @@ async def test_what_cannot_be_backed_up_or_restored_is_named(tmp_path: Path) -> 
     with pytest.raises(DataLoss, match="take another backup"):
         make_store(disk, backup, tmp_path / "new", CLOCK, Randomness())
     assert listed.enode == "enode-0"
+
+
+async def test_a_new_file_system_is_an_empty_folder(tmp_path: Path) -> None:
+    """What ext4 makes in the root of each volume is nobody's: a volume as such takes a backup, and a store again.
+
+    Nor is what an earlier try has left half-written in the way for good.
+    """
+    disk = RealDisk()
+    for name in ("backup", "restored"):
+        (tmp_path / name / "lost+found").mkdir(parents=True)
+    store = await opened(tmp_path / "store")
+    await store.put_topics([TopicCopy(1, "orders", 1, 1)])
+    await Sender(store).send(3)
+    take_backup(disk, tmp_path / "store", tmp_path / "backup", CLOCK)
+    (tmp_path / "backup" / (segment_name(1 << 20) + ".tmp")).write_bytes(b"half")
+    take_backup(disk, tmp_path / "store", tmp_path / "backup", CLOCK)
+    assert disk.list(tmp_path / "backup") == [segment_name(0), "backup", "lost+found"]
+    make_store(disk, tmp_path / "backup", tmp_path / "restored", CLOCK, Randomness(2))
+    await store.close()
+    other = await opened(tmp_path / "restored")
+    assert len(await batches(other)) == 3
+    await other.close()

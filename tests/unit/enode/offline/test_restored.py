@@ -36,7 +36,8 @@ async def cut_short(one: DeferredStore, position: int) -> None:
     await one.store.close()
     one.disk.remove(FOLDER / "clean")
     *_, last = starts = bases(one.disk.list(FOLDER))
-    assert starts == [last] and last < position
+    assert starts == [last]
+    assert last < position
     file = one.disk.open(FOLDER / segment_name(last))
     file.truncate(position - last)
     file.close()

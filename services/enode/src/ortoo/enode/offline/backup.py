@@ -24,7 +24,7 @@ from ortoo.enode.disk.whole_files import read_part
 from ortoo.enode.index.survey import find_cut, survey
 from ortoo.enode.log.frame import HEADER_BYTES
 from ortoo.enode.log.segment import Segment, bases, segment_name
-from ortoo.enode.offline.backup_list import BackupList, KeptSegment, copied, read_backup_list
+from ortoo.enode.offline.backup_list import TEMPORARY, BackupList, KeptSegment, copied, is_empty, read_backup_list
 from ortoo.enode.recovery.member_opening import known_end
 from ortoo.enode.recovery.strays import strays_among
 
@@ -58,12 +58,12 @@ def take_backup(disk: Disk, folder: Path, target: Path, clock: Clock) -> tuple[B
         raise NotFound(f"{folder} is no store: it has no file `identity`", field="DIR")
     if REIGN_NAME in disk.list(folder):
         raise Unsupported(
-            f"{folder} belongs to a member of enode {identity.enode}, whose other members have the same: replace a "
-            "lost disk by an empty one (`ortoo enode add`)",
+            f"{folder} belongs to a member of enode {identity.enode}, and the copies of that are its other members: "
+            "replace a lost disk by an empty one, or add members where there is one alone (`ortoo enode add`)",
             field="DIR",
         )
     known = read_backup_list(disk, target)
-    if known is None and disk.list(target):
+    if known is None and not is_empty(disk, target):
         raise Conflict(
             f"{target} holds something that is no backup, or a first one that did not get through; give an empty one",
             field="BACKUP",
@@ -78,6 +78,9 @@ def take_backup(disk: Disk, folder: Path, target: Path, clock: Clock) -> tuple[B
     disk.make_folder(target)
     lock = disk.lock(target)
     try:
+        for name in disk.list(target):
+            if name.endswith(TEMPORARY):
+                disk.remove(target / name)
         for _ in range(TRIES):
             try:
                 return _copy(disk, folder, target, identity, known, clock.now_ms())
