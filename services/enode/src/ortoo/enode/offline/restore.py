@@ -61,7 +61,7 @@ def make_store(
             name = segment_name(base)
             if copied(disk, backup / name, folder / name, one.used_bytes) != one.sha256:
                 raise DataLoss(
-                    f"{backup / name} is not what was backed up; take another backup, in another folder, or an older one"
+                    f"{backup / name} is not what was backed up; take an older backup, or another one in another folder"
                 )
             file = disk.open(folder / name)
             try:
