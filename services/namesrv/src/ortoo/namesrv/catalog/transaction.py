@@ -45,10 +45,15 @@ class Transaction:
         self._encryption = encryption or Encryption()
         self.version = 0
 
-    def begin_change(self) -> None:
-        """Take the next version. Its row is locked from here on, so changes run one after another everywhere."""
+    def begin_change(self, above: int = 0) -> None:
+        """Take the next version, or one `above` what was heard of a database that was put back since.
+
+        Its row is locked from here on, so changes run one after another everywhere.
+        """
         table = tables.directory
-        self._connection.execute(sa.update(table).values(version=table.c.version + 1))
+        is_behind = table.c.version < above
+        version = sa.case((is_behind, sa.literal(above, sa.BigInteger())), else_=table.c.version) + 1
+        self._connection.execute(sa.update(table).values(version=version))
         self.version = self._connection.execute(sa.select(table.c.version)).scalar_one()
 
     def stored_version(self) -> int:
