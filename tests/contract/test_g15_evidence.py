@@ -87,6 +87,33 @@ async def test_what_is_absent_ends_nothing(said: list[pb.WatchRoutesResponse]) -
     await one.store.close()
 
 
+@pytest.mark.parametrize("directory_id", [OWN, OTHER])
+async def test_queues_that_an_older_directory_does_not_know_are_offered(directory_id: str) -> None:
+    """G15: queues are never taken from a topic, so fewer than are held come from a directory of before; kept for good.
+
+    Also when that directory changes the topic since, and over a power cut.
+    """
+    one = await filled()
+    copies = TopicCopies(one.store, ENODE)
+    await copies.apply(news(OWN, 5, (TOPIC, "orders")))
+    older = news(directory_id, 1_000, (TOPIC, "orders"))
+    older.topics[0].version = 4
+    older.topics[0].placements[0].read_queue_count = older.topics[0].placements[0].write_queue_count = 1
+    await copies.apply(older)
+    older.topics[0].version = 1_001
+    await copies.apply(older)
+    await one.crash(1)
+    copies = TopicCopies(one.store, ENODE)
+    await copies.apply(older)
+    copies.watching = True
+    assert copies.lacks(TOPIC, 1)
+    assert [(copy.topic_id, copy.queue_count) for copy in await copies.unknown()] == [(TOPIC, QUEUES)]
+    await copies.apply(news(directory_id, 2_000, (TOPIC, "orders"), snapshot=False))
+    assert not copies.lacks(TOPIC, 1)
+    assert await copies.unknown() == []
+    await one.store.close()
+
+
 @pytest.mark.parametrize("message", [news(OTHER, 1), news(OWN, 1_000, deleted_topic_ids=[TOPIC])])
 async def test_what_the_directory_does_not_know_takes_no_messages(message: pb.WatchRoutesResponse) -> None:
     """G15: nobody routes there; whoever comes all the same is told."""

@@ -1,5 +1,6 @@
 """Backups of the directory: whole, private, never put over something else. Its page's commands are walked in e2e."""
 
+import shutil
 import stat
 from pathlib import Path
 
@@ -99,3 +100,31 @@ async def test_what_cannot_be_restored_changes_nothing(tmp_path: Path) -> None:
         with pytest.raises(error, match=words):
             restore("", tmp_path / "two", wrong, NEW_ID, NOW_MS)
     restore("", tmp_path / "two", file, NEW_ID, NOW_MS)
+
+
+async def test_changes_beside_a_database_that_was_moved_away_are_not_thrown_away(tmp_path: Path) -> None:
+    """SQLite keeps the last changes in a file of its own; a new database beside it would end those of the old one."""
+    folder, file = tmp_path / "data", tmp_path / "directory.backup"
+    async with name_server("", folder) as stub:
+        await stub.RegisterEnode(ENODE)
+        await stub.CreateTopic(pb.CreateTopicRequest(name="t"))
+        backup("", folder, file)
+        await stub.CreateTopic(pb.CreateTopicRequest(name="last"))
+        killed = tmp_path / "killed"
+        shutil.copytree(folder, killed)
+    (killed / "namesrv.db").rename(killed / "old.db")
+    wal = (killed / "namesrv.db-wal").read_bytes()
+    assert wal
+    with pytest.raises(Conflict, match=r"namesrv\.db-wal has the last changes of a database that is not here"):
+        restore("", killed, file, NEW_ID, NOW_MS)
+    with pytest.raises(Conflict, match="is not here"):
+        async with name_server("", killed):
+            pass
+    assert (killed / "namesrv.db-wal").read_bytes() == wal
+    (killed / "namesrv.db-wal").rename(killed / "old.db-wal")
+    assert "with 1 topics" in restore("", killed, file, NEW_ID, NOW_MS)
+    (tmp_path / "again").mkdir()
+    for suffix in ("", "-wal"):
+        (killed / f"old.db{suffix}").rename(tmp_path / "again" / f"namesrv.db{suffix}")
+    async with name_server("", tmp_path / "again") as stub:
+        assert {one.name for one in (await stub.ListTopics(pb.ListTopicsRequest())).topics} == {"t", "last"}

@@ -8,14 +8,17 @@ from pathlib import Path
 import pytest
 
 from ortoo.cli.doctor.run import _behind
-from ortoo.client import AlreadyExists, Client, Conflict, ConsumerSettings, NotFound, connect
+from ortoo.client import AlreadyExists, Client, Conflict, ConsumerSettings, Message, NotFound, connect
+from ortoo.common.process.clock import SystemClock
 from ortoo.enode.app import RunningEnode
+from ortoo.namesrv.offline.backup import backup, restore
 from ortoo.testing.servers.cluster import Cluster, open_cluster
 from ortoo.testing.servers.postgres import postgres
 from ortoo.v1 import namesrv_pb2 as pb
 
 COUNT, CONSUMED = 1_000, 400
 BODIES = [b"%d" % number for number in range(COUNT)]
+MORE = [b"%d" % number for number in range(COUNT, COUNT + 200)]
 EVERYTHING = ConsumerSettings(from_first=True)
 
 
@@ -91,6 +94,30 @@ async def test_a_lost_database_costs_no_message(cluster: Cluster, tmp_path: Path
         shutil.move(tmp_path / "kept", cluster.folder / "namesrv")
         await opened_again(cluster)
         await assert_all_there(mq)
+        assert await mq.admin.list_offered_topics() == []
+
+
+async def test_queues_that_a_topic_got_after_the_backup_are_offered(cluster: Cluster, tmp_path: Path) -> None:
+    """An older copy of the directory knows fewer: the others' messages are named, and there when they are taken in."""
+    file, folder = tmp_path / "directory.backup", cluster.folder / "namesrv"
+    async with connect(cluster.address) as mq:
+        count = (await mq.admin.describe_topic("t")).topic.placements[0].read_queue_count
+        backup("", folder, file)
+        await mq.admin.update_topic("t", read_queue_count=count + 4)
+        await mq.admin.update_topic("t", write_queue_count=count + 4)
+        async with mq.producer("t") as producer:
+            await (await producer.send_many(Message(body, message_group=body.decode()) for body in MORE))
+        await cluster.close("namesrv-0")
+        shutil.rmtree(folder)
+        restore("", folder, file, "not used", SystemClock().now_ms())
+        await opened_again(cluster)
+        assert set(await stored(mq)) < {*BODIES, *MORE}
+        deadline_s = asyncio.get_running_loop().time() + 20
+        (found,) = await _behind([cluster.address], {}, "", "", deadline_s)
+        assert (found.name, found.serious) == ("unknown topics", True)
+        adoption = await mq.admin.adopt_topics("t")
+        assert [one.placements[0].read_queue_count for one in adoption.topics] == [count + 4]
+        assert set(await stored(mq)) == {*BODIES, *MORE}
         assert await mq.admin.list_offered_topics() == []
 
 

@@ -150,6 +150,10 @@ async def test_who_outlived_a_lost_store_begins_anew_at_the_restored_one(tmp_pat
         [again] = await other.locks.take([LockRequest(key, "client", "session", resume=True)])
         assert isinstance(again, Granted)
         await other.offsets.commit(1, "billing", {0: 2}, again.generation)
+        [anew] = await other.locks.take([LockRequest((1, "billing", 1), "other client", "other session")])
+        assert isinstance(anew, Granted)
+        with pytest.raises(Fenced, match="take the lock again"):
+            await other.offsets.commit(1, "billing", {1: 0}, after.generation)
         await other.close()
 
 
@@ -233,3 +237,25 @@ async def test_what_cannot_be_backed_up_or_restored_is_named(tmp_path: Path) -> 
     with pytest.raises(DataLoss, match="take another backup"):
         make_store(disk, backup, tmp_path / "new", CLOCK, Randomness())
     assert listed.enode == "enode-0"
+
+
+async def test_a_new_file_system_is_an_empty_folder(tmp_path: Path) -> None:
+    """What ext4 makes in the root of each volume is nobody's: a volume as such takes a backup, and a store again.
+
+    Nor is what an earlier try has left half-written in the way for good.
+    """
+    disk = RealDisk()
+    for name in ("backup", "restored"):
+        (tmp_path / name / "lost+found").mkdir(parents=True)
+    store = await opened(tmp_path / "store")
+    await store.put_topics([TopicCopy(1, "orders", 1, 1)])
+    await Sender(store).send(3)
+    take_backup(disk, tmp_path / "store", tmp_path / "backup", CLOCK)
+    (tmp_path / "backup" / (segment_name(1 << 20) + ".tmp")).write_bytes(b"half")
+    take_backup(disk, tmp_path / "store", tmp_path / "backup", CLOCK)
+    assert disk.list(tmp_path / "backup") == [segment_name(0), "backup", "lost+found"]
+    make_store(disk, tmp_path / "backup", tmp_path / "restored", CLOCK, Randomness(2))
+    await store.close()
+    other = await opened(tmp_path / "restored")
+    assert len(await batches(other)) == 3
+    await other.close()

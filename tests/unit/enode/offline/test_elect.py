@@ -15,11 +15,11 @@ from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
 from ortoo.enode.disk.disk import RealDisk
 from ortoo.enode.disk.identity import read_identity
 from ortoo.enode.disk.outline_file import KeptOutline, read_outline, write_outline
-from ortoo.enode.disk.reign_file import read_reign
+from ortoo.enode.disk.reign_file import read_reign, write_reign
 from ortoo.enode.disk.tide_mark import TideMark
 from ortoo.enode.members.identity import Configuration, MemberId
 from ortoo.enode.members.log_outline import LogOutline
-from ortoo.enode.offline import elect
+from ortoo.enode.offline import elect, repair
 from ortoo.enode.recovery.member_opening import known_end
 from ortoo.enode.rpc.members.service import NAME, MemberService
 from ortoo.enode.settings import Settings
@@ -145,3 +145,31 @@ def test_a_disk_that_was_being_copied_is_refused(folder: Path) -> None:
         with pytest.raises(DataLoss, match="no whole checkpoint"):
             elect.main([str(folder), *words])
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    "way", [("--caches",), ("--identity", "c", "e"), ("--without-checkpoint",), ("--cut", "0"), ("as an enode of one",)]
+)
+async def test_what_is_for_an_enode_of_one_leaves_a_members_disk_alone(folder: Path, way: tuple[str, ...]) -> None:
+    """G1: others count on what this disk said that it has, and on its log being theirs; whoever forgets that is told.
+
+    Started by settings without `member_listen_address` it would write what nobody else has under their positions.
+    """
+    kept = read_reign(RealDisk(), folder)
+    assert kept is not None
+    write_reign(RealDisk(), folder, replace(kept, reign=replace(kept.reign, epoch=3)))
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    with pytest.raises(Conflict, match="is the disk of member 1"):
+        if way[0].startswith("--"):
+            repair.main([str(folder), *way, "--apply"])
+        else:
+            store = await Store.open(
+                folder,
+                settings=StoreSettings(segment_bytes=16 << 10, headroom_bytes=0),
+                disk=RealDisk(),
+                clock=SystemClock(),
+                randomness=Randomness(1),
+            )
+            await store.close()
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+    assert repair.main([str(folder)]) == 0

@@ -59,6 +59,26 @@ def test_second_store_under_a_living_name_is_refused() -> None:
     assert enode(leases, 15, store_id="other") == Enode("e", "h:1", "other")
 
 
+def test_a_copy_of_a_store_beside_its_origin_is_named_and_routes_stay_with_one() -> None:
+    """G3: a cloned machine or a copied folder has the id of its origin, and both would give the same offsets.
+
+    The one that came last has the name, as after a move; the one from before is refused as long as that one lives.
+    """
+    leases = Leases(15)
+    enode(leases, 0)
+    assert enode(leases, 5, address="h:2") == Enode("e", "h:2", "s")
+    for now_s in (6, 10, 19.9):
+        with pytest.raises(Conflict, match="two processes have copies of store s") as caught:
+            enode(leases, now_s)
+        assert caught.value.retry_after_ms
+        if now_s == 6:
+            assert enode(leases, now_s, address="h:2") is None
+    assert enode(leases, 21) == Enode("e", "h:1", "s")
+    leases.end_enode("e")
+    assert enode(leases, 22, address="h:2") == Enode("e", "h:2", "s")
+    assert leases.register_enode(Enode("e", "h:1", "s", epoch=1), 23) == Enode("e", "h:1", "s", epoch=1)
+
+
 @pytest.mark.parametrize(("first", "second"), [(False, False), (True, False), (False, True)])
 def test_second_snode_without_shared_membership_is_refused(first: bool, second: bool) -> None:
     """If either keeps membership for itself, groups would be split; the refusal names the setting."""

@@ -95,6 +95,24 @@ def test_an_earlier_start_is_fenced() -> None:
         members.put(report(1, incarnation=1), 0.0)
 
 
+def test_a_copy_of_a_disk_beside_its_origin_is_named() -> None:
+    """G1: of a cloned machine both are the same member in the same start, and a majority would count them as one disk.
+
+    The one that is there stays; a start of its own has another incarnation, wherever it is.
+    """
+    members = Members(lease_s=3.0)
+    said(report(1), report(2), report(3), members=members)
+    copy = dataclasses.replace(report(2), member_address="clone:2", address="clone:1")
+    with pytest.raises(Conflict, match="two processes have copies of the disk of member 2"):
+        members.put(copy, 2.0)
+    assert said(report(2), now_s=2.0, members=members).reports[report(2).member].report == report(2)
+    members.put(dataclasses.replace(copy, incarnation=2), 2.5)
+    members.expire(10.0)
+    members.put(copy := dataclasses.replace(copy, incarnation=2, address="h:7"), 10.0)
+    members.put(dataclasses.replace(copy, is_leaving=True), 11.0)
+    members.put(dataclasses.replace(copy, member_address="moved:1"), 11.0)
+
+
 def test_another_set_has_to_wait_until_nobody_of_the_first_is_there() -> None:
     """Two enodes by one name are told apart; a set that is gone gives the name free."""
     members = Members(lease_s=3.0)

@@ -53,6 +53,9 @@ def run_tool(name: str, arguments: Sequence[str]) -> int:
     except OrtooError as error:
         sys.stderr.write(f"error: {error}\n")
         return service.EXIT_REFUSED
+    except OSError as error:
+        sys.stderr.write(f"error: {error.filename or ' '.join(arguments)}: {error.strerror}\n")
+        return service.EXIT_REFUSED
     return code
 
 

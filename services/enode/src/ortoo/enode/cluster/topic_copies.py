@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.cluster.route_news import whole_news
@@ -41,8 +42,8 @@ class TopicCopies:
         self._changed = asyncio.Event()
         self._watching = asyncio.Event()
         self._queue_counts = {copy.topic_id: copy.queue_count for copy in store.topics()}
-        self._placed: set[int] = set()
-        """Ids of the topics that the directory places here."""
+        self._placed: dict[int, int] = {}
+        """With how many queues the directory places topics here, by id."""
         self._deleted: set[int] = set()
         """Ids of topics that were deleted and can come back."""
 
@@ -60,8 +61,10 @@ class TopicCopies:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SNAPSHOT_TIMEOUT_S):
                 await self._watching.wait()
-        known = self._placed | self._deleted
-        return [copy for copy in self._store.topics() if copy.topic_id not in known] if self.directory_id else []
+        placed, held = self._placed, self._store.topics() if self.directory_id else []
+        return [
+            one for one in held if one.topic_id not in self._deleted and placed.get(one.topic_id, 0) < one.queue_count
+        ]
 
     def lacks(self, topic_id: int, queue_id: int = 0) -> bool:
         """Whether this queue is not known here, or not yet."""
@@ -97,14 +100,16 @@ class TopicCopies:
     async def apply(self, news: namesrv_pb2.WatchRoutesResponse) -> None:
         """Take over what the name server says."""
         here = [copy for topic in news.topics if (copy := self._copy(topic, news.directory_id)) is not None]
-        placed = {copy.topic_id for copy in here}
+        placed = {copy.topic_id: copy.queue_count for copy in here}
         gone = self._gone(news)
         if news.snapshot:
-            self._placed, self._deleted = set(), set()
-        self._deleted = (self._deleted | set(news.deleted_topic_ids)) - placed - gone
-        self._placed = (self._placed | placed) - self._deleted - gone
+            self._placed, self._deleted = {}, set()
+        self._deleted = (self._deleted | set(news.deleted_topic_ids)) - placed.keys() - gone
+        over = self._deleted | gone
+        self._placed = {topic_id: count for topic_id, count in (self._placed | placed).items() if topic_id not in over}
         self.directory_id = news.directory_id
-        await self._store.put_topics([copy for copy in here if copy != self._store.topic(copy.topic_id)])
+        held = [self._held(copy) for copy in here]
+        await self._store.put_topics([copy for copy in held if copy != self._store.topic(copy.topic_id)])
         await self._store.delete_topics(sorted(gone))
         self._serve(here, news)
         changed, self._changed = self._changed, asyncio.Event()
@@ -117,6 +122,11 @@ class TopicCopies:
                 return TopicCopy(topic.topic_id, topic.name, count, topic.version, directory_id)
         return None
 
+    def _held(self, copy: TopicCopy) -> TopicCopy:
+        """What is kept of a topic: nobody takes queues from it, so a directory with fewer is one of before."""
+        known = self._store.topic(copy.topic_id)
+        return copy if known is None else replace(copy, queue_count=max(copy.queue_count, known.queue_count))
+
     def _gone(self, news: namesrv_pb2.WatchRoutesResponse) -> set[int]:
         """Ids of the copies whose deletion is due; nothing else ends one: no absence, no name, no version."""
         due = set(news.due_topic_ids) - {topic.topic_id for topic in news.topics}
@@ -125,7 +135,8 @@ class TopicCopies:
     def _serve(self, here: Sequence[TopicCopy], news: namesrv_pb2.WatchRoutesResponse) -> None:
         """Serve what the directory places here, and what it may not have heard of yet."""
         if news.snapshot:
-            missing = [copy for copy in self._store.topics() if copy.topic_id not in self._placed | self._deleted]
+            known = self._placed.keys() | self._deleted
+            missing = [copy for copy in self._store.topics() if copy.topic_id not in known]
             # Of several name servers over one database one may be behind another for a moment.
             newer = [c for c in missing if c.version > news.version and c.directory_id == news.directory_id]
             self._queue_counts = {copy.topic_id: copy.queue_count for copy in newer}
@@ -136,7 +147,7 @@ class TopicCopies:
                     topics=[copy.name for copy in missing if copy not in newer][:NAMES_LOGGED_MAX],
                 )
         self._queue_counts.update((copy.topic_id, copy.queue_count) for copy in here)
-        for topic_id in {*news.deleted_topic_ids, *news.due_topic_ids} - self._placed:
+        for topic_id in {*news.deleted_topic_ids, *news.due_topic_ids} - self._placed.keys():
             self._queue_counts.pop(topic_id, None)
 
 

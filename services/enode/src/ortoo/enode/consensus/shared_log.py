@@ -25,9 +25,12 @@ from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.log.spares import Spares
 from ortoo.enode.members.log_outline import LogOutline, Mark
 from ortoo.enode.recovery.member_opening import MemberLog, cut_files, recover_member
+from ortoo.enode.recovery.restored import begin_anew, forget_restored, read_apart
 from ortoo.enode.store.engine import Engine
 
 NOBODY_LEADS = "this member does not lead"
+CHANGES_MAX = 512
+"""How many changes are stored together."""
 _log = get_logger("members")
 
 
@@ -111,6 +114,18 @@ class SharedLog:
         engine.housekeeping.know_checkpoints()
         engine.housekeeping.leads = True
         engine.appender.alone = ""
+
+    async def begin_anew(self) -> None:
+        """Before anybody is served by a disk that went on alone: end what others hold of what is lost.
+
+        Errors: Overloaded, Unavailable; then it is still to be done.
+        """
+        engine = self.engine
+        if apart := await engine.work.run(read_apart, self.disk, self.folder):
+            changes = begin_anew(engine.state, apart, engine.appender.stored_at_ms)
+            for start in range(0, len(changes), CHANGES_MAX):
+                await engine.store(changes[start : start + CHANGES_MAX])
+            await engine.work.run(forget_restored, self.disk, self.folder)
 
     def hold_back(self, reason: str) -> None:
         """Accept nothing more for now; what was accepted goes on."""
@@ -286,7 +301,7 @@ async def open_shared_log(
     engine.take_over(recovered, active)
     engine.committer.next_segments.extend(log.next_segments)
     appender = engine.appender
-    appender.store_open = recovered.store_open
+    appender.store_open = recovered.store_open + read_apart(disk, folder)
     appender.commit_limit = recovered.end_position
     if log.groups:
         appender.hold(log.groups)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ortoo.common.errors import Conflict
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.lines import encode_lines, read_lines
 from ortoo.enode.disk.whole_files import write_whole
@@ -39,6 +40,17 @@ class KeptReign:
 def read_reign(disk: Disk, folder: Path) -> KeptReign | None:
     """The file in a folder; None in one that is no member's. Errors: DataLoss, Unsupported."""
     return read_lines(disk, folder / FILE_NAME, VERSION, REJOIN, _kept)
+
+
+def check_alone(disk: Disk, folder: Path, advice: str) -> None:
+    """Refuse the disk of a member to what knows of no others. Errors: Conflict with `advice`; as `read_reign`.
+
+    What it has acknowledged counts in a majority, and what it writes by itself lies where others have something else.
+    Before its first epoch it has done neither.
+    """
+    kept = read_reign(disk, folder)
+    if kept is not None and kept.reign.epoch:
+        raise Conflict(f"{folder} is the disk of member {kept.member.number} of set {kept.set_id}: {advice}")
 
 
 def _kept(fields: dict[str, Any]) -> KeptReign:

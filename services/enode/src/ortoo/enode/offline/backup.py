@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from ortoo.common.errors import Conflict, NotFound, Unavailable, Unsupported
+from ortoo.common.errors import Conflict, DataLoss, NotFound, Unavailable, Unsupported
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.identity import Identity, read_identity
@@ -24,7 +24,8 @@ from ortoo.enode.disk.whole_files import read_part
 from ortoo.enode.index.survey import find_cut, survey
 from ortoo.enode.log.frame import HEADER_BYTES
 from ortoo.enode.log.segment import Segment, bases, segment_name
-from ortoo.enode.offline.backup_list import BackupList, KeptSegment, copied, read_backup_list
+from ortoo.enode.offline.backup_list import TEMPORARY, BackupList, KeptSegment, copied, is_empty, read_backup_list
+from ortoo.enode.recovery.member_opening import known_end
 from ortoo.enode.recovery.strays import strays_among
 
 TRIES = 5
@@ -49,20 +50,24 @@ def take_backup(disk: Disk, folder: Path, target: Path, clock: Clock) -> tuple[B
     """Copy the store in `folder` to `target`; its list, and how many bytes were copied.
 
     Errors: NotFound without a store; Unsupported for a member's; Conflict when `target` has something else or is in
-    use; Unavailable when retention was quicker; OSError.
+    use; DataLoss when the store has less than it had, or than the backup before; Unavailable when retention was
+    quicker; OSError.
     """
     identity = read_identity(disk, folder)
     if identity is None:
         raise NotFound(f"{folder} is no store: it has no file `identity`", field="DIR")
     if REIGN_NAME in disk.list(folder):
         raise Unsupported(
-            f"{folder} belongs to a member of enode {identity.enode}, whose other members have the same: replace a "
-            "lost disk by an empty one (`ortoo enode add`)",
+            f"{folder} belongs to a member of enode {identity.enode}, and the copies of that are its other members: "
+            "replace a lost disk by an empty one, or add members where there is one alone (`ortoo enode add`)",
             field="DIR",
         )
     known = read_backup_list(disk, target)
-    if known is None and disk.list(target):
-        raise Conflict(f"{target} holds something that is no backup; give an empty folder", field="BACKUP")
+    if known is None and not is_empty(disk, target):
+        raise Conflict(
+            f"{target} holds something that is no backup, or a first one that did not get through; give an empty one",
+            field="BACKUP",
+        )
     if known is not None and known.store_id != identity.store_id:
         # Also of this enode's own store before it was lost: an empty one that took its name must not end its backup.
         raise Conflict(
@@ -73,6 +78,9 @@ def take_backup(disk: Disk, folder: Path, target: Path, clock: Clock) -> tuple[B
     disk.make_folder(target)
     lock = disk.lock(target)
     try:
+        for name in disk.list(target):
+            if name.endswith(TEMPORARY):
+                disk.remove(target / name)
         for _ in range(TRIES):
             try:
                 return _copy(disk, folder, target, identity, known, clock.now_ms())
@@ -87,6 +95,7 @@ def _copy(
     disk: Disk, folder: Path, target: Path, identity: Identity, known: BackupList | None, now_ms: int
 ) -> tuple[BackupList, int]:
     """One try. Errors: FileNotFoundError when retention took a segment meanwhile."""
+    durable = known_end(disk, folder)
     # The record first: retention moves it before it removes a segment, and leaves two checkpoints behind it.
     begin = read_log_begin(disk, folder)
     starts = [base for base in bases(disk.list(folder)) if begin is None or base >= begin.position]
@@ -98,11 +107,25 @@ def _copy(
     new_bytes = 0
     if starts:
         # Whatever is acknowledged by now lies below this place, and below it nothing is written any more.
-        listed.end_position = _end(disk, folder, starts[-1])
+        listed.end_position = _end(disk, folder, starts[-1], durable)
+    if listed.end_position < durable:
+        raise DataLoss(
+            f"{folder} held a log up to position {durable}, which ends at position {listed.end_position} now: put the "
+            "missing files back, or let the enode start on it, which names what is lost; then take another backup"
+        )
+    sizes = {base: _size(disk, folder / segment_name(base)) for base in starts}
+    for base, kept in known.segments.items() if known is not None else ():
+        # What the store lost since is whole in the backup, perhaps nowhere else.
+        has_all = base in sizes and (base == starts[-1] or kept.used_bytes <= sizes[base])
+        if not has_all and (begin is None or base >= begin.position):
+            raise DataLoss(
+                f"{folder / segment_name(base)} is gone or shorter than it was, and retention did not do that: "
+                f"{target} has it and stays as it is; restore that, or back up what is left to another folder"
+            )
     for base, end in pairwise([*starts, listed.end_position]):
         before = known.segments.get(base) if known is not None else None
         path = folder / segment_name(base)
-        file_bytes = _size(disk, path)
+        file_bytes = sizes[base]
         used = min(end - base, file_bytes)
         if before is not None and _is_copied(disk, path, target / path.name, before, used, is_last=base == starts[-1]):
             listed.segments[base] = before
@@ -119,12 +142,14 @@ def _copy(
     return listed, new_bytes
 
 
-def _end(disk: Disk, folder: Path, base: int) -> int:
-    """Where the last whole frame of the last segment ends."""
+def _end(disk: Disk, folder: Path, base: int, durable: int) -> int:
+    """Where the last segment ends: behind its last whole frame, and not below what is known to be durable."""
     segment = Segment(disk, folder, base, base)
     try:
         segment.limit = base + segment.file.size_bytes()
-        return find_cut(survey(segment.read, base, segment.limit), segment.read, base, segment.limit)
+        found = survey(segment.read, base, segment.limit)
+        found.durable_below = max(found.durable_below, durable)
+        return find_cut(found, segment.read, base, segment.limit)
     finally:
         segment.close()
 

@@ -16,6 +16,8 @@ from ortoo.enode.disk.whole_files import write_whole
 FILE_NAME = "backup"
 VERSION = 1
 CHUNK_BYTES = 4 << 20
+TEMPORARY = ".tmp"
+"""How the name of a file ends that is not whole yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,11 @@ class BackupList:
         write_whole(disk, folder / FILE_NAME, encode_lines(VERSION, fields))
 
 
+def is_empty(disk: Disk, folder: Path) -> bool:
+    """Whether a folder has nothing of anybody's, as the root of a new file system."""
+    return not set(disk.list(folder)) - {"lost+found"}
+
+
 def read_backup_list(disk: Disk, folder: Path) -> BackupList | None:
     """The list in a folder; None when there is none. Errors: DataLoss, Unsupported."""
     return read_lines(disk, folder / FILE_NAME, VERSION, "take another backup, in another folder", _made)
@@ -70,7 +77,7 @@ def copied(disk: Disk, source: Path, target: Path, length: int) -> str:
 
     A file that is there under that name is replaced in one step. Errors: DataLoss when the source is shorter, OSError.
     """
-    temporary = target.with_name(target.name + ".tmp")
+    temporary = target.with_name(target.name + TEMPORARY)
     if temporary.name in disk.list(target.parent):
         disk.remove(temporary)
     digest = hashlib.sha256()

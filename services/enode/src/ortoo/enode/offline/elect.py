@@ -32,6 +32,7 @@ from ortoo.enode.disk.whole_files import write_whole
 from ortoo.enode.members.identity import Configuration, Tail
 from ortoo.enode.members.log_outline import PlacedMembers
 from ortoo.enode.recovery.member_opening import known_end, recover_member, whole_end
+from ortoo.enode.recovery.restored import write_restored
 from ortoo.enode.rpc.members.peers import is_of_set
 from ortoo.enode.settings import Settings, load
 
@@ -137,6 +138,7 @@ def go_on_alone(disk: Disk, folder: Path, clock: Clock, randomness: Randomness) 
     whole_end(disk, folder, found.outline)  # before anything is taken away
     log = recover_member(disk, folder, found.outline, is_last=True)
     log.recovered.catalog.close()
+    write_restored(disk, folder, randomness)
     kept = replace(
         found.kept,
         set_id=randomness.id_text(),

@@ -23,6 +23,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.identity import FILE_NAME, Identity, encode_identity
+from ortoo.enode.disk.reign_file import check_alone
 from ortoo.enode.disk.tide_mark import FILE_NAME as TIDE_NAME
 from ortoo.enode.disk.whole_files import write_whole
 from ortoo.enode.log.frame import FrameHeader
@@ -30,6 +31,11 @@ from ortoo.enode.log.scan import walk
 from ortoo.enode.log.segment import INDEX_SUFFIX, KEYS_SUFFIX, Segment, bases
 from ortoo.enode.offline.inspect import inspect
 from ortoo.enode.recovery.opening import marker_of, recover
+
+OF_A_SET = (
+    "the others have what it lacks: empty it and add it anew (`ortoo enode add`, then `remove`); where a majority is "
+    "gone, `ortoo-enode elect DIR --lose` goes on with one disk"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,8 @@ def main(arguments: Sequence[str]) -> int:
     disk, folder = RealDisk(), chosen.folder
     lock = disk.lock(folder)
     try:
+        if chosen.caches or chosen.identity or chosen.without_checkpoint or chosen.cut is not None:
+            check_alone(disk, folder, OF_A_SET)
         if chosen.caches:
             steps = list(remove_caches(disk, folder))
         elif chosen.identity:

@@ -16,9 +16,10 @@ from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.identity import FILE_NAME as IDENTITY_NAME
 from ortoo.enode.disk.identity import Identity, encode_identity
 from ortoo.enode.disk.log_begin import write_log_begin
+from ortoo.enode.disk.tide_mark import TideMark
 from ortoo.enode.disk.whole_files import write_whole
 from ortoo.enode.log.segment import segment_name
-from ortoo.enode.offline.backup_list import BackupList, copied, read_backup_list
+from ortoo.enode.offline.backup_list import BackupList, copied, is_empty, read_backup_list
 from ortoo.enode.recovery.opening import Recovered, recover
 from ortoo.enode.recovery.restored import write_restored
 
@@ -51,7 +52,7 @@ def make_store(
     listed = read_backup_list(disk, backup)
     if listed is None:
         raise NotFound(f"{backup} holds no backup: it has no file `backup`", field="BACKUP")
-    if disk.list(folder):
+    if not is_empty(disk, folder):
         raise Conflict(f"{folder} is not empty: give another folder, or move what is there away", field="DIR")
     disk.make_folder(folder)
     lock = disk.lock(folder)
@@ -59,7 +60,9 @@ def make_store(
         for base, one in listed.segments.items():
             name = segment_name(base)
             if copied(disk, backup / name, folder / name, one.used_bytes) != one.sha256:
-                raise DataLoss(f"{backup / name} is not what was backed up; take another backup, or an older one")
+                raise DataLoss(
+                    f"{backup / name} is not what was backed up; take an older backup, or another one in another folder"
+                )
             file = disk.open(folder / name)
             try:
                 file.allocate(max(one.file_bytes, one.used_bytes))
@@ -68,6 +71,9 @@ def make_store(
                 file.close()
         if listed.begin is not None:
             write_log_begin(disk, folder, listed.begin)
+        mark = TideMark(disk, folder)
+        mark.write(listed.end_position)  # whatever is bad below that is damage, and no torn tail
+        mark.close()
         disk.sync_directory(folder)
         write_restored(disk, folder, randomness)
         recovered = recover(disk, folder)

@@ -36,7 +36,7 @@ from ortoo.enode.log.segment import (
 )
 from ortoo.enode.recovery.losses import damages_of
 from ortoo.enode.recovery.refold import Refold
-from ortoo.enode.recovery.restored import begin_anew, read_apart
+from ortoo.enode.recovery.restored import begin_anew, read_apart, write_restored
 from ortoo.enode.recovery.strays import strays_among
 from ortoo.enode.state.fold import State
 
@@ -71,7 +71,7 @@ class Recovered:
     missing_bytes: int = 0
     """How much that was durable is missing because the last file was cut short."""
     is_restored: bool = False
-    """Whether it was made of a backup, and what that means is not in the log yet."""
+    """Whether it ends before what others know of it, and what that means is not in the log yet."""
 
 
 def recover(disk: Disk, folder: Path, *, repairs: bool = True, without_checkpoint: bool = False) -> Recovered:
@@ -93,8 +93,11 @@ def recover(disk: Disk, folder: Path, *, repairs: bool = True, without_checkpoin
     starts = [base for base in starts if base not in strays]
     recovered = _recover(disk, folder, names, starts, begin, repairs=repairs, without_checkpoint=without_checkpoint)
     recovered.strays = [segment_name(base) for base in strays]
+    if recovered.missing_bytes and repairs and not read_apart(disk, folder):
+        write_restored(disk, folder)
     if apart := read_apart(disk, folder):
-        begin_anew(recovered.state, apart)
+        recovered.state.apply_all(begin_anew(recovered.state, apart, recovered.stored_at_ms))
+        settle_ranges(recovered)
         recovered.store_open += apart
         recovered.is_restored = True
     return recovered

@@ -1,14 +1,19 @@
-"""The mark of a store that was made of a backup and was not started yet.
+"""The mark of a store that ends before what others know of it, and was not started yet.
+
+It was made of a backup, or is the disk of a set that goes on alone because a majority is lost, or its last file was cut
+short.
 
 Others have outlived what is gone: a session that is ahead of its queue would pass over new messages that get the old
-offsets, an old handle would settle a new lease, and a producer would meet a gap in its sequences for ever. So they all
-have to begin anew. The mark stays until that is in the log.
+offsets, an old handle would settle a new lease, end another's transaction or recall another's message, and a producer
+would meet a gap in its sequences for ever. So they all have to begin anew. The mark stays until that is in the log.
 """
 
 from pathlib import Path
 
+from ortoo.common.groups.system_topics import SYSTEM_TOPIC_IDS
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.changes.all import LocksPut
+from ortoo.enode.changes.agreement import Forget
+from ortoo.enode.changes.all import Change, LocksPut, OffsetsSkipped
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.lines import encode_lines, read_lines
 from ortoo.enode.disk.whole_files import write_whole
@@ -18,13 +23,14 @@ FILE_NAME = "restored"
 VERSION = 1
 APART = 1 << 12
 """By how much the number of openings is raised at least; numbers of leases have 24 bits for it."""
-GENERATIONS_SHIFT = 20
-"""Generations of locks are raised by so many times more."""
+SHIFT = 20
+"""Generations of locks, and the places where messages wait, are raised by so many times more."""
 
 
-def write_restored(disk: Disk, folder: Path, randomness: Randomness) -> None:
-    """Mark a store. Of two that are made of one backup, each raises the numbers by another one."""
-    write_whole(disk, folder / FILE_NAME, encode_lines(VERSION, {"apart": APART + randomness.below(APART)}))
+def write_restored(disk: Disk, folder: Path, randomness: Randomness | None = None) -> None:
+    """Mark a store. Of two that are made of one, each raises the numbers by another one."""
+    more = randomness.below(APART) if randomness is not None else 0
+    write_whole(disk, folder / FILE_NAME, encode_lines(VERSION, {"apart": APART + more}))
 
 
 def read_apart(disk: Disk, folder: Path) -> int:
@@ -39,9 +45,18 @@ def forget_restored(disk: Disk, folder: Path) -> None:
     disk.sync_directory(folder)
 
 
-def begin_anew(state: State, apart: int) -> None:
-    """Let sessions take their locks again, and producers take new ids."""
-    state.windows.keep_only(())
-    for (topic_id, group, queue_id), lock in list(state.locks.all()):
-        generation = lock.generation + (apart << GENERATIONS_SHIFT)
-        state.apply(LocksPut(topic_id, group, "", "", "", ((queue_id, generation),)))
+def begin_anew(state: State, apart: int, stored_at_ms: int) -> list[Change]:
+    """What lets sessions take their locks again and producers new ids, and gives no place that was given before.
+
+    `stored_at_ms` is the time of the last frame of the log.
+    """
+    places = dict.fromkeys(((topic_id, 0) for topic_id in SYSTEM_TOPIC_IDS), state.ends.floor)
+    places |= {key: end.offset for key, end in state.ends.all() if key in places}
+    return [
+        Forget(stored_at_ms + 1, 0),
+        *(
+            LocksPut(topic_id, group, "", "", "", ((queue_id, lock.generation + (apart << SHIFT)),))
+            for (topic_id, group, queue_id), lock in state.locks.all()
+        ),
+        *(OffsetsSkipped(*key, place, place + (apart << SHIFT)) for key, place in places.items()),
+    ]

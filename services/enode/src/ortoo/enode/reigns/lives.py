@@ -293,6 +293,7 @@ class Lives:
     async def _open_reign(self, log: SharedLog, epoch: int) -> AsyncIterator[None]:
         settings, clock = self.settings, self.clock
         log.engine.housekeeping.retain_as(settings.store)
+        await log.begin_anew()
         over = asyncio.Event()
         async with contextlib.AsyncExitStack() as stack:
             background = await stack.enter_async_context(Background("enode"))

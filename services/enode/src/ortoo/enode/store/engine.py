@@ -16,6 +16,7 @@ from ortoo.enode.disk.clean_stop import forget_clean_stop
 from ortoo.enode.disk.disk import DirectoryLock, Disk, RealDisk
 from ortoo.enode.disk.identity import Identity, claim
 from ortoo.enode.disk.log_begin import LogBegin, write_log_begin
+from ortoo.enode.disk.reign_file import check_alone
 from ortoo.enode.index.key_process import KeyProcess, Keys, LocalKeys
 from ortoo.enode.log.appender import Appender
 from ortoo.enode.log.flushing.disk_work import DiskWork, disk_work
@@ -34,6 +35,7 @@ from ortoo.enode.store.committer import Committer
 from ortoo.enode.store.housekeeping import Housekeeping, close_mark
 
 Changes = TypeVar("Changes", bound=Sequence[Change])
+AS_MEMBER = "give member_listen_address, member and members as before, or choose another folder"
 _log = get_logger("store")
 
 
@@ -121,6 +123,7 @@ class Engine:
         try:
             await work.run(disk.make_folder, folder)
             lock = disk.lock(folder)
+            await work.run(check_alone, disk, folder, AS_MEMBER)
             wanted = Identity(settings.cluster, settings.enode, randomness.id_text(), clock.now_ms())
             identity = await work.run(claim, disk, folder, wanted, disk.list(folder))
             recovered = await work.run(recover, disk, folder)

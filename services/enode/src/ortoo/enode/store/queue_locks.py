@@ -6,10 +6,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from ortoo.common.errors import OrtooError
 from ortoo.common.process.clock import Clock
 from ortoo.enode.changes.all import Change, LocksPut
+from ortoo.enode.recovery.restored import APART
 from ortoo.enode.state.tables.locks import Lock
 from ortoo.enode.store.engine import Engine
 from ortoo.enode.store.lock_table import Granted, Key, LockRequest, LockTable, Refused
 
+GENERATION_BITS = 32
+"""More generations than one log ever gives to a lock."""
 Holder = tuple[int, str, str, str, str]
 """(topic id, group, owner, session id, incarnation)."""
 
@@ -36,7 +39,7 @@ class QueueLocks:
         before: dict[Key, tuple[Lock | None, Lock | None]] = {}
         for request in requests:
             was = self._table.get(request.key)
-            answer = self._table.take(request, now_s, generation_above=self.newest_commit(request.key))
+            answer = self._table.take(request, now_s, generation_above=self._given_before(request.key))
             answers.append(answer)
             if isinstance(answer, Granted) and answer.is_news:
                 before[request.key] = (before.get(request.key, (was, None))[0], self._table.get(request.key))
@@ -70,7 +73,7 @@ class QueueLocks:
         before: dict[Key, tuple[Lock | None, Lock | None]] = {}
         for key in keys:
             was = self._table.get(key)
-            before[key] = (was, self._table.fence(key, self.newest_commit(key)))
+            before[key] = (was, self._table.fence(key, self._given_before(key)))
         generations = {key: now.generation for key, (_, now) in before.items() if now is not None}
         await self._store(before, changes(generations))
 
@@ -128,9 +131,13 @@ class QueueLocks:
         """(topic id, group) of those that hold a lock."""
         return self._table.held(self._clock.monotonic_s())
 
-    def newest_commit(self, key: Key) -> int:
-        """The newest generation that committed an offset of this queue; 0 = none."""
-        return self._engine.state.offsets.generation(*key)
+    def _given_before(self, key: Key) -> int:
+        """Above all generations of this lock that somebody may still hold.
+
+        It may have been given first by a log of which this one is a backup, and nothing here tells of it.
+        """
+        lost = self._engine.appender.store_open // APART << GENERATION_BITS
+        return max(lost, self._engine.state.offsets.generation(*key))
 
     async def _store(self, decided: Mapping[Key, tuple[Lock | None, Lock | None]], more: Sequence[Change] = ()) -> None:
         if not decided and not more:

@@ -138,8 +138,10 @@ class Catalog:
 
         return self._submit(work)
 
-    def change(self, decide: Callable[[Transaction], tuple[T, bool]]) -> "asyncio.Future[T]":
+    def change(self, decide: Callable[[Transaction], tuple[T, bool]], *, above: int = 0) -> "asyncio.Future[T]":
         """Run `decide` in a transaction; keep what it wrote if its second answer is true. The future has the first.
+
+        Its version is larger than all before, and than `above`.
 
         It is run again, on what is stored then, when nothing was stored because somebody else was quicker or the
         connection broke. Once given the work is done, whether or not anybody waits for it; futures end in its order.
@@ -148,7 +150,7 @@ class Catalog:
         def work() -> T:
             with self._engine.connect() as connection, connection.begin() as database_transaction:
                 transaction = Transaction(connection, self._encryption)
-                transaction.begin_change()
+                transaction.begin_change(above)
                 answer, keep = decide(transaction)
                 if not keep:
                     database_transaction.rollback()

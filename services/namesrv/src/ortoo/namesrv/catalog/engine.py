@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from ortoo.common.errors import Invalid, Unsupported
+from ortoo.common.errors import Conflict, Invalid, Unsupported
 
 BUSY_TIMEOUT_S = 5.0
 FILE_NAME = "namesrv.db"
@@ -39,8 +39,16 @@ def url_of(database_url: str, data_dir: Path) -> sa.URL:
 def keep_private(database: Path) -> None:
     """Let this user alone read the secrets. SQLite gives the files beside the database the database's mode.
 
-    Errors: Invalid when the file is somebody else's.
+    Errors: Invalid when the file is somebody else's; Conflict when the last changes of another one lie beside it, which
+    SQLite would remove.
     """
+    changes = Path(f"{database}-wal")
+    if not database.exists() and changes.exists() and changes.stat().st_size:
+        raise Conflict(
+            f"{changes} has the last changes of a database that is not here: move it to where that is now, under the "
+            "name of that and -wal",
+            field="database_url",
+        )
     try:
         os.close(os.open(database, os.O_RDWR | os.O_CREAT, 0o600))
         for path in (database, *(Path(f"{database}{suffix}") for suffix in ("-wal", "-shm", "-journal"))):

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from ortoo.common.errors import Conflict, Fenced, Invalid
 from ortoo.namesrv.catalog import tables
+from ortoo.namesrv.catalog.transaction import database_now_ms
 
 LEASE_MS_MIN, LEASE_MS_MAX = 100, 3_600_000
 TEXT_LENGTH_MAX = 255
@@ -75,14 +76,7 @@ class Rights:
         # One row of another table stands for all rights: a right that does not exist yet could not be locked itself.
         self._connection.execute(sa.select(tables.directory.c.id).with_for_update())
         found = self._connection.execute(sa.select(tables.rights).where(tables.rights.c.resource == resource))
-        return found.one_or_none(), self._now_ms()
-
-    def _now_ms(self) -> int:
-        if self._connection.dialect.name == "postgresql":
-            now = sa.text("SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)")
-        else:
-            now = sa.text("SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)")
-        return int(self._connection.execute(now).scalar_one())
+        return found.one_or_none(), database_now_ms(self._connection)
 
 
 def _check(resource: str, owner: str) -> None:

@@ -26,6 +26,8 @@ def prepare(engine: sa.Engine, new_id: str) -> None:
     with engine.begin() as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK_KEY)))
+        else:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")  # the driver begins none for changes of the schema
         revision = _found_revision(connection)
         if revision is None:
             tables.metadata.create_all(connection)

@@ -45,15 +45,27 @@ class Transaction:
         self._encryption = encryption or Encryption()
         self.version = 0
 
-    def begin_change(self) -> None:
-        """Take the next version. Its row is locked from here on, so changes run one after another everywhere."""
+    def begin_change(self, above: int = 0) -> None:
+        """Take the next version, or one `above` what was heard of a database that was put back since.
+
+        Its row is locked from here on, so changes run one after another everywhere.
+        """
         table = tables.directory
-        self._connection.execute(sa.update(table).values(version=table.c.version + 1))
+        is_behind = table.c.version < above
+        version = sa.case((is_behind, sa.literal(above, sa.BigInteger())), else_=table.c.version) + 1
+        self._connection.execute(sa.update(table).values(version=version))
         self.version = self._connection.execute(sa.select(table.c.version)).scalar_one()
 
     def stored_version(self) -> int:
         """The version of what is stored."""
         return int(self._connection.execute(sa.select(tables.directory.c.version)).scalar_one())
+
+    def now_ms(self, own_ms: int) -> int:
+        """The time that counts for what cannot be taken back: where clocks of several name servers may differ, one's.
+
+        In a file it is that of its only name server, `own_ms`.
+        """
+        return database_now_ms(self._connection) if self._connection.dialect.name == "postgresql" else own_ms
 
     def contents(self) -> Contents:
         """Everything."""
@@ -207,6 +219,15 @@ class Transaction:
         for row in self._connection.execute(sa.select(tables.placements)):
             placed[row.topic_id].append(row)
         return placed
+
+
+def database_now_ms(connection: sa.Connection) -> int:
+    """The database's time, milliseconds since 1970-01-01 UTC."""
+    if connection.dialect.name == "postgresql":
+        now = sa.text("SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)")
+    else:
+        now = sa.text("SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)")
+    return int(connection.execute(now).scalar_one())
 
 
 def _parts(ids: Collection[T]) -> Iterator[list[T]]:

@@ -47,6 +47,8 @@ class Snode:
 class _EnodeLease:
     enode: Enode
     until_s: float
+    left: tuple[str, ...] = ()
+    """Where it was before in this reign, without an end of the lease in between."""
 
 
 @dataclass(slots=True)
@@ -96,6 +98,7 @@ class Leases:
                 field="enode.store_id",
                 retry_after_ms=_left_ms(known.until_s, now_s),
             )
+        left: tuple[str, ...] = ()
         if known is None:
             self._make_room_for_enode()
         elif known.enode.store_id == enode.store_id:
@@ -105,9 +108,24 @@ class Leases:
                     f"epoch {enode.epoch}, which is over",
                     field="enode.epoch",
                 )
+            if self._lives(known, now_s) and known.enode.epoch == enode.epoch:
+                left = self._left(known, enode, now_s)
             enode = dataclasses.replace(enode, members=known.enode.members)
-        self._enodes[enode.name] = _EnodeLease(enode, now_s + self._lease_s)
+        self._enodes[enode.name] = _EnodeLease(enode, now_s + self._lease_s, left)
         return None if known is not None and known.enode == enode else enode
+
+    def _left(self, known: _EnodeLease, enode: Enode, now_s: float) -> tuple[str, ...]:
+        """Where it has left. Errors: Conflict when it is there all the same."""
+        if enode.address in known.left:
+            raise Conflict(
+                f"enode {enode.name!r} is alive at {known.enode.address}, and this one is at {enode.address}, where it "
+                f"was before: two processes have copies of store {enode.store_id}, and each stores what the other one "
+                "does not have; stop one of them",
+                field="enode.address",
+                retry_after_ms=_left_ms(known.until_s, now_s),
+            )
+        moved = known.enode.address != enode.address
+        return (*known.left, known.enode.address)[-REPLACED_KEPT:] if moved else known.left
 
     def put_members(self, members: MemberSet, now_s: float) -> Enode | None:
         """Know an enode by its members, and where its leader is when that is new; the enode if that is news.

@@ -196,6 +196,13 @@ class Members:
                 f"{before.report.address}; stop one of the two",
                 field="incarnation",
             )
+        if before is not None and report.member in known.living and self._is_copy(before, report, now_s):
+            raise Conflict(
+                f"two processes have copies of the disk of member {report.member.number} of enode {report.enode!r}, at "
+                f"{before.report.member_address} and at {report.member_address}; stop one of them, and empty its disk",
+                field="member_address",
+                retry_after_ms=max(1, math.ceil((before.at_s + self.lease_s - now_s) * 1000)),
+            )
         known.set_id = report.set_id or known.set_id
         known.reports[report.member] = Reported(report, now_s)
         (known.living.discard if report.is_leaving else known.living.add)(report.member)
@@ -215,6 +222,11 @@ class Members:
             for member in [m for m in one.reports if m not in one.living and m not in named]:
                 del one.reports[member]
         return changed
+
+    def _is_copy(self, before: Reported, report: MemberReport, now_s: float) -> bool:
+        """Whether the same start of a disk that has a log speaks from two places."""
+        same = before.report.incarnation == report.incarnation and report.set_id == before.report.set_id != ""
+        return same and before.report.member_address != report.member_address and before.at_s + self.lease_s > now_s
 
     def _check_set(self, known: MemberSet, report: MemberReport, now_s: float) -> None:
         """One set has the name as long as one of its members is there; then another may have it."""

@@ -25,7 +25,7 @@ class HeldTopic:
 
 @dataclass(frozen=True, slots=True)
 class OfferedTopic:
-    """A topic that the directory does not know, or not on these enodes."""
+    """A topic that the directory does not know, or not on these enodes, or not with so many queues."""
 
     topic_id: int
     name: str
@@ -81,9 +81,7 @@ class Offers:
         names: dict[int, str] = {}
         for enode, held in sorted(self._held.items()):
             for one in held:
-                known = topics.get(one.name)
-                here = known is not None and known.topic_id == one.topic_id and known.placement(enode) is not None
-                if not here and one.topic_id not in deleted:
+                if not _is_here(one, enode, topics.get(one.name)) and one.topic_id not in deleted:
                     placed[one.topic_id].append(Placement(enode, one.queue_count, one.queue_count))
                     names[one.topic_id] = one.name
         ids: dict[str, list[int]] = defaultdict(list)
@@ -100,6 +98,12 @@ class Offers:
         if not any(one.name == name for held in self._held.values() for one in held):
             return []
         return [one for one in self.all({}, deleted) if one.name == name]
+
+
+def _is_here(held: HeldTopic, enode: str, known: Topic | None) -> bool:
+    """Whether the topic of that name is this one, and lies on the enode with all queues that are held there."""
+    placement = known.placement(enode) if known is not None and known.topic_id == held.topic_id else None
+    return placement is not None and placement.read_queue_count >= held.queue_count
 
 
 def _obstacle(name: str, topic_id: int, ids: Sequence[int], topics: Mapping[str, Topic]) -> str:
@@ -147,6 +151,11 @@ def adopted(offer: OfferedTopic, existing: Topic | None, *, version: int, now_ms
     """The topic with what is offered: as it lies on the enodes, open to all."""
     if existing is None:
         return Topic(offer.name, offer.topic_id, version, Permission.READ_WRITE, offer.placements, now_ms)
-    by_enode = {placement.enode: placement for placement in (*offer.placements, *existing.placements)}
+    by_enode = {placement.enode: placement for placement in existing.placements}
+    for one in offer.placements:
+        before = by_enode.get(one.enode)
+        if before is not None and before.write_queue_count < before.read_queue_count:  # somebody keeps producers away
+            one = dataclasses.replace(before, read_queue_count=one.read_queue_count)
+        by_enode[one.enode] = one
     placements = tuple(by_enode[enode] for enode in sorted(by_enode))
     return dataclasses.replace(existing, version=version, placements=placements)

@@ -110,6 +110,11 @@ class Routes:
         self._changes.append(dataclasses.replace(change, version=self.version, directory_id=self.directory_id))
         self._count += 1
 
+    def forget_changes(self) -> None:
+        """Let every watcher get everything anew: what is served is no more what it was with changes since."""
+        self._changes.clear()
+        self._count += 1
+
     def difference(
         self,
         version: int,

@@ -17,7 +17,7 @@ def delete_topic(
     if version not in (0, topic.version):
         what = f"topic {name} has version {topic.version}, not {version}: it was changed meanwhile; look at it again"
         raise Conflict(what, field="version")
-    deletion = deletions.delete(topic, now_ms=now_ms, grace_ms=grace_ms)
+    deletion = deletions.delete(topic, now_ms=stored.now_ms(now_ms), grace_ms=grace_ms)
     stored.delete_topic(deletion)
     return deletion, RouteChange(stored.version, deleted_topics=(name,), deletions=(deletion,))
 
@@ -33,6 +33,7 @@ def undelete_topic(name: str, topic_id: int, stored: Transaction) -> tuple[Topic
 def delete_group(name: str, now_ms: int, grace_ms: int, stored: Transaction) -> tuple[DeletedGroup, RouteChange]:
     """Move a group to the deleted ones. Errors: Invalid, NotFound."""
     group = groups.found(name, stored.group(name))
+    now_ms = stored.now_ms(now_ms)
     deletion = deletions.delete_group(group, now_ms=now_ms, grace_ms=grace_ms, version=stored.version)
     stored.delete_group(deletion)
     return deletion, RouteChange(stored.version, deleted_groups=(name,), group_deletions=(deletion,))
@@ -49,7 +50,7 @@ def undelete_group(name: str, stored: Transaction) -> tuple[Group, RouteChange]:
 
 def end_topics(now_ms: int, stored: Transaction) -> tuple[set[int], RouteChange | None]:
     """Say which deleted topics are due; returns the ids of those that are told no more."""
-    deleted = stored.deleted_topics()
+    deleted, now_ms = stored.deleted_topics(), stored.now_ms(now_ms)
     due, forgotten = tuple(deletions.due(deleted, now_ms)), deletions.forgotten(deleted, now_ms)
     stored.end_deletions([one.topic_id for one in due], forgotten)
     return forgotten, RouteChange(stored.version, deletions=due) if due or forgotten else None
@@ -58,6 +59,7 @@ def end_topics(now_ms: int, stored: Transaction) -> tuple[set[int], RouteChange 
 def end_groups(now_ms: int, stored: Transaction) -> tuple[set[str], RouteChange | None]:
     """The same for groups, by name; of those that are there again the deletion is over."""
     deleted, existing = stored.deleted_groups(), {group.name for group in stored.contents().groups}
+    now_ms = stored.now_ms(now_ms)
     due, again = deletions.due_groups(deleted, existing, now_ms, version=stored.version)
     forgotten = deletions.forgotten(deleted, now_ms) | again
     stored.end_group_deletions([one.name for one in due])

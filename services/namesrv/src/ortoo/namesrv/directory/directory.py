@@ -22,7 +22,7 @@ from ortoo.namesrv.decisions.members import MemberSet
 from ortoo.namesrv.decisions.offers import HeldTopic, OfferedTopic, Offers
 from ortoo.namesrv.decisions.route_changes import ROUTES_BYTES_MAX, RouteChange, Routes
 from ortoo.namesrv.decisions.topics import NewTopic, Topic, TopicChange
-from ortoo.namesrv.directory import deleting
+from ortoo.namesrv.directory import adopting, deleting
 from ortoo.namesrv.directory.watches import Watches
 
 T = TypeVar("T")
@@ -196,28 +196,13 @@ class Directory:
         """What enodes hold and the directory does not know, by name; and how much more there is."""
         return self._offers.all(self._routes.topics, self._routes.deleted), self._offers.more
 
-    async def adopt_topics(self, names: Sequence[str], *, everything: bool) -> tuple[list[Topic], list[OfferedTopic]]:
+    async def adopt_topics(self, names: Sequence[str], *, everything: bool) -> adopting.Adoption:
         """Take offered topics in; with `everything` all that can be, and the second list has the others.
 
         Errors: as `offers.wanted`; Overloaded.
         """
         now_ms, said = self._clock.now_ms(), self._offers.copy()
-
-        def decide(stored: Transaction) -> tuple[tuple[list[Topic], list[OfferedTopic]], RouteChange | None]:
-            known = stored.contents()
-            existing = {topic.name: topic for topic in known.topics}
-            offered = said.all(existing, {one.topic_id: one for one in known.deletions})
-            chosen = [one for one in offered if not one.obstacle] if everything else offers.wanted(names, offered)
-            topics.check_count(len(existing) + sum(one.name not in existing for one in chosen))
-            taken = []
-            for one in chosen:
-                before = existing.get(one.name)
-                taken.append(offers.adopted(one, before, version=stored.version, now_ms=now_ms))
-                stored.put_topic(taken[-1], before)
-            refused = [one for one in offered if one.obstacle] if everything else []
-            return (taken, refused), RouteChange(stored.version, topics=tuple(taken)) if taken else None
-
-        return await self._change(decide)
+        return await self._change(partial(adopting.adopt, said, names, everything, now_ms))
 
     async def put_group(self, request: Group, *, create_only: bool, meant: Meant = WHOLE) -> Group:
         """Create or change a group. Errors: as `groups.changed`, `groups.completed` and `groups.put`."""
@@ -300,7 +285,11 @@ class Directory:
                     await self._behind.wait()
             self._behind.clear()
             try:
-                if await self._catalog.version() > self._synced:
+                heard, version = self._synced, await self._catalog.version()
+                if version < heard:
+                    _log.error("the database lost changes that were served", version=version, heard=heard)
+                    version = await self._catalog.change(lambda stored: (stored.version, True), above=heard)
+                if version > self._synced:
                     self._take_over(await self._catalog.contents())
                 if failing:
                     _log.warning("the database answers again")
@@ -323,8 +312,12 @@ class Directory:
         for name in self._routes.deleted_groups.keys() - deleted:
             del self._routes.deleted_groups[name]  # another name server took it back, or need not tell it any more
         self._synced = stored.version
+        told = {topic.topic_id for topic in stored.topics} | {one.topic_id for one in stored.deletions}
+        is_older = any(topic.topic_id not in told for topic in self._routes.topics.values())
         if change is not None:
             self.watches.publish(change)
+        if is_older:  # nobody deleted those that are gone: enodes offer what a snapshot does not know
+            self.watches.begin_anew()
 
     async def expire(self) -> None:
         """End the leases whose time has come, and tell the watchers."""
@@ -363,8 +356,13 @@ class Directory:
 
     async def _change(self, decide: Callable[[Transaction], tuple[T, RouteChange | None]]) -> T:
         """Store a change, then serve it and tell it; also when the caller goes away in between."""
+        heard = self._synced
 
         def bounded(stored: Transaction) -> tuple[tuple[T, RouteChange | None], bool]:
+            if stored.version <= heard:
+                raise Unavailable(
+                    "the name server's database was put back; retry when that is known", retry_after_ms=500
+                )
             answer, change = decide(stored)
             if change is not None and self._routes.growth_bytes(change) > max(0, self._routes.room_bytes):
                 raise Overloaded(

@@ -24,6 +24,11 @@ class Watches:
         self._routes.apply(change)
         self._wake()
 
+    def begin_anew(self) -> None:
+        """Tell everything to all watchers once more."""
+        self._routes.forget_changes()
+        self._wake()
+
     def end(self) -> None:
         """Let every watcher finish, now and later."""
         self._ended = True

@@ -222,7 +222,9 @@ class NameService(NameServiceServicer):
         self, request: report_pb.ReportMemberRequest, context: Context
     ) -> report_pb.ReportMemberResponse:
         """Hear what a member says of itself, and say who is to lead."""
-        members = await self._elections.report(read(MemberReport, request))
+        report = read(MemberReport, request)
+        with self._noting(f"member {report.member.number} of enode {report.enode} at {report.member_address}"):
+            members = await self._elections.report(report)
         return member_wire.answer_to(members, self._elections.proposal(request.enode), self._elections.lease_ms)
 
     async def ListMembers(self, request: admin_pb.ListMembersRequest, context: Context) -> admin_pb.ListMembersResponse:

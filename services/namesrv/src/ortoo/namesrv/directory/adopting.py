@@ -1,0 +1,30 @@
+"""What taking offered topics in does to what is stored and to what watchers are told."""
+
+from collections.abc import Sequence
+
+from ortoo.namesrv.catalog.transaction import Transaction
+from ortoo.namesrv.decisions import offers, topics
+from ortoo.namesrv.decisions.offers import OfferedTopic, Offers
+from ortoo.namesrv.decisions.route_changes import RouteChange
+from ortoo.namesrv.decisions.topics import Topic
+
+Adoption = tuple[list[Topic], list[OfferedTopic]]
+"""What was taken in, and what could not be."""
+
+
+def adopt(
+    said: Offers, names: Sequence[str], everything: bool, now_ms: int, stored: Transaction
+) -> tuple[Adoption, RouteChange | None]:
+    """Take in the named ones of what was offered, or `everything` that can be. Errors: `offers.wanted`; Overloaded."""
+    known = stored.contents()
+    existing = {topic.name: topic for topic in known.topics}
+    offered = said.all(existing, {one.topic_id: one for one in known.deletions})
+    chosen = [one for one in offered if not one.obstacle] if everything else offers.wanted(names, offered)
+    topics.check_count(len(existing) + sum(one.name not in existing for one in chosen))
+    taken = []
+    for one in chosen:
+        before = existing.get(one.name)
+        taken.append(offers.adopted(one, before, version=stored.version, now_ms=now_ms))
+        stored.put_topic(taken[-1], before)
+    refused = [one for one in offered if one.obstacle] if everything else []
+    return (taken, refused), RouteChange(stored.version, topics=tuple(taken)) if taken else None

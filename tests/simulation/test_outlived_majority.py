@@ -1,0 +1,97 @@
+"""Who outlived the disks that a majority lost: what it still has in hand is nothing of what comes after."""
+
+from pathlib import Path
+
+import pytest
+
+from ortoo.common.errors import Fenced, NotFound
+from ortoo.common.records.batch import Message, encode
+from ortoo.common.records.sealed_batch import SealedBatch, crc32c
+from ortoo.enode.changes.halves import Source, Verdict
+from ortoo.enode.offline.elect import go_on_alone
+from ortoo.enode.reigns.member import RunningMember
+from ortoo.enode.reigns.serving import Parts
+from ortoo.enode.store.lock_table import Granted, LockRequest
+from ortoo.testing.simulation.cluster.roles import MemberMachine
+from tests.simulation.stage import Stage, play
+from tests.simulation.test_take_over import THREE, leader, sent, topic
+
+PRODUCER = 7
+DATA = b"x" * 50
+
+
+async def leading(stage: Stage, before: Parts | None = None) -> tuple[MemberMachine, Parts]:
+    """Who leads, and what it serves with since `before`."""
+    while True:
+        machine = await leader(stage)
+        parts = machine.running.lives.parts if isinstance(machine.running, RunningMember) else None
+        if parts not in (None, before):
+            return machine, parts
+        await stage.clock.sleep(0.1)
+
+
+async def begun(parts: Parts, topic_id: int) -> int:
+    """The number of a new transaction."""
+    batch = encode([Message(b"half")], now_ms=1)
+    return (await parts.transactions.begin(topic_id, 0, batch, producer_group="p")).number
+
+
+def numbered(first_sequence: int) -> SealedBatch:
+    """A producer's batch."""
+    return SealedBatch(DATA, crc32c(DATA), 2, len(DATA), PRODUCER, first_sequence)
+
+
+async def locked(parts: Parts, topic_id: int, queue_id: int) -> int:
+    """The generation of a lock that is given now."""
+    [granted] = await parts.store.locks.take([LockRequest((topic_id, "g", queue_id), "client", f"session {queue_id}")])
+    assert isinstance(granted, Granted)
+    return granted.generation
+
+
+def test_what_others_still_hold_of_a_lost_majority_is_nothing_of_what_comes_after() -> None:
+    """G7, G8: transactions, leases, locks and sequences from behind the end of the last disk's log count no more.
+
+    As for a store that was made of a backup. What lies before that end goes on.
+    """
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            await topic(stage, client)
+            await sent(client, 5, [])
+            first, parts = await leading(stage)
+            [topic_id] = [one.topic_id for one in parts.store.topics() if one.name == "t"]
+            kept = await begun(parts, topic_id)
+            await parts.store.append(topic_id, 0, numbered(0))
+            await stage.clock.sleep(2)
+            left, late = [one for one in stage.cluster.members if one is not first]
+            left.kill()
+            lost = [await begun(parts, topic_id) for _ in range(3)]
+            for sequence in range(2, 40, 2):
+                await parts.store.append(topic_id, 0, numbered(sequence))
+            opening, generation = parts.store.describe().store_open_number, await locked(parts, topic_id, 0)
+            for one in (first, late):
+                one.kill()
+                one.disk.destroyed()
+            disk, folder = left.disk.opened(), Path("/") / left.name
+            go_on_alone(disk, folder, stage.clock, stage.world.chances.of("operator"))
+            left.start()
+            _, parts = await leading(stage, parts)
+            for again in range(2):
+                if again:
+                    left.kill()
+                    left.start()
+                    _, parts = await leading(stage, parts)
+                await begun(parts, topic_id)
+            for number in lost:
+                with pytest.raises(NotFound, match="no such transaction"):
+                    await parts.transactions.end(topic_id, number, Verdict.COMMITTED, Source.PRODUCER)
+            await parts.transactions.end(topic_id, kept, Verdict.COMMITTED, Source.PRODUCER)
+            assert len(parts.transactions.listed()) == 2
+            with pytest.raises(NotFound, match="Take a new producer id"):
+                await parts.store.append(topic_id, 0, numbered(40))
+            assert parts.store.describe().store_open_number > opening + 1_000
+            assert await locked(parts, topic_id, 0) > generation
+            with pytest.raises(Fenced):
+                parts.store.locks.check_reader((topic_id, "g", 0), generation)
+
+    play(script, shape=THREE)

@@ -1,0 +1,121 @@
+"""A backup of a store that has lost something: what the backup before it has is not given up for that."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ortoo.common.errors import DataLoss
+from ortoo.common.process.randomness import Randomness
+from ortoo.enode.__main__ import run_tool
+from ortoo.enode.disk.disk import RealDisk
+from ortoo.enode.disk.tide_mark import read_tide_mark
+from ortoo.enode.log.frame import FrameHeader, Kind
+from ortoo.enode.log.scan import walk
+from ortoo.enode.log.segment import Segment, bases, segment_name
+from ortoo.enode.offline.backup import take_backup
+from ortoo.enode.offline.restore import make_store
+from ortoo.enode.store.store import Store, StoreSettings, TopicCopy
+from tests.unit.enode.offline.test_backup import CLOCK, Sender, batches
+
+SETTINGS = StoreSettings(segment_bytes=16 << 10, headroom_bytes=0, retention_age_ms=0, retention_bytes=0)
+
+
+async def opened(folder: Path) -> Store:
+    """Open what is there; nothing is let go."""
+    return await Store.open(folder, settings=SETTINGS, disk=RealDisk(), clock=CLOCK, randomness=Randomness(1))
+
+
+async def fallen_idle(folder: Path, count: int) -> list[tuple[int, bytes]]:
+    """A store with so many batches, of which the log and the mark beside it say that they are durable; killed then."""
+    store = await opened(folder)
+    await store.put_topics([TopicCopy(1, "orders", 1, 1)])
+    await Sender(store).send(count)
+    durable = store.engine.appender.durable_position
+    while read_tide_mark(RealDisk(), folder) < durable:
+        await CLOCK.sleep(0.01)
+    found = await batches(store)
+    await store.close()
+    (folder / "clean").unlink()
+    return found
+
+
+def all_segments(folder: Path) -> None:
+    """Remove the whole log."""
+    for path in folder.glob("*.seg"):
+        path.unlink()
+
+
+def second_segment(folder: Path) -> None:
+    """Remove a segment amid the log."""
+    (folder / segment_name(bases(RealDisk().list(folder))[1])).unlink()
+
+
+def end_of_a_full_segment(folder: Path) -> None:
+    """Cut a file short that is not the last."""
+    path = folder / segment_name(bases(RealDisk().list(folder))[1])
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+
+
+def end_of_the_last_segment(folder: Path) -> None:
+    """Cut the last file short."""
+    path = folder / segment_name(bases(RealDisk().list(folder))[-1])
+    with path.open("r+b") as file:
+        file.truncate(128)
+
+
+@pytest.mark.parametrize("lose", [all_segments, second_segment, end_of_a_full_segment, end_of_the_last_segment])
+async def test_a_backup_is_not_given_up_for_a_store_that_has_less(tmp_path: Path, lose: Callable[[Path], None]) -> None:
+    """G15: retention alone lets a segment go; a file that is missing is a loss, and the copy of it stays."""
+    disk, folder, backup = RealDisk(), tmp_path / "store", tmp_path / "backup"
+    whole = await fallen_idle(folder, 150)
+    take_backup(disk, folder, backup, CLOCK)
+    assert len(bases(disk.list(backup))) > 3
+    lose(folder)
+    with pytest.raises(DataLoss, match=r"stays as it is|ends at position"):
+        take_backup(disk, folder, backup, CLOCK)
+    make_store(disk, backup, tmp_path / "restored", CLOCK, Randomness(2))
+    store = await opened(tmp_path / "restored")
+    assert await batches(store) == whole
+    await store.close()
+
+
+async def test_damage_at_the_end_of_a_log_is_named_in_what_is_made_of_its_backup(tmp_path: Path) -> None:
+    """G12: a last frame that was acknowledged and is damaged is no torn tail, there as little as where it was."""
+    disk, folder = RealDisk(), tmp_path / "store"
+    whole = await fallen_idle(folder, 3)
+    segment = Segment(disk, folder, 0, 0)
+    limit = segment.file.size_bytes()
+    frames = [one for one in walk(segment.read, 0, limit) if isinstance(one, FrameHeader)]
+    last = max(one.position for one in frames if one.kind == Kind.MESSAGES)
+    for one in frames:
+        if one.position >= last:
+            segment.file.write(one.position, [b"\xff" * 64])
+    segment.close()
+    take_backup(disk, folder, tmp_path / "backup", CLOCK)
+    for name in ("store", "restored"):
+        if name == "restored":
+            make_store(disk, tmp_path / "backup", tmp_path / name, CLOCK, Randomness(2))
+        store = await opened(tmp_path / name)
+        assert [one.position for one in store.describe().damages] == [last]
+        [queue] = store.describe_queues(1)
+        assert queue.end_offset >= whole[-1][0] + 2
+        await store.close()
+
+
+async def test_what_a_disk_refuses_is_one_line_with_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A target that is no folder, a file of the backup that is gone: no traceback, and never the exit code 0."""
+    folder, backup, target = tmp_path / "store", tmp_path / "backup", tmp_path / "target"
+    await fallen_idle(folder, 3)
+    target.write_text("")
+    assert run_tool("backup", [str(folder), str(target)]) == 253
+    assert run_tool("backup", [str(folder), str(backup)]) == 0
+    (backup / segment_name(0)).unlink()
+    assert run_tool("restore", [str(backup), str(tmp_path / "restored")]) == 253
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith(f"error: {target}")
+    assert second == f"error: {backup / segment_name(0)}: No such file or directory"
+    assert not (tmp_path / "restored" / "identity").exists()
