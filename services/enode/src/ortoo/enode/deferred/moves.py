@@ -10,6 +10,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.records.builder import BatchBuilder
 from ortoo.common.records.message import Message
+from ortoo.common.records.text_rules import OF_COPIES
 from ortoo.common.records.view import open_batch
 from ortoo.enode.changes.all import Change
 from ortoo.enode.changes.timers import TimerEnd, TimersDone, TimersSet
@@ -98,7 +99,7 @@ class TimerMoves:
             if destination is None:
                 await self._lose(part_times, part_ids)
                 continue
-            batch = builder.seal(now_ms=self._clock.now_ms())
+            batch = builder.seal(now_ms=self._clock.now_ms(), limits=OF_COPIES)
             self._moved_bytes += len(batch.records)
             try:
                 await self._store.append(*destination, batch, deferral=_deferral(destination, part_times, part_ids))

@@ -15,6 +15,7 @@ from ortoo.common.records.batch import cut, encode
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.common.records.text_rules import OF_COPIES, on_one_line
 from ortoo.enode.changes.pops import PopFinished
 from ortoo.enode.pops.lines import GroupLine
 from ortoo.enode.pops.origin import Origin
@@ -24,7 +25,8 @@ from ortoo.enode.store.store import Store
 
 REASON_EXPIRED = "expired"
 """Its time was over before the group got it."""
-ERROR_LENGTH_MAX = 1024
+TOLD_LENGTH_MAX = 1024
+"""So many characters of what a consumer says of itself and of its error are kept."""
 PARK_LEASE_MS = 30_000
 """How long parking may take."""
 RETRY_DELAY_MS = 1_000
@@ -52,7 +54,9 @@ def parked_copies(
     copies = [_copy(opened, store, place, letter, now_ms) for letter in letters]
     batches, at = [], 0
     for part in cut(copies):
-        batches.append((encode(part, now_ms=now_ms), [one.offset for one in letters[at : at + len(part)]]))
+        batches.append(
+            (encode(part, now_ms=now_ms, limits=OF_COPIES), [one.offset for one in letters[at : at + len(part)]])
+        )
         at += len(part)
     return batches
 
@@ -71,9 +75,9 @@ def _copy(opened: OpenedBatch, store: Store, place: PopKey, letter: DeadLetter, 
     )
     added = {
         "DLQ_ATTEMPTS": str(letter.attempts),
-        "DLQ_CONSUMER": letter.consumer,
+        "DLQ_CONSUMER": _told(letter.consumer),
         "DLQ_DELIVER_AT_MS": _text(message.deliver_at_ms),
-        "DLQ_ERROR": letter.error[:ERROR_LENGTH_MAX],
+        "DLQ_ERROR": _told(letter.error),
         "DLQ_EXPIRE_AT_MS": _text(message.expire_at_ms),
         "DLQ_GROUP": group,
         "DLQ_ORIGIN_ENODE": origin.enode,
@@ -86,10 +90,16 @@ def _copy(opened: OpenedBatch, store: Store, place: PopKey, letter: DeadLetter, 
         "DLQ_PRIORITY": _text(message.priority),
         "DLQ_REASON": letter.reason,
     }
-    properties = {**message.properties, **{name: value for name, value in added.items() if value}}
+    kept = {name: value for name, value in message.properties.items() if name not in added}
+    properties = {**kept, **{name: value for name, value in added.items() if value}}
     return message.replace(
         message_id=message_id, properties=properties, deliver_at_ms=None, priority=None, expire_at_ms=None
     )
+
+
+def _told(text: str) -> str:
+    """What a consumer said, whatever it was: it must not keep its message from being parked."""
+    return on_one_line(text[:TOLD_LENGTH_MAX])
 
 
 def _text(number: int | None) -> str:
