@@ -29,7 +29,7 @@ def body_text(message: Message) -> str:
 
 
 def number_said(text: str, bits: int = 31) -> int:
-    """The number that a property says, at most of so many bits; 0 for what is none: whoever sends writes what he likes."""
+    """The number that a property says, of at most so many bits; 0 for what is none: producers write what they like."""
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
     return number if number < 1 << bits else 0
 

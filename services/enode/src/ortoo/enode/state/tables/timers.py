@@ -48,8 +48,11 @@ class Timers(Table[dict[int, int]]):
             self._destinations[number] = None
 
     def checkpoint(self) -> Iterator[bytes]:
-        """The whole as encoded changes."""
-        for buckets in (self._near, self._far):
+        """The whole as encoded changes.
+
+        The far ones first: one that is taken apart before its turn is found among the near ones then.
+        """
+        for buckets in (self._far, self._near):
             for _, bucket in live(buckets):
                 rows = bucket.live_rows()
                 for start in range(0, len(rows), ROWS_PER_CHANGE):
@@ -92,7 +95,7 @@ class Timers(Table[dict[int, int]]):
         rows["timer_id"] = _int64s(change.ids) if change.ids else rows["place"]
         rows["deliver_at_ms"] = _int64s(change.deliver_at_ms)
         rows["destination"] = self._number((change.topic_id, change.queue_id))
-        self._put(rows)
+        self._put(rows[np.argsort(rows["timer_id"], kind="stable")] if change.ids else rows)
 
     def _load(self, change: TimerRows) -> None:
         loaded = np.frombuffer(change.rows, CHECKPOINT_ROW)
