@@ -163,8 +163,10 @@ class Delays:
         )
         if before == Hold.FIRING:
             raise Conflict("the message is being delivered right now", field="recall_handle")
-        if before in (Hold.MOVING, Hold.MISSED):
-            raise Unavailable("the message is being stored elsewhere right now; retry", retry_after_ms=100)
+        if before in (Hold.MOVING, Hold.MISSED, Hold.RECALLING):
+            raise Unavailable(
+                "the message is being stored elsewhere, or recalled, right now; retry", retry_after_ms=100
+            )
         if before not in (Hold.FREE, Hold.STAGED, Hold.UNREADABLE):
             raise NotFound("no such message waits: it was delivered or recalled", field="recall_handle")
         self._timers.hold(times, ids, Hold.RECALLING)
@@ -173,7 +175,8 @@ class Delays:
             try:
                 await self._store.change(TimersDone(TimerEnd.RECALLED, times.tobytes(), ids.tobytes()))
             except OrtooError:
-                self._timers.hold(times, ids, Hold(before))
+                is_missed = self._timers.holds(times, ids)[0] == Hold.MISSED
+                self._timers.hold(times, ids, Hold.FREE if is_missed else Hold(before))
                 raise
 
         await self._background.kept("recall", forget())
@@ -282,7 +285,7 @@ class Delays:
             async for start, end, opened, chosen in found:
                 done = end
                 if opened is None:
-                    self._note(rows[start:end], Hold.UNREADABLE)
+                    self._timers.unstage(*_times_and_ids(rows[start:end]), Hold.UNREADABLE)
                     continue
                 for due in self._due_in(rows[start:end], opened, chosen):
                     buffer.add(due)
@@ -295,7 +298,7 @@ class Delays:
                         buffer.hand_over(self._staging)
                         self._wake(0)
         finally:
-            self._note(rows[done:], Hold.FREE)
+            self._timers.unstage(*_times_and_ids(rows[done:]))
             buffer.hand_over(self._staging)
 
     def _due_in(self, rows: TimerArray, opened: OpenedBatch, chosen: Int32s) -> Iterator[Due]:
@@ -316,10 +319,9 @@ class Delays:
                 break
             for staged_ones in found:
                 holds = self._timers.holds(staged_ones.deliver_at_ms, staged_ones.timer_ids)
-                moving = holds == Hold.MOVING
-                if moving.any():  # they are staged again when they have their new place
-                    self._timers.hold(staged_ones.deliver_at_ms[moving], staged_ones.timer_ids[moving], Hold.MISSED)
                 due = staged_ones.chosen(np.flatnonzero(holds == Hold.STAGED).astype("<i4"))
+                if len(due) < len(staged_ones):  # they are staged again if whoever moves or recalls them leaves them
+                    self._timers.unstage(staged_ones.deliver_at_ms, staged_ones.timer_ids)
                 if len(due):
                     self._timers.hold(due.deliver_at_ms, due.timer_ids, Hold.FIRING)
                     self._under_way += len(due)
@@ -340,12 +342,13 @@ class Delays:
 
     async def _append(self, number: int, batch: SealedBatch, times: Int64s, ids: Int64s) -> bool:
         destination = self._timers.destination_of(number)
-        topic = self._store.topic(destination[0]) if destination is not None else None
         try:
-            if destination is None or topic is None:
+            if destination is None:
                 _log.warning("delayed messages go with their topic", messages=batch.count)
                 await self._store.change(TimersDone(TimerEnd.LOST, times.tobytes(), ids.tobytes()))
                 return True
+            if (topic := self._store.topic(destination[0])) is None:
+                raise Unavailable("their topic is not here, and nothing says yet that it is deleted")
             done = TimersDone(TimerEnd.DELIVERED, times.tobytes(), ids.tobytes())
             await self._store.append(topic.topic_id, destination[1] % topic.queue_count, batch, consumes=(done,))
             self.delivered += batch.count
@@ -354,10 +357,6 @@ class Delays:
             self._in_trouble = True
             return False
         return True
-
-    def _note(self, rows: TimerArray, hold: Hold) -> None:
-        if len(rows):
-            self._timers.hold(*_times_and_ids(rows), hold)
 
 
 def deliver_at_column(batch: SealedBatch) -> bytes:

@@ -210,6 +210,13 @@ class Timers(Table[dict[int, int]]):
             if bucket is not None:
                 bucket.hold(ids[at], hold)
 
+    def unstage(self, deliver_at_ms: Int64s, ids: Int64s, hold: Hold = Hold.FREE) -> None:
+        """What was in memory of these is gone: they are as `hold` says, or free once whoever works on them is done."""
+        holds = self.holds(deliver_at_ms, ids)
+        is_staged, is_worked_on = holds == Hold.STAGED, (holds == Hold.RECALLING) | (holds == Hold.MOVING)
+        self.hold(deliver_at_ms[is_staged], ids[is_staged], hold)
+        self.hold(deliver_at_ms[is_worked_on], ids[is_worked_on], Hold.MISSED)
+
     def free(self) -> None:
         """Nothing is being done with any timer: whoever did it does it no more."""
         for buckets in (self._near, self._far):
