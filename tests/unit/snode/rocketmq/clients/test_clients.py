@@ -4,6 +4,7 @@ import pytest
 
 from apache.rocketmq.v2.service_pb2 import TelemetryCommand
 from ortoo.common.errors import Overloaded
+from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.snode.rocketmq.clients.table import COMMANDS_MAX, EXPIRY_S, Clients, CommandStream
 from ortoo.snode.rocketmq.protocol.caller import WAIT_MS_MAX, Caller
 
@@ -49,6 +50,24 @@ async def test_a_stream_says_everything_in_order_and_then_ends() -> None:
     stream.end()
     assert [await stream.next() for _ in commands] == commands
     assert await stream.next() is None
+
+
+async def test_what_waits_for_a_client_is_drawn_from_the_process() -> None:
+    """G17: a producer that begins transactions and reads no question about them costs no more than there is."""
+    budget = MemoryBudget(10_000_000)
+    stream = CommandStream(budget.share("Telemetry"))
+    before, large = budget.used_bytes, TelemetryCommand()
+    large.recover_orphaned_transaction_command.message.body = bytes(1 << 20)
+    said = 0
+    with pytest.raises(Overloaded):
+        while True:
+            stream.say(large)
+            said += 1
+    assert 0 < said < 10
+    for _ in range(said):
+        await stream.next()
+    assert budget.used_bytes == before
+    stream.say(large)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from apache.rocketmq.v2.definition_pb2 import ClientType, Settings
 from apache.rocketmq.v2.service_pb2 import NotifyUnsubscribeLiteCommand, TelemetryCommand
 from ortoo.common.errors import Overloaded
+from ortoo.common.process.memory_budget import MemoryShare
 from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.rocketmq.protocol.caller import Caller
 
@@ -23,8 +24,10 @@ COMMANDS_MAX = 1024
 class CommandStream:
     """What waits to be told to one client on its telemetry stream."""
 
-    def __init__(self) -> None:
-        self._waiting: deque[TelemetryCommand] = deque()
+    def __init__(self, memory: MemoryShare | None = None) -> None:
+        """What waits is drawn from `memory`: a check brings messages, as large as they may be."""
+        self._memory = memory
+        self._waiting: deque[tuple[TelemetryCommand, int]] = deque()
         self._changed = asyncio.Event()
         self._ended = False
         self.error: Exception | None = None
@@ -36,10 +39,13 @@ class CommandStream:
         return self._ended
 
     def say(self, command: TelemetryCommand) -> None:
-        """Tell the client something. Errors: Overloaded when it does not listen."""
+        """Tell the client something. Errors: Overloaded when it does not listen, or the process has no room for it."""
         if len(self._waiting) >= COMMANDS_MAX:
             raise Overloaded(f"{COMMANDS_MAX} commands wait for a client that does not read them")
-        self._waiting.append(command)
+        size_bytes = command.ByteSize()
+        if self._memory is not None:
+            self._memory.draw(size_bytes)
+        self._waiting.append((command, size_bytes))
         self._changed.set()
 
     def end(self, error: Exception | None = None) -> None:
@@ -50,7 +56,7 @@ class CommandStream:
     def last(self, command: TelemetryCommand, error: Exception) -> None:
         """Tell the client why the stream ends, if there is room, and end it."""
         if len(self._waiting) < COMMANDS_MAX:
-            self._waiting.append(command)
+            self._waiting.append((command, 0))
         self.end(error)
 
     async def next(self) -> TelemetryCommand | None:
@@ -60,7 +66,10 @@ class CommandStream:
                 return None
             self._changed.clear()
             await self._changed.wait()
-        return self._waiting.popleft()
+        command, size_bytes = self._waiting.popleft()
+        if self._memory is not None:
+            self._memory.give_back(size_bytes)
+        return command
 
 
 @dataclass(slots=True)
