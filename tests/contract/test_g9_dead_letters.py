@@ -185,6 +185,30 @@ def test_without_a_dead_letter_topic_the_message_stays_and_the_pop_asks_for_one(
     play(scenario)
 
 
+@pytest.mark.parametrize("is_cut", [False, True])
+@pytest.mark.parametrize("attempts_max", [1, 3])
+def test_a_groups_first_dead_letter_says_why_too(attempts_max: int, is_cut: bool) -> None:
+    """G9: its topic is made when there is something to park; what the last try said is kept until then."""
+
+    async def scenario(it: PopStore) -> None:
+        await it.send("a")
+        it.rules = replace(it.rules, attempts_max=attempts_max, dead_letter_topic_id=0)
+        for number in range(1, attempts_max + 1):
+            await it.give_back(await it.pop(), error=f"boom {number}")
+        if is_cut:
+            await it.one.clock.sleep(5)
+            await it.crash()
+        await it.one.clock.sleep(60)
+        it.rules = replace(it.rules, dead_letter_topic_id=DEAD_LETTERS)
+        assert texts(await it.pop()) == []
+        await it.one.clock.sleep(1)
+        [letter] = await it.dead_letters()
+        said = [letter.properties[f"DLQ_{name}"] for name in ("ATTEMPTS", "ERROR", "CONSUMER")]
+        assert said == [str(attempts_max), f"boom {attempts_max}", "me"]
+
+    play(scenario)
+
+
 def test_a_power_cut_while_parking_neither_loses_nor_doubles() -> None:
     """The copy and the group's being done with the message are one frame."""
 

@@ -1,8 +1,9 @@
 """Parking: a copy of a message in the dead-letter topic, with everything that a person will ask about it."""
 
 import asyncio
+import contextlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ortoo.common.errors import OrtooError, Unavailable
@@ -16,7 +17,7 @@ from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.records.text_rules import OF_COPIES, on_one_line
-from ortoo.enode.changes.pops import PopFinished
+from ortoo.enode.changes.pops import PopFinished, PopNote
 from ortoo.enode.pops.lines import GroupLine
 from ortoo.enode.pops.origin import Origin
 from ortoo.enode.pops.reading import OpenedBatch, PopReading
@@ -45,6 +46,15 @@ class DeadLetter:
     reason: str = REASON_ATTEMPTS
     consumer: str = ""
     error: str = ""
+
+
+def noted(line: GroupLine, offsets: Iterable[int], consumer: str, error: str) -> Iterator[PopNote]:
+    """What a consumer said of a try, kept for the dead letter: here, and by these changes in the log."""
+    said = (consumer[:TOLD_LENGTH_MAX], error[:TOLD_LENGTH_MAX])
+    for offset in offsets if any(said) else ():
+        if line.notes.get(offset) != said:
+            line.notes[offset] = said
+            yield PopNote(*line.place, offset, *said)
 
 
 def parked_copies(
@@ -125,6 +135,9 @@ class Parking:
             await self.park(line, letters, rules)
         except OrtooError as error:
             _log.warning("messages could not be parked; they are tried again", group=line.group.name, reason=str(error))
+            notes = [note for one in letters for note in noted(line, (one.offset,), one.consumer, one.error)]
+            with contextlib.suppress(OrtooError):
+                await self._store.engine.note(notes)
             ranges = merged((one.offset, 1) for one in letters)
             line.give_back(ranges, number, line.group.now_ms(), RETRY_DELAY_MS)
             line.group.plan()
