@@ -71,7 +71,7 @@ class Transactions:
     ) -> HalfOpen:
         """Store messages that nobody sees until `end` commits them; the same key again begins nothing new.
 
-        Errors: as `Store.append`; Invalid, Overloaded.
+        Errors: as `Store.append`; Invalid, Overloaded; Conflict when another transaction has the key.
         """
         check_group_name(producer_group, "producer_group")
         if batch.delayed:
@@ -83,6 +83,9 @@ class Transactions:
         while key and (other := self._beginning.get(key)) is not None:
             await other.wait()
         if (known := self._halves.of_key(key)) is not None:
+            wanted_again = (topic_id, queue_id, batch.count, producer_group)
+            if (known.topic_id, known.queue_id, known.count, known.producer_group) != wanted_again:
+                raise Conflict("another transaction is open under this key; choose it at random", field="key")
             return known
         next_check_ms = self._schedule.first_check_ms(self._clock.now_ms(), check_after_ms)
         wanted = HalfOpen(0, topic_id, queue_id, 0, batch.count, 0, next_check_ms, 0, False, key, producer_group)
