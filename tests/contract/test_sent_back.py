@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from ortoo.common.errors import Invalid
 from ortoo.common.groups.pop import PopRules, SendBackWish
 from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
@@ -169,5 +170,21 @@ async def test_where_a_message_lay_is_not_what_its_producer_made_up() -> None:
             "0",
         )
         assert "DLQ_PRIORITY" not in said
+    await one.halt()
+    await one.store.close()
+
+
+async def test_what_producers_may_not_delay_a_groups_back_off_may() -> None:
+    """G9: an operator's limit for producers keeps no message from its next try."""
+    one = DeferredStore()
+    await one.open()
+    one.delays.delay_max_ms = 60_000
+    async with _opened(one) as it:
+        await _send(one, 1)
+        await it.send_back(_wish(0, delay_ms=7_200_000))
+        assert one.store.timers.live == 1
+        late = encode([Message(b"x", deliver_at_ms=one.clock.now_ms() + 60_001)], now_ms=1)
+        with pytest.raises(Invalid, match="no time within"):
+            await one.delays.append(TOPIC, 0, late)
     await one.halt()
     await one.store.close()

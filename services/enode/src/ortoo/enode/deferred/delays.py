@@ -81,7 +81,7 @@ class Delays:
     """The delayed messages of one enode."""
 
     def __init__(self, store: Store, background: Background, *, clock: Clock, delay_max_ms: int = DELAY_MAX_MS) -> None:
-        """Deliver into `store`; `run` is to be spawned. Nothing is delayed for longer than `delay_max_ms`."""
+        """Deliver into `store`; `run` is to be spawned. No producer delays for longer than `delay_max_ms`."""
         self.delay_max_ms = delay_max_ms
         self._store = store
         self._timers = store.timers
@@ -117,20 +117,22 @@ class Delays:
         `consumes_at` is as in `Store.append`, from that id.
         Errors: as `Store.append`; Invalid (field batch.records.deliver_at_ms) for a time that is too far away.
         """
-        write = self.write(topic_id, queue_id, batch, consumes_at)
-        return await self._store.append(topic_id, queue_id, batch, flush_mode=flush_mode, deferral=write.deferral)
-
-    def write(self, topic_id: int, queue_id: int, batch: SealedBatch, consumes_at: ChangesAt | None = None) -> Write:
-        """How a batch is stored whose messages all have a time. Errors: Invalid, Overloaded, as `append`."""
-        times = deliver_at_column(batch)
-        column = np.frombuffer(times, "<i8")
-        first_ms, last_ms = int(column.min()), int(column.max())
+        deferral = self.write(topic_id, queue_id, batch, consumes_at).deferral
+        assert deferral is not None
+        first_ms, last_ms = deferral.min_deliver_at_ms, deferral.max_deliver_at_ms
         if first_ms < 0 or last_ms > self._clock.now_ms() + self.delay_max_ms:
             raise Invalid(
                 f"{last_ms if first_ms >= 0 else first_ms} is no time within the next {self.delay_max_ms / DAY_MS:g} "
                 f"days ({self.delay_max_ms} ms); give milliseconds since 1970-01-01 UTC",
                 field=_PATH,
             )
+        return await self._store.append(topic_id, queue_id, batch, flush_mode=flush_mode, deferral=deferral)
+
+    def write(self, topic_id: int, queue_id: int, batch: SealedBatch, consumes_at: ChangesAt | None = None) -> Write:
+        """How a batch is stored whose messages all have a time, whoever chose it. Errors: Overloaded, as `append`."""
+        times = deliver_at_column(batch)
+        column = np.frombuffer(times, "<i8")
+        first_ms, last_ms = int(column.min()), int(column.max())
         if self._timers.live + batch.count > TIMERS_MAX:
             raise Overloaded(f"{self._timers.live} messages are delayed on this enode already", retry_after_ms=1_000)
 
