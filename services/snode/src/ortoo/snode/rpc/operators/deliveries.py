@@ -14,6 +14,7 @@ from ortoo.common.grpc.errors import Context
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
+from ortoo.common.records.text_rules import OF_COPIES
 from ortoo.snode.clients.directory import ClientDirectory
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.routes import Queue, Topic
@@ -203,7 +204,7 @@ HAD = (LEASED, RETURNED, enode_pop_pb2.DELIVERY_PHASE_EXPIRED)
 
 def _wants(subscription: Subscription, message: Message) -> bool:
     wanted = compile_filter(subscription.tag_expression, subscription.sql_expression)
-    rows = None if wanted is None else wanted.select(OpenedBatch(encode([message], now_ms=0)))
+    rows = None if wanted is None else wanted.select(OpenedBatch(encode([message], now_ms=0, limits=OF_COPIES)))
     return rows is None or len(rows) > 0
 
 
