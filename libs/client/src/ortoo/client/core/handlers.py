@@ -39,7 +39,8 @@ class RetryLater(Exception):
 def said(failure: Exception) -> str:
     """The error as whoever looks at the dead letter reads it: what the handler met, where it said so."""
     cause = failure.__cause__ if isinstance(failure, RetryLater) else failure
-    return str(failure) if cause is None else f"{type(cause).__name__}: {cause}"
+    words = str(failure) if cause is None else f"{type(cause).__name__}: {cause}"
+    return words.encode(errors="backslashreplace").decode()  # else what cannot be sent would keep the message here
 
 
 @dataclass(frozen=True, slots=True)
