@@ -21,13 +21,11 @@ from ortoo.enode.pops.origin import Origin
 from ortoo.enode.pops.parking import DeadLetter, parked_copies
 from ortoo.enode.pops.reading import OpenedBatch, OpenedBatches
 from ortoo.enode.state.interval_map import IntervalMap
-from ortoo.enode.state.tables.pops import FinishReason
+from ortoo.enode.state.tables.pops import REPLAY_PREFIX, FinishReason
 from ortoo.enode.state.tables.sent_back import Mark, Place
 from ortoo.enode.store.deferral import Write
 from ortoo.enode.store.store import Store
 
-REPLAY_PREFIX = "%REPLAY%"
-"""Under this group name it is kept which dead letters of a group were sent again."""
 DELIVERIES = "RECONSUME_TIMES"
 MARKS_MAX = 10_000
 """How many messages of a queue a group may give back without committing an offset behind them."""
