@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -10,6 +9,7 @@ from ortoo.common.errors import NotFound, OrtooError, Overloaded, Unavailable
 from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import Message, encode
+from ortoo.common.records.stored_batch import StoredBatch
 from ortoo.enode.changes.all import Change
 from ortoo.enode.deferred.moves import TimerMoves
 from ortoo.enode.log.settings import FlushMode
@@ -135,11 +135,11 @@ class SlowStore:
         self.change_error: OrtooError | None = None
         read, change = one.store.read_deferred, one.store.change
 
-        async def slow_read(*place: int, bytes_max: int) -> Any:
+        async def slow_read(system_topic_id: int, place: int, *, bytes_max: int) -> tuple[StoredBatch, ...]:
             await self.reading.wait()
             if self.read_error is not None:
                 raise self.read_error
-            return await read(*place, bytes_max=bytes_max)
+            return await read(system_topic_id, place, bytes_max=bytes_max)
 
         async def slow_change(*changes: Change) -> None:
             await self.changing.wait()
