@@ -39,6 +39,18 @@ def test_a_transaction_is_asked_of_a_producer_that_listens_and_of_another_one_ea
     assert clients.listening_topics() == set()
 
 
+def test_the_producers_of_each_topic_take_turns_whatever_others_are_asked() -> None:
+    """G7: two topics that are asked alternately; a producer that does not answer costs every other turn."""
+    clients = Clients()
+    for name in "ab":
+        producer = clients.seen(Caller(name), 0.0)
+        clients.publishes(producer, {"t", "u"})
+        producer.stream = CommandStream()
+    asked = [(topic, one.client_id) for topic in "tututu" if (one := clients.producer_of(topic)) is not None]
+    assert [name for topic, name in asked if topic == "t"] == ["a", "b", "a"]
+    assert [name for topic, name in asked if topic == "u"] == ["a", "b", "a"]
+
+
 async def test_a_stream_says_everything_in_order_and_then_ends() -> None:
     """What was said before the end is heard; a client that does not read is refused more."""
     stream = CommandStream()

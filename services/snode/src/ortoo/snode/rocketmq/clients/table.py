@@ -103,7 +103,7 @@ class Clients:
     def __init__(self) -> None:
         self._clients: dict[str, Client] = {}
         self._producers: dict[str, dict[str, None]] = {}
-        self._turn = 0
+        """Of each topic its producers, whose turn is next first."""
 
     def seen(self, caller: Caller, now_s: float) -> Client:
         """A client said something. Errors: Overloaded; Forbidden when it is another user's."""
@@ -150,15 +150,12 @@ class Clients:
 
     def producer_of(self, topic: str) -> Client | None:
         """A producer of a topic that listens to commands; another one each time."""
-        listening = [
-            client
-            for client_id in self._producers.get(topic, ())
-            if (client := self._clients[client_id]).stream is not None
-        ]
-        if not listening:
-            return None
-        self._turn += 1
-        return listening[self._turn % len(listening)]
+        producers = self._producers.get(topic, {})
+        for client_id in producers:
+            if (client := self._clients[client_id]).stream is not None:
+                producers[client_id] = producers.pop(client_id)
+                return client
+        return None
 
     def listening_topics(self) -> set[str]:
         """All topics of which a producer listens to commands."""
