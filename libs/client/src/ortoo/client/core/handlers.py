@@ -29,8 +29,8 @@ class RetryLater(Exception):
     def __init__(self, delay_level: int = 0, delay_ms: float | None = None, *, counts: bool = True) -> None:
         """At a delay level, 1 to 18; 0 = as the group says, -1 = never, park it. Or after `delay_ms`, up to a week.
 
-        A delay below 0 means at once. Unless it `counts` the delivery is no attempt: what the handler needs is away, the
-        message is not at fault.
+        A delay below 0 means at once. Unless it `counts` the delivery is no attempt: what the handler needs is away,
+        the message is not at fault.
         """
         super().__init__(f"again at level {delay_level}" if delay_ms is None else f"again in {delay_ms} ms")
         self.delay_level = delay_level
