@@ -1,13 +1,17 @@
 """G6: a delayed message is never visible before its time; a recalled one never; both survive a crash."""
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
 
-from ortoo.common.errors import NotFound, OrtooError
+from ortoo.common.errors import NotFound, OrtooError, Overloaded, Unavailable
 from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import Message, encode
+from ortoo.common.records.stored_batch import StoredBatch
+from ortoo.enode.changes.all import Change
+from ortoo.enode.deferred.moves import TimerMoves
 from ortoo.enode.log.settings import FlushMode
 from tests.contract.deferred_store import DeferredStore, power_cuts
 from tests.contract.one_store import QUEUES, TOPIC
@@ -118,5 +122,109 @@ async def test_the_only_message_that_waits_is_delivered_in_time(how: str) -> Non
         await one.delays.append(TOPIC, 0, batch, FlushMode.ASYNC)
     await one.clock.pass_time(3)
     assert [body for body, _ in await one.visible()] == [b"later"]
+    await one.halt()
+    await one.store.close()
+
+
+class SlowStore:
+    """Lets reads of waiting messages, and changes of the state, wait and then do as they are told."""
+
+    def __init__(self, one: DeferredStore) -> None:
+        self.reading, self.changing = asyncio.Event(), asyncio.Event()
+        self.read_error: OrtooError | None = None
+        self.change_error: OrtooError | None = None
+        read, change = one.store.read_deferred, one.store.change
+
+        async def slow_read(system_topic_id: int, place: int, *, bytes_max: int) -> tuple[StoredBatch, ...]:
+            await self.reading.wait()
+            if self.read_error is not None:
+                raise self.read_error
+            return await read(system_topic_id, place, bytes_max=bytes_max)
+
+        async def slow_change(*changes: Change) -> None:
+            await self.changing.wait()
+            if self.change_error is not None:
+                raise self.change_error
+            await change(*changes)
+
+        one.store.read_deferred, one.store.change = slow_read, slow_change  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("is_refused", [True, False])
+async def test_what_comes_due_while_it_is_recalled_is_delivered_if_the_recall_is_refused(is_refused: bool) -> None:
+    """G6: neither lost until the next start when the disk has no room for the recall, nor visible when it has."""
+    one = DeferredStore()
+    await one.open()
+    slow = SlowStore(one)
+    slow.reading.set()
+    at_ms = one.clock.now_ms() + 5_000
+    await one.delays.append(TOPIC, 0, encode([Message(b"a", deliver_at_ms=at_ms)], now_ms=1))
+    await one.clock.pass_time(4)
+    async with Background("test") as background:
+        recalling = background.asked("recall", one.delays.recall(TOPIC, 0, at_ms))
+        await one.clock.pass_time(0.5)
+        with pytest.raises(Unavailable):
+            await one.delays.recall(TOPIC, 0, at_ms)
+        await one.clock.pass_time(2.5)
+        slow.change_error = Overloaded("the disk is full") if is_refused else None
+        slow.changing.set()
+        await asyncio.wait([recalling])
+        assert isinstance(recalling.exception(), Overloaded) is is_refused
+    await one.clock.pass_time(1)
+    assert [body for body, _ in await one.visible()] == ([b"a"] if is_refused else [])
+    await one.halt()
+    await one.store.close()
+
+
+@pytest.mark.parametrize("is_refused", [True, False])
+async def test_what_is_recalled_while_it_is_read_is_not_delivered_unless_the_recall_is_refused(
+    is_refused: bool,
+) -> None:
+    """G6: a read that fails frees what nobody else works on, and nothing else."""
+    one = DeferredStore()
+    await one.open()
+    slow = SlowStore(one)
+    slow.read_error = Unavailable("the disk is busy")
+    at_ms = one.clock.now_ms() + 5_000
+    await one.delays.append(TOPIC, 0, encode([Message(b"a", deliver_at_ms=at_ms)], now_ms=1))
+    await one.clock.pass_time(4)
+    async with Background("test") as background:
+        recalling = background.asked("recall", one.delays.recall(TOPIC, 0, at_ms))
+        await one.clock.pass_time(0.5)
+        slow.reading.set()
+        await one.clock.pass_time(0.1)
+        slow.read_error = None
+        await one.clock.pass_time(3)
+        assert await one.visible() == []
+        slow.change_error = Overloaded("the disk is full") if is_refused else None
+        slow.changing.set()
+        await asyncio.wait([recalling])
+        assert isinstance(recalling.exception(), Overloaded) is is_refused
+    await one.clock.pass_time(1)
+    assert [body for body, _ in await one.visible()] == ([b"a"] if is_refused else [])
+    await one.halt()
+    await one.store.close()
+
+
+async def test_a_deletion_that_is_refused_costs_no_delayed_message() -> None:
+    """G6, G15: what comes due, or is stored again, while a topic goes is lost only if it goes."""
+    one = DeferredStore()
+    await one.open()
+    at_ms = one.clock.now_ms() + 2_000
+    await one.delays.append(TOPIC, 0, encode([Message(b"a", deliver_at_ms=at_ms)], now_ms=1))
+    await one.delays.append(TOPIC, 0, encode([Message(b"b", deliver_at_ms=at_ms + DAY_MS)], now_ms=1))
+    one.store._topics_going.add(TOPIC)  # as while the disk is asked for room
+    await one.clock.pass_time(3)
+    with pytest.raises(NotFound):
+        await TimerMoves(one.store, clock=one.clock).rescue(2)
+    assert one.store.timers.live == 2
+    one.store._topics_going.clear()
+    await one.clock.pass_time(1)
+    assert [body for body, _ in await one.visible()] == [b"a"]
+    assert await TimerMoves(one.store, clock=one.clock).rescue(2)
+    await one.store.delete_topics([TOPIC])
+    one.clock.advance(DAY_MS / 1000)
+    await one.clock.pass_time(2)
+    assert one.store.timers.live == 0
     await one.halt()
     await one.store.close()

@@ -79,6 +79,23 @@ async def test_an_open_transaction_is_asked_about_then_parked_and_asked_about_ag
     await one.store.close()
 
 
+async def test_a_key_that_somebody_else_chose_too_begins_nothing_and_says_so() -> None:
+    """G11: what another one began is not what is answered: its messages would be the ones that are committed."""
+    one = DeferredStore()
+    await one.open()
+    batch = encode([Message(b"mine")], now_ms=1)
+    half = await one.transactions.begin(TOPIC, 0, batch, producer_group="p", key=1)
+    assert await one.transactions.begin(TOPIC, 0, batch, producer_group="p", key=1) == half
+    pair = encode([Message(b"x")] * 2, now_ms=1)
+    for queue_id, group, messages in ((1, "p", batch), (0, "q", batch), (0, "p", pair)):
+        with pytest.raises(Conflict) as refused:
+            await one.transactions.begin(TOPIC, queue_id, messages, producer_group=group, key=1)
+        assert refused.value.field == "key"
+    assert one.transactions.listed() == [half]
+    await one.halt()
+    await one.store.close()
+
+
 async def begin_and_end(one: DeferredStore, said: Callable[[str, bytes], None]) -> None:
     """Transactions that are committed, rolled back and left alone in turn."""
     for number in range(12):

@@ -6,10 +6,15 @@ from dataclasses import replace
 import pytest
 
 from ortoo.common.errors import NotFound, Unavailable
-from ortoo.common.records.batch import encode
-from ortoo.common.records.message import Message
+from ortoo.common.groups.pop import ReplayWish
+from ortoo.common.records.batch import encode, open_batch
+from ortoo.common.records.message import BODY_BYTES_MAX, Message
 from ortoo.common.records.message_id import message_id_text
+from ortoo.common.records.text_rules import PROPERTIES_MAX, TEXT_BYTES_MAX
+from ortoo.enode.deferred.delays import Delays
+from ortoo.enode.deferred.intake import Intake
 from ortoo.enode.pops.parking import RETRY_DELAY_MS, DeadLetter
+from ortoo.enode.pops.sending_back import SendingBack
 from ortoo.testing.time.virtual_clock import EPOCH_MS
 from tests.contract.one_store import TOPIC
 from tests.contract.pop_store import DEAD_LETTERS, GROUP, PopStore, play, texts
@@ -64,6 +69,37 @@ def test_a_plain_message_is_parked_with_no_more_than_it_has() -> None:
         absent = {"DLQ_PRIORITY", "DLQ_DELIVER_AT_MS", "DLQ_EXPIRE_AT_MS"}
         assert absent.isdisjoint(letter.properties)
         assert "" not in letter.properties.values()
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        Message(b"a"),
+        Message(b"a", properties={f"p{number}": "v" for number in range(PROPERTIES_MAX)}),
+        Message(b"a", "t", ("k",), properties={"p": "v" * (TEXT_BYTES_MAX - 3)}),
+        Message(b"a" * BODY_BYTES_MAX, properties={"p": "v" * (TEXT_BYTES_MAX - 1)}),
+    ],
+    ids=["plain", "as many properties as there may be", "as long texts as there may be", "as large as there may be"],
+)
+def test_whatever_a_message_holds_and_its_consumer_says_it_is_parked(sent: Message) -> None:
+    """G9: an error of several lines, of any length; with everything the message had, and sent again from there."""
+
+    async def scenario(it: PopStore) -> None:
+        await it.store.append(TOPIC, 0, encode([sent], now_ms=1))
+        for _ in range(3):
+            await it.give_back(await it.pop(), error="boom:\n\tat line 2\x7f" + "\u00e9" * 5_000)
+        [letter] = await it.dead_letters()
+        told = letter.properties
+        assert (told["DLQ_REASON"], told["DLQ_ERROR"]) == ("attempts", "boom:  at line 2 " + "\u00e9" * 1_007)
+        assert (letter.body, letter.tag, letter.keys) == (sent.body, sent.tag, sent.keys)
+        assert {name: told[name] for name in sent.properties} == sent.properties
+        intake = Intake(it.store, Delays(it.store, it.background, clock=it.one.clock), None)  # type: ignore[arg-type]
+        sending = SendingBack(it.store, it.leasing.opened, intake, it.one.clock, it.background)
+        assert await sending.replay(ReplayWish(DEAD_LETTERS, GROUP, ((0, 1),), TOPIC)) == [(0, 1)]
+        [again] = open_batch((await it.store.fetch(TOPIC, 0, 1)).batches[0].batch)
+        assert {name: again.properties[name] for name in sent.properties} == sent.properties
 
     play(scenario)
 
@@ -145,6 +181,30 @@ def test_without_a_dead_letter_topic_the_message_stays_and_the_pop_asks_for_one(
         assert texts(await it.pop(attempts_max=1)) == []
         await it.one.clock.sleep(1)
         assert [one.body for one in await it.dead_letters()] == [b"a"]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+@pytest.mark.parametrize("attempts_max", [1, 3])
+def test_a_groups_first_dead_letter_says_why_too(attempts_max: int, is_cut: bool) -> None:
+    """G9: its topic is made when there is something to park; what the last try said is kept until then."""
+
+    async def scenario(it: PopStore) -> None:
+        await it.send("a")
+        it.rules = replace(it.rules, attempts_max=attempts_max, dead_letter_topic_id=0)
+        for number in range(1, attempts_max + 1):
+            await it.give_back(await it.pop(), error=f"boom {number}")
+        if is_cut:
+            await it.one.clock.sleep(5)
+            await it.crash()
+        await it.one.clock.sleep(60)
+        it.rules = replace(it.rules, dead_letter_topic_id=DEAD_LETTERS)
+        assert texts(await it.pop()) == []
+        await it.one.clock.sleep(1)
+        [letter] = await it.dead_letters()
+        said = [letter.properties[f"DLQ_{name}"] for name in ("ATTEMPTS", "ERROR", "CONSUMER")]
+        assert said == [str(attempts_max), f"boom {attempts_max}", "me"]
 
     play(scenario)
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from ortoo.enode.changes.lives import Mode, SentBack
-from ortoo.enode.changes.pops import PopLeased
+from ortoo.enode.changes.pops import PopFinished, PopLeased
 from ortoo.enode.cluster.group_lives import GroupLives
+from ortoo.enode.state.tables.pops import REPLAY_PREFIX, FinishReason
 from ortoo.enode.store.lock_table import LockRequest
 from ortoo.testing.disks.disk_image import Fate
 from ortoo.v1 import group_deletion_pb2, topic_pb2
@@ -118,6 +119,20 @@ async def test_what_is_used_after_the_deletion_stays() -> None:
     for version, name in enumerate(("used", "held", "left"), 5):
         await groups.lives.apply(said(due_groups=due(name, version, at_ms)))
     assert groups.kept() == {"used": WHOLE, "held": WHOLE}
+    await groups.one.store.close()
+
+
+async def test_silence_forgets_of_no_dead_letter_that_it_was_sent_again() -> None:
+    """G15: nobody declares what is kept of that, and dead letters may lie for longer than groups are remembered."""
+    groups = await Groups().open("silent")
+    await groups.one.store.change(PopFinished(TOPIC, f"{REPLAY_PREFIX}silent", 0, FinishReason.REPLAYED, ((0, 5),)))
+    await groups.lives.look()
+    groups.passes(31)
+    await groups.lives.look()
+    known = groups.one.store.engine.state.pops.get((TOPIC, f"{REPLAY_PREFIX}silent", 0))
+    assert known is not None
+    assert known.intervals.floor == 5
+    assert groups.kept() == {f"{REPLAY_PREFIX}silent": 3}
     await groups.one.store.close()
 
 

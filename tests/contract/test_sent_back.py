@@ -3,13 +3,19 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
+import pytest
+
+from ortoo.common.errors import Invalid
 from ortoo.common.groups.pop import PopRules, SendBackWish
 from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import encode, open_batch
 from ortoo.common.records.message import Message
+from ortoo.common.records.text_rules import PROPERTIES_MAX
 from ortoo.enode.deferred.intake import Intake
+from ortoo.enode.deferred.moves import TimerMoves
 from ortoo.enode.pops.reading import OpenedBatches
 from ortoo.enode.pops.sending_back import SendingBack
 from ortoo.enode.store.store import Store, TopicCopy
@@ -111,3 +117,74 @@ def test_power_cuts_at_any_point_leave_one_copy() -> None:
             await one.store.close()
 
         again.run(second_life)
+
+
+@pytest.mark.parametrize("error", ["boom:\n  at line 2", "\x00\x9f" * 700])
+async def test_a_full_message_waits_for_its_next_try_is_stored_again_and_parked_at_last(error: str) -> None:
+    """G9: as many properties as there may be, and an error of several lines."""
+    one = DeferredStore()
+    await one.open()
+    async with _opened(one) as it:
+        properties = {f"p{number}": "v" for number in range(PROPERTIES_MAX)}
+        await one.store.append(TOPIC, 0, encode([Message(b"a", properties=properties)], now_ms=1))
+        await it.send_back(replace(_wish(0, delay_ms=60_000), error=error))
+        assert await TimerMoves(one.store, clock=one.clock).rescue(1)
+        await one.clock.pass_time(61)
+        last = SendBackWish("g", RETRIES, 0, (0,), RETRIES, (0,), False, replace(RULES, attempts_max=2), error=error)
+        await it.send_back(last)
+        [letter] = open_batch((await one.store.fetch(LETTERS, 0, 0)).batches[0].batch)
+        assert {name: letter.properties[name] for name in properties} == properties
+        assert letter.properties["DLQ_ATTEMPTS"] == "2"
+        assert len(letter.properties["DLQ_ERROR"]) == min(len(error), 1_024)
+    await one.halt()
+    await one.store.close()
+
+
+async def test_tries_that_a_producer_tells_of_are_not_the_groups() -> None:
+    """G9: who sends on what it received, properties and all, gives the next group all of its attempts."""
+    one = DeferredStore()
+    await one.open()
+    async with _opened(one) as it:
+        for said in ("15", "\u00b2", "9" * 5_000):
+            await one.store.append(TOPIC, 0, encode([Message(b"a", properties={"RECONSUME_TIMES": said})], now_ms=1))
+        await it.send_back(_wish(0, 1, 2))
+        copies = [one for batch in (await one.store.fetch(RETRIES, 0, 0)).batches for one in open_batch(batch.batch)]
+        assert [copy.properties["RECONSUME_TIMES"] for copy in copies] == ["1"] * 3
+    await one.halt()
+    await one.store.close()
+
+
+async def test_where_a_message_lay_is_not_what_its_producer_made_up() -> None:
+    """G9: numbers that are none in the properties of a copy make it no copy."""
+    one = DeferredStore()
+    await one.open()
+    async with _opened(one) as it:
+        forged = {"RETRY_TOPIC": "x", "ORIGIN_MESSAGE_ID": "y", "ORIGIN_QUEUE_ID": "\u00b2", "DLQ_PRIORITY": "\u00b2"}
+        await one.store.append(TOPIC, 0, encode([Message(b"a", properties=forged)], now_ms=1))
+        await it.send_back(_wish(0, park=True))
+        [letter] = open_batch((await one.store.fetch(LETTERS, 0, 0)).batches[0].batch)
+        said = letter.properties
+        assert (said["DLQ_ORIGIN_TOPIC"], said["DLQ_ORIGIN_QUEUE_ID"], said["DLQ_ORIGIN_OFFSET"]) == (
+            "orders",
+            "0",
+            "0",
+        )
+        assert "DLQ_PRIORITY" not in said
+    await one.halt()
+    await one.store.close()
+
+
+async def test_what_producers_may_not_delay_a_groups_back_off_may() -> None:
+    """G9: an operator's limit for producers keeps no message from its next try."""
+    one = DeferredStore()
+    await one.open()
+    one.delays.delay_max_ms = 60_000
+    async with _opened(one) as it:
+        await _send(one, 1)
+        await it.send_back(_wish(0, delay_ms=7_200_000))
+        assert one.store.timers.live == 1
+        late = encode([Message(b"x", deliver_at_ms=one.clock.now_ms() + 60_001)], now_ms=1)
+        with pytest.raises(Invalid, match="no time within"):
+            await one.delays.append(TOPIC, 0, late)
+    await one.halt()
+    await one.store.close()

@@ -53,7 +53,6 @@ def commit_answered_and_dropped() -> None:
     async def lost(self: Any, half: Any, ended: Any) -> None:
         if ended.verdict == Verdict.COMMITTED and half.number % 5 == 2:
             self._halves.open.pop(half.number, None)
-            self._ending.pop(half.number).set()
             return
         await end(self, half, ended)
 

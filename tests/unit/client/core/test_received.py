@@ -4,6 +4,9 @@ import struct
 
 import pytest
 
+from ortoo.client.core.place import Queue
+from ortoo.client.core.received import ReceivedBatch
+from ortoo.common.records.batch import Message, encode
 from tests.unit.client.made_batches import made_batch
 
 
@@ -54,3 +57,11 @@ def test_rows_of_several_stored_batches_have_their_own_times() -> None:
     assert [it.stored_at_ms for it in batch] == [5, 5, 5]
     batch.row_stored_at_ms = struct.pack("<3q", 5, 6, 7)
     assert [it.stored_at_ms for it in batch] == [5, 6, 7]
+
+
+@pytest.mark.parametrize(("topic", "attempt"), [("%RETRY%g", 16), ("orders", 1)])
+def test_tries_are_told_by_copies_alone(topic: str, attempt: int) -> None:
+    """Who sends on what it received, properties and all, sends a message that nobody has tried."""
+    sealed = encode([Message(b"a", properties={"RECONSUME_TIMES": "15"})], now_ms=1)
+    batch = ReceivedBatch(Queue(topic, "e", 0), sealed, topic_id=7, first_offset=0, next_offset=1, stored_at_ms=5)
+    assert batch[0].attempt == attempt

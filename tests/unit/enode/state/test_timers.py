@@ -1,6 +1,7 @@
 """Delayed messages: seconds for those that are near, ten minutes for those that are far, and one answer for both."""
 
 import struct
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -231,6 +232,34 @@ def test_a_checkpoint_says_all_of_it_in_changes_that_are_not_too_long(monkeypatc
         (TOMORROW_MS, 50, 50, 5),
         (TOMORROW_MS, 51, 51, 5),
     ]
+
+
+def test_what_comes_near_while_a_checkpoint_is_drawn_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """G6: whoever delivers takes far buckets apart between two of its changes; no timer may fall in between."""
+    monkeypatch.setattr(timers_module, "ROWS_PER_CHANGE", 1)
+    for drawn_before in range(8):
+        timers = some()
+        put(timers, 1, 0, 60, LATER_MS + FAR_MS, LATER_MS + FAR_MS)
+        drawing = timers.checkpoint()
+        drawn = list(islice(drawing, drawn_before))
+        timers.advance(NOW_MS + 200 * FAR_MS)
+        folded = Timers()
+        for change in decode_changes(encode_changes([*drawn, *drawing])):
+            folded.apply(change)
+        assert (folded.live, folded.digest()) == (8, timers.digest()), f"after {drawn_before} changes"
+
+
+def test_timers_that_were_moved_out_of_order_end_also_where_their_move_is_folded_first() -> None:
+    """G6: a checkpoint that was drawn when they had ended holds none of them, and the move is folded behind it."""
+    folded = Timers()
+    put(folded, 1, 0, 30, SOON_MS, SOON_MS, SOON_MS, ids=(12, 11, 10))
+    put(folded, 1, 0, 33, SOON_MS, ids=(13,))
+    put(folded, 1, 0, 34, SOON_MS, SOON_MS, SOON_MS, ids=(16, 15, 14))
+    put(folded, 1, 0, 37, SOON_MS, SOON_MS, ids=(18, 17))
+    assert [one for _, one, _, _ in folded.listed(1, 0, 10)] == list(range(10, 19))
+    assert [place for _, _, place, _ in folded.listed(1, 0, 10)] == [32, 31, 30, 33, 36, 35, 34, 38, 37]
+    end(folded, *((SOON_MS, number) for number in range(10, 19)))
+    assert folded.live == 0
 
 
 def test_a_digest_tells_any_difference_and_nothing_of_what_is_done_or_where_it_lies() -> None:

@@ -5,7 +5,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from ortoo.common.grpc.around import call_memory
 from ortoo.common.process.background import Background
+from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.enode.rpc.streams.outbox import Outbox
 from ortoo.enode.rpc.streams.queue_order import QueueOrder, Turn
 
@@ -94,3 +96,34 @@ def test_queue_order_holds_back_what_is_not_due() -> None:
     assert out == ["other:4"]
     order.answer(first, "first")
     assert out == ["other:4", "first:1", "second:2", "third:3"]
+
+
+async def test_what_nobody_asked_for_is_offered_and_left_out_where_it_does_not_fit() -> None:
+    """G17: a snode that reads no checks costs as much memory as a stream may, and gets further ones when it reads."""
+    outbox = Outbox[str](bytes_max=100)
+    assert [outbox.offer(name, 60) for name in "ab"] == [True, False]
+    assert outbox.open_requests == 1
+    answers = aiter(outbox)
+    assert await anext(answers) == "a"
+    assert [outbox.offer("c", 300), outbox.offer("d", 1)] == [True, False]
+    assert await anext(answers) == "c"
+    outbox.end()
+    assert [one async for one in answers] == []
+
+
+async def test_what_is_offered_is_drawn_from_the_process() -> None:
+    """G17: what the process has no room for is left out, and costs nothing."""
+    budget = MemoryBudget(10_000_000)
+    share = budget.share("checks")
+    token = call_memory._share.set(share)
+    outbox = Outbox[str](bytes_max=20_000_000)
+    call_memory._share.reset(token)
+    before = budget.used_bytes
+    assert outbox.offer("a", 1_000_000)
+    assert budget.used_bytes == before + 1_000_000
+    assert not outbox.offer("b", 15_000_000)
+    answers = aiter(outbox)
+    assert await anext(answers) == "a"
+    assert budget.used_bytes == before
+    outbox.end()
+    assert [one async for one in answers] == []

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from apache.rocketmq.v2.definition_pb2 import LITE, Code
+from apache.rocketmq.v2.definition_pb2 import LITE, TRANSACTION, Code
 from ortoo.common.errors import Invalid, OrtooError, Unavailable
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.records.message import Message
@@ -14,6 +14,7 @@ from ortoo.snode.rocketmq.protocol.codes import Refused
 from ortoo.snode.rocketmq.protocol.messages import Sent
 from ortoo.snode.rocketmq.send.sending import Sending
 from ortoo.snode.send.publisher import Receipt
+from ortoo.snode.send.transactions import Begun
 
 PARENT = Topic("t", 77, 1, Permission.READ_WRITE, (Placement("e", 4, 4),), message_type=MessageType.LITE)
 SENT = [Sent(Message(b"x"), LITE, lite_topic=name) for name in ("a", "b", "full")]
@@ -61,3 +62,24 @@ async def test_of_lite_topics_that_have_their_messages_nobody_says_that_nothing_
         await sending_to(storage)._publish(PARENT, SENT[:2])
     assert type(raised.value) is told
     assert storage.stored == (["a"] if refused == "b" else [])
+
+
+@pytest.mark.parametrize(("refused", "told"), [(b"a", Invalid), (b"b", Unavailable)])
+async def test_of_transactions_of_which_one_is_begun_nobody_says_that_nothing_was_stored(
+    refused: bytes, told: type[OrtooError]
+) -> None:
+    """G11: its producer is asked about the one that was begun."""
+
+    class Begins:
+        producers_changed = staticmethod(lambda: None)
+
+        async def begin(self, topic: str, sent: Sent) -> Begun:
+            if sent.message.body == refused:
+                raise Invalid("a message of a transaction cannot be delayed as well", field="messages.deliver_at_ms")
+            return Begun("handle", ("id",), Queue(topic, "e", 0))
+
+    some = cast(Any, Begins())
+    sending = Sending(some, some, some, some, some, SystemClock())
+    with pytest.raises(OrtooError) as raised:
+        await sending._begin("t", [Sent(Message(body), TRANSACTION) for body in (b"a", b"b")])
+    assert type(raised.value) is told

@@ -10,6 +10,7 @@ from ortoo.client.core.connection import Connection
 from ortoo.client.core.place import Queue
 from ortoo.client.core.received import MessageFields, ReceivedMessage
 from ortoo.client.core.wire import wire_queue
+from ortoo.common.groups.retry_policy import DELAY_MS_MAX
 from ortoo.common.process.background import Background
 from ortoo.v1 import pull_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
@@ -28,18 +29,20 @@ class RetryLater(Exception):
     def __init__(self, delay_level: int = 0, delay_ms: float | None = None, *, counts: bool = True) -> None:
         """At a delay level, 1 to 18; 0 = as the group says, -1 = never, park it. Or after `delay_ms`, up to a week.
 
-        Unless it `counts` the delivery is no attempt: what the handler needs is away, the message is not at fault.
+        A delay below 0 means at once. Unless it `counts` the delivery is no attempt: what the handler needs is away,
+        the message is not at fault.
         """
         super().__init__(f"again at level {delay_level}" if delay_ms is None else f"again in {delay_ms} ms")
         self.delay_level = delay_level
-        self.delay_ms = delay_ms
+        self.delay_ms = None if delay_ms is None else min(max(0.0, delay_ms), DELAY_MS_MAX)
         self.counts = counts
 
 
 def said(failure: Exception) -> str:
     """The error as whoever looks at the dead letter reads it: what the handler met, where it said so."""
     cause = failure.__cause__ if isinstance(failure, RetryLater) else failure
-    return str(failure) if cause is None else f"{type(cause).__name__}: {cause}"
+    words = str(failure) if cause is None else f"{type(cause).__name__}: {cause}"
+    return words.encode(errors="backslashreplace").decode()  # else what cannot be sent would keep the message here
 
 
 @dataclass(frozen=True, slots=True)

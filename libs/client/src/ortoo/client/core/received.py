@@ -195,8 +195,9 @@ class MessageFields:
     @property
     def attempt(self) -> int:
         """Which delivery to the group this is, 1 for the first, as far as messages given back tell."""
-        times = self.properties.get("RECONSUME_TIMES", "0")
-        return int(times) + 1 if times.isdigit() else 1
+        # Elsewhere it is what somebody sent on, with all the properties of what it had received.
+        times = self.properties.get("RECONSUME_TIMES", "0") if self.topic.startswith("%RETRY%") else "0"
+        return int(times) + 1 if times.isdecimal() else 1
 
     @property
     def offset(self) -> int:

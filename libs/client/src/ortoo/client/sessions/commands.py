@@ -14,6 +14,7 @@ from ortoo.common.errors.status import failure_of
 from ortoo.common.grpc.fields import read, write
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
+from ortoo.common.records.text_rules import OF_COPIES
 from ortoo.v1 import session_pb2
 
 STACK_LENGTH_MAX = 1 << 20
@@ -79,7 +80,7 @@ def _received(request: session_pb2.ConsumeMessage, connection: Connection) -> Re
     message = message.replace(message_id=message.message_id or request.message_id or None)
     batch = ReceivedBatch(
         queue_of(request.queue),
-        encode([message], now_ms=connection.clock.now_ms()),
+        encode([message], now_ms=connection.clock.now_ms(), limits=OF_COPIES),
         topic_id=0,
         first_offset=request.offset,
         next_offset=request.offset + 1,

@@ -94,7 +94,13 @@ class Columns:
     expire_at_ms: Sequence[int | None] | None = None
 
 
-def encode(messages: Sequence[Message | bytes], *, now_ms: int, codec: Codec = Codec.NONE) -> SealedBatch:
+def encode(
+    messages: Sequence[Message | bytes],
+    *,
+    now_ms: int,
+    codec: Codec = Codec.NONE,
+    limits: text_rules.Limits = text_rules.OF_PRODUCERS,
+) -> SealedBatch:
     """Encode 1 to 4,096 messages into one batch; a message without a birth time gets `now_ms`.
 
     Bare bytes are a message that has nothing but this body.
@@ -106,10 +112,10 @@ def encode(messages: Sequence[Message | bytes], *, now_ms: int, codec: Codec = C
         if len(kinds) == 1:
             return encode_columns(Columns(messages), now_ms=now_ms, codec=codec)  # type: ignore[arg-type]
         messages = [Message(message) if isinstance(message, bytes) else message for message in messages]
-    return _encode_messages(messages, now_ms, codec)  # type: ignore[arg-type]
+    return _encode_messages(messages, now_ms, codec, limits)  # type: ignore[arg-type]
 
 
-def _encode_messages(messages: Sequence[Message], now_ms: int, codec: Codec) -> SealedBatch:
+def _encode_messages(messages: Sequence[Message], now_ms: int, codec: Codec, limits: text_rules.Limits) -> SealedBatch:
     rare = [message.rare for message in messages]
     columns = Columns(
         [message.body for message in messages],
@@ -117,7 +123,7 @@ def _encode_messages(messages: Sequence[Message], now_ms: int, codec: Codec) -> 
         [message.keys for message in messages],
         *(zip(*rare, strict=True) if rare.count(NO_RARE_FIELDS) != len(rare) else ()),
     )
-    return encode_columns(columns, now_ms=now_ms, codec=codec)
+    return encode_columns(columns, now_ms=now_ms, codec=codec, limits=limits)
 
 
 def encode_bodies(
@@ -132,12 +138,18 @@ def encode_bodies(
     return encode_columns(Columns(bodies, tags, keys), now_ms=now_ms, codec=codec)
 
 
-def encode_columns(columns: Columns, *, now_ms: int, codec: Codec = Codec.NONE) -> SealedBatch:
+def encode_columns(
+    columns: Columns,
+    *,
+    now_ms: int,
+    codec: Codec = Codec.NONE,
+    limits: text_rules.Limits = text_rules.OF_PRODUCERS,
+) -> SealedBatch:
     """Encode messages given by column; as `encode` otherwise."""
     try:
-        return _encode(columns, now_ms, codec)
+        return _encode(columns, now_ms, codec, limits)
     except (Invalid, TypeError, AttributeError, OverflowError, struct.error) as error:
-        _explain(columns)
+        _explain(columns, limits)
         if isinstance(error, Invalid):
             raise
         raise Invalid(f"the columns cannot be encoded: {error}", field="messages") from None
@@ -173,7 +185,7 @@ def encoded_bytes_bound(message: Message) -> int:
     return size
 
 
-def _encode(columns: Columns, now_ms: int, codec: Codec) -> SealedBatch:
+def _encode(columns: Columns, now_ms: int, codec: Codec, limits: text_rules.Limits) -> SealedBatch:
     bodies = columns.bodies
     count = len(bodies)
     if not 1 <= count <= MESSAGES_MAX:
@@ -188,7 +200,7 @@ def _encode(columns: Columns, now_ms: int, codec: Codec) -> SealedBatch:
             f"the bodies have {inflated_bytes} bytes; a batch may have {BODY_INFLATED_BYTES_MAX}: cut them first",
             field="messages",
         )
-    before, after = _columns_around_body(columns, count, sizes, now_ms)
+    before, after = _columns_around_body(columns, count, sizes, now_ms, limits)
     block: Sequence[bytes] = bodies
     stored_bytes, stored_codec = inflated_bytes, Codec.NONE
     if codec is not Codec.NONE:
@@ -214,14 +226,16 @@ def _encode(columns: Columns, now_ms: int, codec: Codec) -> SealedBatch:
     return SealedBatch(records, crc32c(records), count, inflated_bytes, delayed=delayed)
 
 
-def _columns_around_body(columns: Columns, count: int, sizes: list[int], now_ms: int) -> tuple[bytes, bytes]:
+def _columns_around_body(
+    columns: Columns, count: int, sizes: list[int], now_ms: int, limits: text_rules.Limits
+) -> tuple[bytes, bytes]:
     """Write what comes before the body column and what comes after it."""
     tag = _tag_column(columns.tags, count)
     keys = _keys_column(columns.keys, count)
     group = _dictionary("message_group", columns.message_groups, text_rules.MESSAGE_GROUP, count)
-    properties = _properties_column(columns.properties, count)
-    if tag[1] + keys[1] + properties[1] > text_rules.TEXT_BYTES_MAX:
-        _explain(columns)
+    properties = _properties_column(columns.properties, count, limits)
+    if tag[1] + keys[1] + properties[1] > limits.text_bytes:
+        _explain(columns, limits)
     written = {
         "born_at_ms": _born_at(columns.born_at_ms, count, now_ms),
         "tag": tag[0],
@@ -255,11 +269,11 @@ def _keys_column(keys: Sequence[str] | Sequence[Sequence[str]] | None, count: in
     return list_column(keys, text_rules.KEY)
 
 
-def _properties_column(maps: Sequence[Mapping[str, str]] | None, count: int) -> Written:
+def _properties_column(maps: Sequence[Mapping[str, str]] | None, count: int, limits: text_rules.Limits) -> Written:
     if maps is None:
         return NOTHING
     _check_rows("properties", maps, count)
-    return map_column(maps)
+    return map_column(maps, limits)
 
 
 def _dictionary(name: str, texts: Sequence[str | None] | None, rule: text_rules.TextRule, count: int) -> Written:
@@ -333,7 +347,7 @@ def _check_rows(name: str, rows: Sequence[object], count: int) -> None:
         raise Invalid(f"{len(rows)} values for {count} bodies; give one a body", field=name)
 
 
-def _explain(columns: Columns) -> None:
+def _explain(columns: Columns, limits: text_rules.Limits) -> None:
     """Look at message after message and raise Invalid for the first that breaks a limit by itself."""
     count = len(columns.bodies)
 
@@ -354,4 +368,5 @@ def _explain(columns: Columns) -> None:
             (keys,) if one_key else keys,  # type: ignore[arg-type]
             rare,
             f"messages[{row}]",
+            limits,
         )

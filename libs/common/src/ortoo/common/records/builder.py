@@ -15,6 +15,7 @@ from ortoo.common.records.batch import MESSAGE_BYTES, encode, encoded_bytes_boun
 from ortoo.common.records.compression import Codec
 from ortoo.common.records.message import NO_RARE_FIELDS, Message, RareFields
 from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX, SealedBatch
+from ortoo.common.records.text_rules import OF_PRODUCERS, Limits
 
 _MESSAGE_BYTES = 40
 """Bytes that a message costs besides body, tag and keys, generously."""
@@ -97,12 +98,12 @@ class BatchBuilder:
         messages, self._messages, self._bytes = self._messages, [], _BATCH_BYTES
         return messages
 
-    def seal(self, *, now_ms: int, codec: Codec = Codec.NONE) -> SealedBatch:
+    def seal(self, *, now_ms: int, codec: Codec = Codec.NONE, limits: Limits = OF_PRODUCERS) -> SealedBatch:
         """Encode what was taken and start anew. Raises Invalid, and keeps nothing, if a message breaks a limit."""
         messages = self.take()
         if not messages:
             raise Invalid("no messages; add one first", field="messages")
-        return encode(messages, now_ms=now_ms, codec=codec)
+        return encode(messages, now_ms=now_ms, codec=codec, limits=limits)
 
 
 def _sort(rare: RareFields) -> int:

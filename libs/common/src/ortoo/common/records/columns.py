@@ -12,7 +12,7 @@ from itertools import accumulate, chain
 from typing import Final
 
 from ortoo.common.errors import Invalid
-from ortoo.common.records.text_rules import PROPERTIES_MAX, PROPERTY_NAME, PROPERTY_VALUE, TextRule
+from ortoo.common.records.text_rules import PROPERTY_NAME, PROPERTY_VALUE, Limits, TextRule
 from ortoo.common.records.wire import bytes_field, bytes_head
 
 FORMAT: Final = 1
@@ -136,15 +136,15 @@ def list_column(lists: Sequence[Sequence[str]], rule: TextRule) -> Written:
     return _list_of(offsets_buffer(sizes), values), longest * max(sizes)
 
 
-def map_column(maps: Sequence[Mapping[str, str]]) -> Written:
+def map_column(maps: Sequence[Mapping[str, str]], limits: Limits) -> Written:
     """Write properties in Arrow's map layout with dictionary-encoded names; nothing when all are empty."""
     names: list[str] = list(chain.from_iterable(maps))
     if not names:
         return NOTHING
     sizes = list(map(len, maps))
     most = max(sizes)
-    if most > PROPERTIES_MAX:
-        raise Invalid(f"{most} properties; a message may have {PROPERTIES_MAX}", field="properties")
+    if most > limits.properties:
+        raise Invalid(f"{most} properties; a message may have {limits.properties}", field="properties")
     values = list(chain.from_iterable([entries.values() for entries in maps if entries]))
     name_column, longest_name = dictionary_column(names, PROPERTY_NAME)
     value_column, longest_value = _texts(values, PROPERTY_VALUE)

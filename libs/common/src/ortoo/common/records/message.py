@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from ortoo.common.errors import Invalid
 from ortoo.common.records import text_rules
-from ortoo.common.records.text_rules import PROPERTIES_MAX, TEXT_BYTES_MAX
+from ortoo.common.records.text_rules import OF_PRODUCERS, Limits
 
 BODY_BYTES_MAX: Final = 4 << 20
 """How large one body may be."""
@@ -235,7 +235,9 @@ set_keys: _Setter = Message.__dict__["keys"].__set__
 set_rare: _Setter = Message.__dict__["rare"].__set__
 
 
-def check_parts(body: bytes, tag: str | None, keys: Sequence[str], rare: RareFields, field: str) -> None:
+def check_parts(
+    body: bytes, tag: str | None, keys: Sequence[str], rare: RareFields, field: str, limits: Limits = OF_PRODUCERS
+) -> None:
     """Raise Invalid, naming the field below `field`, unless these parts make a message that keeps every limit."""
     check_body(body, f"{field}.body")
     if tag is not None and not text_rules.TAG.surely_holds(tag):
@@ -245,11 +247,11 @@ def check_parts(body: bytes, tag: str | None, keys: Sequence[str], rare: RareFie
     for at, key in enumerate(keys):
         if not text_rules.KEY.surely_holds(key):
             text_rules.KEY.check(key, f"{field}.keys[{at}]")
-    check_properties(rare.properties, f"{field}.properties")
+    check_properties(rare.properties, f"{field}.properties", limits)
     size = len("".join((tag or "", *keys, *rare.properties, *rare.properties.values())).encode())
-    if size > TEXT_BYTES_MAX:
+    if size > limits.text_bytes:
         raise Invalid(
-            f"tag, keys and properties have {size} bytes together; at most {TEXT_BYTES_MAX} fit: "
+            f"tag, keys and properties have {size} bytes together; at most {limits.text_bytes} fit: "
             "put large values into the body",
             field=f"{field}.properties" if rare.properties else f"{field}.keys",
         )
@@ -289,12 +291,12 @@ def check_body(body: object, field: str) -> None:
         raise Invalid(f"the body has {len(body)} bytes; at most {BODY_BYTES_MAX} fit", field=field)
 
 
-def check_properties(properties: object, field: str) -> None:
+def check_properties(properties: object, field: str, limits: Limits = OF_PRODUCERS) -> None:
     """Raise Invalid unless `properties` maps few enough good names to good values."""
     if not isinstance(properties, Mapping):
         raise Invalid(f"properties are a {type(properties).__name__}; give a dict of texts", field=field)
-    if len(properties) > PROPERTIES_MAX:
-        raise Invalid(f"{len(properties)} properties; a message may have {PROPERTIES_MAX}", field=field)
+    if len(properties) > limits.properties:
+        raise Invalid(f"{len(properties)} properties; a message may have {limits.properties}", field=field)
     for name, value in properties.items():
         if not text_rules.PROPERTY_NAME.surely_holds(name):
             text_rules.PROPERTY_NAME.check(name, f"{field}[{name!r}]")

@@ -14,7 +14,25 @@ TEXT_BYTES_MAX = 16 << 10
 PROPERTIES_MAX = 128
 """How many properties one message may have."""
 
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much text one message may have."""
+
+    properties: int = PROPERTIES_MAX
+    text_bytes: int = TEXT_BYTES_MAX
+
+
+OF_PRODUCERS = Limits()
+OF_COPIES = Limits(PROPERTIES_MAX + 32, 2 * TEXT_BYTES_MAX)
+"""A copy that a server makes says where it comes from and why, whatever room its producer left."""
+
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+
+
+def on_one_line(text: str) -> str:
+    """What somebody said, as a property may hold it: blanks instead of control characters."""
+    return _CONTROL.sub(" ", text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.enode.changes.all import Change
 from ortoo.enode.changes.groups import GroupDeclared, GroupGone, GroupSeen, GroupsEnded
+from ortoo.enode.state.tables.pops import REPLAY_PREFIX
 from ortoo.enode.store.store import Store
 from ortoo.v1 import namesrv_pb2
 
@@ -82,7 +83,8 @@ class GroupLives:
             pairs = [(topic_id, group) for topic_id, group, at_ms in self._groups.all() if at_ms < before_ms]
 
             def may_go(topic_id: int, group: str) -> bool:
-                return group not in self._groups.declared and self._is_unused(topic_id, group, before_ms)
+                is_silent = group not in self._groups.declared and not group.startswith(REPLAY_PREFIX)
+                return is_silent and self._is_unused(topic_id, group, before_ms)
 
             await self._drop(pairs, "silent", may_go)
 

@@ -28,26 +28,32 @@ class CheckWatchers:
 
     def __init__(self) -> None:
         """Nobody."""
-        self._watchers: list[Watcher] = []
+        self._of_groups: dict[str, dict[Watcher, None]] = {}
+        """Of each group those that can ask, whose turn is next first."""
 
     def add(self, watcher: Watcher) -> None:
         """A snode can ask."""
-        self._watchers.append(watcher)
+        for group in watcher.groups:
+            self._of_groups.setdefault(group, {})[watcher] = None
 
     def remove(self, watcher: Watcher) -> None:
         """A snode cannot ask any more."""
-        self._watchers.remove(watcher)
+        for group in watcher.groups:
+            watchers = self._of_groups[group]
+            del watchers[watcher]
+            if not watchers:
+                del self._of_groups[group]
 
     def has(self, group: str) -> bool:
         """Whether a producer of the group is connected somewhere."""
-        return any(group in one.groups for one in self._watchers)
+        return group in self._of_groups
 
     def ask(self, check: DueCheck) -> bool:
         """Have the next one in turn ask; False when there is none."""
-        for watcher in self._watchers:
-            if check.half.producer_group in watcher.groups:
-                self._watchers.remove(watcher)
-                self._watchers.append(watcher)
-                watcher.ask(check)
-                return True
-        return False
+        watchers = self._of_groups.get(check.half.producer_group)
+        if watchers is None:
+            return False
+        watcher = next(iter(watchers))
+        watchers[watcher] = watchers.pop(watcher)
+        watcher.ask(check)
+        return True

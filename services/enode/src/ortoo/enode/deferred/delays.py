@@ -81,7 +81,7 @@ class Delays:
     """The delayed messages of one enode."""
 
     def __init__(self, store: Store, background: Background, *, clock: Clock, delay_max_ms: int = DELAY_MAX_MS) -> None:
-        """Deliver into `store`; `run` is to be spawned. Nothing is delayed for longer than `delay_max_ms`."""
+        """Deliver into `store`; `run` is to be spawned. No producer delays for longer than `delay_max_ms`."""
         self.delay_max_ms = delay_max_ms
         self._store = store
         self._timers = store.timers
@@ -117,20 +117,22 @@ class Delays:
         `consumes_at` is as in `Store.append`, from that id.
         Errors: as `Store.append`; Invalid (field batch.records.deliver_at_ms) for a time that is too far away.
         """
-        write = self.write(topic_id, queue_id, batch, consumes_at)
-        return await self._store.append(topic_id, queue_id, batch, flush_mode=flush_mode, deferral=write.deferral)
-
-    def write(self, topic_id: int, queue_id: int, batch: SealedBatch, consumes_at: ChangesAt | None = None) -> Write:
-        """How a batch is stored whose messages all have a time. Errors: Invalid, Overloaded, as `append`."""
-        times = deliver_at_column(batch)
-        column = np.frombuffer(times, "<i8")
-        first_ms, last_ms = int(column.min()), int(column.max())
+        deferral = self.write(topic_id, queue_id, batch, consumes_at).deferral
+        assert deferral is not None
+        first_ms, last_ms = deferral.min_deliver_at_ms, deferral.max_deliver_at_ms
         if first_ms < 0 or last_ms > self._clock.now_ms() + self.delay_max_ms:
             raise Invalid(
                 f"{last_ms if first_ms >= 0 else first_ms} is no time within the next {self.delay_max_ms / DAY_MS:g} "
                 f"days ({self.delay_max_ms} ms); give milliseconds since 1970-01-01 UTC",
                 field=_PATH,
             )
+        return await self._store.append(topic_id, queue_id, batch, flush_mode=flush_mode, deferral=deferral)
+
+    def write(self, topic_id: int, queue_id: int, batch: SealedBatch, consumes_at: ChangesAt | None = None) -> Write:
+        """How a batch is stored whose messages all have a time, whoever chose it. Errors: Overloaded, as `append`."""
+        times = deliver_at_column(batch)
+        column = np.frombuffer(times, "<i8")
+        first_ms, last_ms = int(column.min()), int(column.max())
         if self._timers.live + batch.count > TIMERS_MAX:
             raise Overloaded(f"{self._timers.live} messages are delayed on this enode already", retry_after_ms=1_000)
 
@@ -163,8 +165,10 @@ class Delays:
         )
         if before == Hold.FIRING:
             raise Conflict("the message is being delivered right now", field="recall_handle")
-        if before in (Hold.MOVING, Hold.MISSED):
-            raise Unavailable("the message is being stored elsewhere right now; retry", retry_after_ms=100)
+        if before in (Hold.MOVING, Hold.MISSED, Hold.RECALLING):
+            raise Unavailable(
+                "the message is being stored elsewhere, or recalled, right now; retry", retry_after_ms=100
+            )
         if before not in (Hold.FREE, Hold.STAGED, Hold.UNREADABLE):
             raise NotFound("no such message waits: it was delivered or recalled", field="recall_handle")
         self._timers.hold(times, ids, Hold.RECALLING)
@@ -173,7 +177,8 @@ class Delays:
             try:
                 await self._store.change(TimersDone(TimerEnd.RECALLED, times.tobytes(), ids.tobytes()))
             except OrtooError:
-                self._timers.hold(times, ids, Hold(before))
+                is_missed = self._timers.holds(times, ids)[0] == Hold.MISSED
+                self._timers.hold(times, ids, Hold.FREE if is_missed else Hold(before))
                 raise
 
         await self._background.kept("recall", forget())
@@ -282,7 +287,7 @@ class Delays:
             async for start, end, opened, chosen in found:
                 done = end
                 if opened is None:
-                    self._note(rows[start:end], Hold.UNREADABLE)
+                    self._timers.unstage(*_times_and_ids(rows[start:end]), Hold.UNREADABLE)
                     continue
                 for due in self._due_in(rows[start:end], opened, chosen):
                     buffer.add(due)
@@ -295,7 +300,7 @@ class Delays:
                         buffer.hand_over(self._staging)
                         self._wake(0)
         finally:
-            self._note(rows[done:], Hold.FREE)
+            self._timers.unstage(*_times_and_ids(rows[done:]))
             buffer.hand_over(self._staging)
 
     def _due_in(self, rows: TimerArray, opened: OpenedBatch, chosen: Int32s) -> Iterator[Due]:
@@ -316,10 +321,9 @@ class Delays:
                 break
             for staged_ones in found:
                 holds = self._timers.holds(staged_ones.deliver_at_ms, staged_ones.timer_ids)
-                moving = holds == Hold.MOVING
-                if moving.any():  # they are staged again when they have their new place
-                    self._timers.hold(staged_ones.deliver_at_ms[moving], staged_ones.timer_ids[moving], Hold.MISSED)
                 due = staged_ones.chosen(np.flatnonzero(holds == Hold.STAGED).astype("<i4"))
+                if len(due) < len(staged_ones):  # they are staged again if whoever moves or recalls them leaves them
+                    self._timers.unstage(staged_ones.deliver_at_ms, staged_ones.timer_ids)
                 if len(due):
                     self._timers.hold(due.deliver_at_ms, due.timer_ids, Hold.FIRING)
                     self._under_way += len(due)
@@ -340,12 +344,13 @@ class Delays:
 
     async def _append(self, number: int, batch: SealedBatch, times: Int64s, ids: Int64s) -> bool:
         destination = self._timers.destination_of(number)
-        topic = self._store.topic(destination[0]) if destination is not None else None
         try:
-            if destination is None or topic is None:
+            if destination is None:
                 _log.warning("delayed messages go with their topic", messages=batch.count)
                 await self._store.change(TimersDone(TimerEnd.LOST, times.tobytes(), ids.tobytes()))
                 return True
+            if (topic := self._store.topic(destination[0])) is None:
+                raise Unavailable("their topic is not here, and nothing says yet that it is deleted")
             done = TimersDone(TimerEnd.DELIVERED, times.tobytes(), ids.tobytes())
             await self._store.append(topic.topic_id, destination[1] % topic.queue_count, batch, consumes=(done,))
             self.delivered += batch.count
@@ -354,10 +359,6 @@ class Delays:
             self._in_trouble = True
             return False
         return True
-
-    def _note(self, rows: TimerArray, hold: Hold) -> None:
-        if len(rows):
-            self._timers.hold(*_times_and_ids(rows), hold)
 
 
 def deliver_at_column(batch: SealedBatch) -> bytes:

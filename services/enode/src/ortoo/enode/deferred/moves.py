@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ortoo.common.errors import NotFound
 from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.records.builder import BatchBuilder
 from ortoo.common.records.message import Message
+from ortoo.common.records.text_rules import OF_COPIES
 from ortoo.common.records.view import open_batch
 from ortoo.enode.changes.all import Change
 from ortoo.enode.changes.timers import TimerEnd, TimersDone, TimersSet
@@ -39,7 +39,7 @@ class TimerMoves:
         """Store every delayed message again that lies below a place; returns how many bytes that were.
 
         What waits in memory for its time is stored again too. None when one is still just being delivered or recalled.
-        Errors: Overloaded, Unavailable; then nothing may be deleted.
+        Errors: Overloaded, Unavailable, NotFound while a topic is being deleted; then nothing may be deleted.
         """
         self._moved_bytes, moved = 0, 0
         for _ in range(LOOKS_MAX):
@@ -98,12 +98,9 @@ class TimerMoves:
             if destination is None:
                 await self._lose(part_times, part_ids)
                 continue
-            batch = builder.seal(now_ms=self._clock.now_ms())
+            batch = builder.seal(now_ms=self._clock.now_ms(), limits=OF_COPIES)
             self._moved_bytes += len(batch.records)
-            try:
-                await self._store.append(*destination, batch, deferral=_deferral(destination, part_times, part_ids))
-            except NotFound:
-                await self._lose(part_times, part_ids)
+            await self._store.append(*destination, batch, deferral=_deferral(destination, part_times, part_ids))
 
     async def _lose(self, times: Int64s, ids: Int64s) -> None:
         await self._store.change(TimersDone(TimerEnd.LOST, times.tobytes(), ids.tobytes()))

@@ -6,12 +6,14 @@ is asked. After the last check it is parked, and an operator decides.
 """
 
 import asyncio
+import contextlib
 import heapq
 from collections import Counter
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 from ortoo.common.cluster.names import check_group_name
-from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError, Overloaded
+from ortoo.common.errors import Conflict, DataLoss, Invalid, NotFound, OrtooError, OutOfRange, Overloaded
 from ortoo.common.groups.system_topics import HALF_TOPIC_ID
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
@@ -33,6 +35,8 @@ IDLE_S = 60.0
 LOOK_S = 1.0
 """How often the wall clock is looked at."""
 CHECKS_AT_ONCE = 64
+ENDED_DUE_MAX = 10_000
+"""So many checks that are planned for transactions which have ended are let be."""
 _log = get_logger("transactions")
 
 
@@ -50,12 +54,9 @@ class Transactions:
         self._background = background
         self._schedule = schedule
         self._clock = clock
-        self._ending: dict[int, asyncio.Event] = {}
+        self._busy: dict[int, asyncio.Event] = {}
         self._beginning: dict[int, asyncio.Event] = {}
-        self._due: list[tuple[int, int]] = [
-            (one.next_check_ms, one.number) for one in self._halves.open.values() if not one.parked
-        ]
-        heapq.heapify(self._due)
+        self._due = self._planned()
         self._nap: asyncio.Task[None] | None = None
 
     async def begin(
@@ -70,7 +71,7 @@ class Transactions:
     ) -> HalfOpen:
         """Store messages that nobody sees until `end` commits them; the same key again begins nothing new.
 
-        Errors: as `Store.append`; Invalid, Overloaded.
+        Errors: as `Store.append`; Invalid, Overloaded; Conflict when another transaction has the key.
         """
         check_group_name(producer_group, "producer_group")
         if batch.delayed:
@@ -82,6 +83,9 @@ class Transactions:
         while key and (other := self._beginning.get(key)) is not None:
             await other.wait()
         if (known := self._halves.of_key(key)) is not None:
+            wanted_again = (topic_id, queue_id, batch.count, producer_group)
+            if (known.topic_id, known.queue_id, known.count, known.producer_group) != wanted_again:
+                raise Conflict("another transaction is open under this key; choose it at random", field="key")
             return known
         next_check_ms = self._schedule.first_check_ms(self._clock.now_ms(), check_after_ms)
         wanted = HalfOpen(0, topic_id, queue_id, 0, batch.count, 0, next_check_ms, 0, False, key, producer_group)
@@ -110,22 +114,22 @@ class Transactions:
 
         Errors: NotFound for a transaction that never was or ended long ago; Conflict when it ended otherwise.
         """
-        while (other := self._ending.get(number)) is not None:
-            await other.wait()
-        ended = self._halves.ended.get(number)
-        half = self._halves.open.get(number)
-        if ended is not None and ended.topic_id == topic_id:
-            if ended.verdict != verdict:
-                raise Conflict(
-                    f"the transaction was {_WORDS[Verdict(ended.verdict)]} already; the first verdict is final",
-                    field="verdict",
-                )
-            return
-        if half is None or half.topic_id != topic_id:
-            raise NotFound("no such transaction: it ended long ago, or never was", field="transaction_id")
-        ended = HalfEnded(number, topic_id, verdict, source, self._clock.now_ms())
-        self._ending[number] = asyncio.Event()
-        await self._background.kept("end", self._end(half, ended))
+
+        async def end() -> None:
+            async with self._alone(number):
+                ended, half = self._halves.ended.get(number), self._halves.open.get(number)
+                if ended is not None and ended.topic_id == topic_id:
+                    if ended.verdict != verdict:
+                        raise Conflict(
+                            f"the transaction was {_WORDS[Verdict(ended.verdict)]} already; the first verdict is final",
+                            field="verdict",
+                        )
+                    return
+                if half is None or half.topic_id != topic_id:
+                    raise NotFound("no such transaction: it ended long ago, or never was", field="transaction_id")
+                await self._end(half, HalfEnded(number, topic_id, verdict, source, self._clock.now_ms()))
+
+        await self._background.kept("end", end())
 
     def listed(
         self, *, topic_id: int = 0, producer_group: str = "", parked_only: bool = False, limit: int = 100
@@ -137,34 +141,39 @@ class Transactions:
 
     async def resume(self, topic_id: int, number: int) -> None:
         """Check a parked transaction again, from the beginning. Errors: NotFound, Conflict when it is not parked."""
-        while (other := self._ending.get(number)) is not None:
-            await other.wait()
-        half = self._halves.open.get(number)
-        if half is None or half.topic_id != topic_id:
-            raise NotFound("no such transaction is open", field="transaction_id")
-        if not half.parked:
-            raise Conflict("the transaction is not parked: its producers are being asked", field="transaction_id")
-        await self._background.kept("resume", self._put(self._schedule.resumed(half, self._clock.now_ms())))
 
-    async def rescue(self, end_place: int) -> int | None:
+        async def resume() -> None:
+            async with self._alone(number):
+                half = self._halves.open.get(number)
+                if half is None or half.topic_id != topic_id:
+                    raise NotFound("no such transaction is open", field="transaction_id")
+                if not half.parked:
+                    raise Conflict(
+                        "the transaction is not parked: its producers are being asked", field="transaction_id"
+                    )
+                await self._put(self._schedule.resumed(half, self._clock.now_ms()))
+
+        await self._background.kept("resume", resume())
+
+    async def rescue(self, end_place: int) -> int:
         """Store every open transaction again that lies below a place; returns how many bytes that were, as `Rescue`."""
-        while ending := [event for number, event in self._ending.items() if self._lies_below(number, end_place)]:
-            await ending[0].wait()
         moved_bytes = 0
-        for half in self._halves.in_places(0, end_place):
-            if half.number in self._ending:
-                return None
-            done = self._ending[half.number] = asyncio.Event()
-            try:
-                moved_bytes += await self._move(half)
-            finally:
-                del self._ending[half.number]
-                done.set()
+        for number in [half.number for half in self._halves.in_places(0, end_place)]:
+            async with self._alone(number):
+                moved_bytes += await self._move(number)
         return moved_bytes
 
-    def _lies_below(self, number: int, place: int) -> bool:
-        half = self._halves.open.get(number)
-        return half is not None and half.place < place
+    @contextlib.asynccontextmanager
+    async def _alone(self, number: int) -> AsyncIterator[None]:
+        """One thing at a time is done with a transaction: what follows sees in the state what was done before."""
+        while (other := self._busy.get(number)) is not None:
+            await other.wait()
+        done = self._busy[number] = asyncio.Event()
+        try:
+            yield
+        finally:
+            del self._busy[number]
+            done.set()
 
     async def run(self) -> None:
         """Check what is due, for ever. One that fails is tried again; without the loop the process would ask nobody."""
@@ -187,65 +196,76 @@ class Transactions:
             self._nap = None
 
     async def _end(self, half: HalfOpen, ended: HalfEnded) -> None:
-        topic = self._store.topic(half.topic_id)
-        try:
-            if ended.verdict != Verdict.COMMITTED or topic is None:
-                await self._store.change(ended)
-            else:
-                batch = await self._read(half)
-                await self._store.append(half.topic_id, half.queue_id % topic.queue_count, batch, consumes=(ended,))
-            self.ended_totals[half.topic_id, Verdict(ended.verdict)] += half.count
-        finally:
-            self._ending.pop(half.number).set()
+        if ended.verdict != Verdict.COMMITTED:
+            await self._store.change(ended)
+        elif (topic := self._store.topic(half.topic_id)) is None:
+            raise NotFound("the topic of the transaction is being deleted", field="transaction_id")
+        else:
+            batch = await self._read(half)
+            await self._store.append(half.topic_id, half.queue_id % topic.queue_count, batch, consumes=(ended,))
+        self.ended_totals[half.topic_id, Verdict(ended.verdict)] += half.count
 
     async def _read(self, half: HalfOpen) -> SealedBatch:
         stored = (await self._store.read_deferred(HALF_TOPIC_ID, half.place, bytes_max=1))[0]
         assert (stored.first_offset, stored.batch.count) == (half.place, half.count), "a transaction is one batch"
         return replace(stored.batch, producer_id=0, first_sequence=0)
 
-    async def _move(self, half: HalfOpen) -> int:
-        batch = await self._read(half)
+    async def _move(self, number: int) -> int:
+        half = self._halves.open.get(number)
+        if half is None or self._store.engine.state.topics.get(half.topic_id) is None:
+            return 0
+        try:
+            batch = await self._read(half)
+        except (DataLoss, OutOfRange) as error:
+            _log.error("a transaction can only be rolled back: its messages are lost", number=number, reason=str(error))
+            return 0
         deferral = Deferral(HALF_TOPIC_ID, lambda place, _: (replace(half, place=place),))
         await self._store.append(half.topic_id, half.queue_id, batch, deferral=deferral)
         return len(batch.records)
 
     async def _check(self, number: int) -> None:
         """Ask one producer, if the transaction is still open and due."""
-        half, now_ms = self._halves.open.get(number), self._clock.now_ms()
-        if half is None or half.parked:
-            return
-        if number in self._ending:
-            heapq.heappush(self._due, (now_ms + int(LOOK_S * 1000), number))
-            return
-        if half.next_check_ms > now_ms:
-            self._watch(half)
-            return
-        checked = self._schedule.checked(half, now_ms)
-        try:
-            await self._put(checked)
-            if checked.parked:
-                _log.warning("a transaction is parked: nobody ended it", number=number, group=half.producer_group)
-            elif self.watchers.has(half.producer_group):
-                batch = await self._read(checked)
-                if number in self._halves.open and number not in self._ending:
-                    self.watchers.ask(DueCheck(checked, batch))
-        except OrtooError as error:
-            _log.warning("a transaction cannot be checked now; trying on", number=number, reason=str(error))
-            heapq.heappush(self._due, (now_ms + int(LOOK_S * 1000), number))
-        except Exception:
-            _log.exception("checking a transaction met a defect", number=number)
-            heapq.heappush(self._due, (now_ms + int(LOOK_S * 1000), number))
+        async with self._alone(number):
+            half, now_ms = self._halves.open.get(number), self._clock.now_ms()
+            if half is None or half.parked:
+                return
+            if half.next_check_ms > now_ms:
+                self._watch(half)
+                return
+            checked = self._schedule.checked(half, now_ms)
+            try:
+                await self._put(checked)
+                if checked.parked:
+                    _log.warning("a transaction is parked: nobody ended it", number=number, group=half.producer_group)
+                elif self.watchers.has(half.producer_group):
+                    self.watchers.ask(DueCheck(checked, await self._read(checked)))
+            except OrtooError as error:
+                _log.warning("a transaction cannot be checked now; trying on", number=number, reason=str(error))
+                heapq.heappush(self._due, (now_ms + int(LOOK_S * 1000), number))
+            except Exception:
+                _log.exception("checking a transaction met a defect", number=number)
+                heapq.heappush(self._due, (now_ms + int(LOOK_S * 1000), number))
 
     async def _put(self, half: HalfOpen) -> None:
-        await self._store.change(half)
+        """Errors: as `Store.change`; NotFound when the topic goes: a transaction of it must not come after its end."""
+        await self._store.engine.store([half], lambda: self._store.topic_name(half.topic_id))
         self._watch(half)
 
     def _watch(self, half: HalfOpen) -> None:
         if half.parked or half.number not in self._halves.open:
             return
-        heapq.heappush(self._due, (half.next_check_ms, half.number))
+        if len(self._due) > 2 * len(self._halves.open) + ENDED_DUE_MAX:
+            self._due = self._planned()
+        else:
+            heapq.heappush(self._due, (half.next_check_ms, half.number))
         if self._due[0][1] == half.number and self._nap is not None:
             self._nap.cancel()
+
+    def _planned(self) -> list[tuple[int, int]]:
+        """(when, number) of the next check of each open transaction, a heap."""
+        due = [(one.next_check_ms, one.number) for one in self._halves.open.values() if not one.parked]
+        heapq.heapify(due)
+        return due
 
 
 _WORDS = {Verdict.COMMITTED: "committed", Verdict.ROLLED_BACK: "rolled back"}

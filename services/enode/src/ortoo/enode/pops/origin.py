@@ -1,5 +1,6 @@
 """Where a message lay first, which its copies in retry and dead-letter topics say of it."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -8,6 +9,7 @@ ORIGIN_TOPIC = "RETRY_TOPIC"
 ORIGIN_ID = "ORIGIN_MESSAGE_ID"
 ORIGIN_ENODE, ORIGIN_QUEUE_ID, ORIGIN_OFFSET = "ORIGIN_ENODE", "ORIGIN_QUEUE_ID", "ORIGIN_OFFSET"
 ORIGIN_STORED_AT_MS = "ORIGIN_STORED_AT_MS"
+_NUMBER = re.compile("[0-9]{0,18}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +26,11 @@ class Origin:
 
     @classmethod
     def of_copy(cls, properties: Mapping[str, str]) -> "Origin | None":
-        """What a copy says; None if it is no copy."""
+        """What a copy says; None if it is no copy, or its producer made up what it says."""
         if ORIGIN_TOPIC not in properties or ORIGIN_ID not in properties:
+            return None
+        numbers = [properties.get(name, "") for name in (ORIGIN_QUEUE_ID, ORIGIN_OFFSET, ORIGIN_STORED_AT_MS)]
+        if any(_NUMBER.fullmatch(number) is None for number in numbers):
             return None
         return cls(
             properties[ORIGIN_TOPIC],

@@ -1,8 +1,9 @@
 """Parking: a copy of a message in the dead-letter topic, with everything that a person will ask about it."""
 
 import asyncio
+import contextlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ortoo.common.errors import OrtooError, Unavailable
@@ -15,7 +16,8 @@ from ortoo.common.records.batch import cut, encode
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.enode.changes.pops import PopFinished
+from ortoo.common.records.text_rules import OF_COPIES, on_one_line
+from ortoo.enode.changes.pops import PopFinished, PopNote
 from ortoo.enode.pops.lines import GroupLine
 from ortoo.enode.pops.origin import Origin
 from ortoo.enode.pops.reading import OpenedBatch, PopReading
@@ -24,7 +26,8 @@ from ortoo.enode.store.store import Store
 
 REASON_EXPIRED = "expired"
 """Its time was over before the group got it."""
-ERROR_LENGTH_MAX = 1024
+TOLD_LENGTH_MAX = 1024
+"""So many characters of what a consumer says of itself and of its error are kept."""
 PARK_LEASE_MS = 30_000
 """How long parking may take."""
 RETRY_DELAY_MS = 1_000
@@ -45,6 +48,15 @@ class DeadLetter:
     error: str = ""
 
 
+def noted(line: GroupLine, offsets: Iterable[int], consumer: str, error: str) -> Iterator[PopNote]:
+    """What a consumer said of a try, kept for the dead letter: here, and by these changes in the log."""
+    said = (consumer[:TOLD_LENGTH_MAX], error[:TOLD_LENGTH_MAX])
+    for offset in offsets if any(said) else ():
+        if line.notes.get(offset) != said:
+            line.notes[offset] = said
+            yield PopNote(*line.place, offset, *said)
+
+
 def parked_copies(
     opened: OpenedBatch, store: Store, place: PopKey, letters: Sequence[DeadLetter], now_ms: int
 ) -> list[tuple[SealedBatch, list[int]]]:
@@ -52,7 +64,9 @@ def parked_copies(
     copies = [_copy(opened, store, place, letter, now_ms) for letter in letters]
     batches, at = [], 0
     for part in cut(copies):
-        batches.append((encode(part, now_ms=now_ms), [one.offset for one in letters[at : at + len(part)]]))
+        batches.append(
+            (encode(part, now_ms=now_ms, limits=OF_COPIES), [one.offset for one in letters[at : at + len(part)]])
+        )
         at += len(part)
     return batches
 
@@ -71,9 +85,9 @@ def _copy(opened: OpenedBatch, store: Store, place: PopKey, letter: DeadLetter, 
     )
     added = {
         "DLQ_ATTEMPTS": str(letter.attempts),
-        "DLQ_CONSUMER": letter.consumer,
+        "DLQ_CONSUMER": _told(letter.consumer),
         "DLQ_DELIVER_AT_MS": _text(message.deliver_at_ms),
-        "DLQ_ERROR": letter.error[:ERROR_LENGTH_MAX],
+        "DLQ_ERROR": _told(letter.error),
         "DLQ_EXPIRE_AT_MS": _text(message.expire_at_ms),
         "DLQ_GROUP": group,
         "DLQ_ORIGIN_ENODE": origin.enode,
@@ -86,10 +100,16 @@ def _copy(opened: OpenedBatch, store: Store, place: PopKey, letter: DeadLetter, 
         "DLQ_PRIORITY": _text(message.priority),
         "DLQ_REASON": letter.reason,
     }
-    properties = {**message.properties, **{name: value for name, value in added.items() if value}}
+    kept = {name: value for name, value in message.properties.items() if name not in added}
+    properties = {**kept, **{name: value for name, value in added.items() if value}}
     return message.replace(
         message_id=message_id, properties=properties, deliver_at_ms=None, priority=None, expire_at_ms=None
     )
+
+
+def _told(text: str) -> str:
+    """What a consumer said, whatever it was: it must not keep its message from being parked."""
+    return on_one_line(text[:TOLD_LENGTH_MAX])
 
 
 def _text(number: int | None) -> str:
@@ -115,6 +135,9 @@ class Parking:
             await self.park(line, letters, rules)
         except OrtooError as error:
             _log.warning("messages could not be parked; they are tried again", group=line.group.name, reason=str(error))
+            notes = [note for one in letters for note in noted(line, (one.offset,), one.consumer, one.error)]
+            with contextlib.suppress(OrtooError):
+                await self._store.engine.note(notes)
             ranges = merged((one.offset, 1) for one in letters)
             line.give_back(ranges, number, line.group.now_ms(), RETRY_DELAY_MS)
             line.group.plan()

@@ -13,6 +13,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.records.batch import cut, encode
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
+from ortoo.common.records.text_rules import OF_COPIES
 from ortoo.enode.changes.lives import SentBack
 from ortoo.enode.changes.pops import PopFinished
 from ortoo.enode.deferred.intake import Intake
@@ -20,13 +21,11 @@ from ortoo.enode.pops.origin import Origin
 from ortoo.enode.pops.parking import DeadLetter, parked_copies
 from ortoo.enode.pops.reading import OpenedBatch, OpenedBatches
 from ortoo.enode.state.interval_map import IntervalMap
-from ortoo.enode.state.tables.pops import FinishReason
+from ortoo.enode.state.tables.pops import REPLAY_PREFIX, FinishReason
 from ortoo.enode.state.tables.sent_back import Mark, Place
 from ortoo.enode.store.deferral import Write
 from ortoo.enode.store.store import Store
 
-REPLAY_PREFIX = "%REPLAY%"
-"""Under this group name it is kept which dead letters of a group were sent again."""
 DELIVERIES = "RECONSUME_TIMES"
 MARKS_MAX = 10_000
 """How many messages of a queue a group may give back without committing an offset behind them."""
@@ -91,8 +90,9 @@ class SendingBack:
         opened = await self._opened.holding(wish.topic_id, wish.queue_id, offset)
         message = opened.view.message(offset - opened.first_offset)
         made = message_id_text(wish.topic_id, self._store.enode, wish.queue_id, offset)
-        times = message.properties.get(DELIVERIES, "0")
-        attempt = max(wish.attempt, int(times) + 1 if times.isdigit() else 1)
+        # Elsewhere it is what somebody sent on, with all the properties of a message that was tried by others.
+        times = message.properties.get(DELIVERIES, "0") if wish.topic_id == wish.retry_topic_id else "0"
+        attempt = max(wish.attempt, int(times) + 1 if times.isdecimal() else 1)
         rule = FailureRule(wish.rules.attempts_max, wish.delays_ms)
         verdict = rule.after(attempt, counts=wish.counts, park=wish.park)
         mark = (offset, int(isinstance(verdict, Park)))
@@ -125,7 +125,8 @@ class SendingBack:
             for part in cut([copy for _, copy in copies]):
                 marks = tuple(mark for mark, _ in copies[at : at + len(part)])
                 at += len(part)
-                batch, marked = encode(part, now_ms=now_ms), SentBack(wish.topic_id, wish.group, wish.queue_id, marks)
+                batch = encode(part, now_ms=now_ms, limits=OF_COPIES)
+                marked = SentBack(wish.topic_id, wish.group, wish.queue_id, marks)
                 if is_delayed:
                     yield self._intake.delays.write(wish.retry_topic_id, 0, batch, lambda *_, one=marked: (one,))
                 else:
@@ -190,7 +191,8 @@ class SendingBack:
             ranges = tuple(merged((offset, 1) for offset, _ in sent))
             place = (wish.dead_letter_topic_id, REPLAY_PREFIX + wish.group, 0)
             marked = PopFinished(*place, FinishReason.REPLAYED, ranges)
-            yield Write(wish.target_topic_id, queue_id, encode(part, now_ms=now_ms), (marked,))
+            batch = encode(part, now_ms=now_ms, limits=OF_COPIES)
+            yield Write(wish.target_topic_id, queue_id, batch, (marked,))
 
     def _sent(self, wish: ReplayWish) -> IntervalMap:
         known = self._store.engine.state.pops.get((wish.dead_letter_topic_id, REPLAY_PREFIX + wish.group, 0))

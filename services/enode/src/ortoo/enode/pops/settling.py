@@ -8,13 +8,11 @@ from ortoo.common.groups.failure_rule import Again, FailureRule, Park
 from ortoo.common.groups.pop import Finish, GiveBack, LeasePart, Renew, Stale, Verdict, merged, runs
 from ortoo.common.process.clock import Clock
 from ortoo.enode.changes.all import Change
-from ortoo.enode.changes.pops import Delivered, PopFinished, PopLeased, PopNote, PopReturned
+from ortoo.enode.changes.pops import Delivered, PopFinished, PopLeased, PopReturned
 from ortoo.enode.pops.lines import GroupLine, GroupLines
-from ortoo.enode.pops.parking import PARK_LEASE_MS, DeadLetter, Parking
+from ortoo.enode.pops.parking import PARK_LEASE_MS, DeadLetter, Parking, noted
 from ortoo.enode.state.tables.pops import FinishReason
 from ortoo.enode.store.store import Store
-
-NOTE_LENGTH_MAX = 1_024
 
 
 class Settling:
@@ -116,12 +114,9 @@ class Settling:
         settled = line.give_back([row[:2]], number, line.group.now_ms(), delay_ms, counts=how.counts)
         until_ms = self._clock.now_ms() + delay_ms
         changes: list[Change] = [PopReturned(*line.place, number, until_ms, delay_ms, tuple(settled.rows))]
-        if how.counts and (how.error or how.consumer):
-            consumer, error = how.consumer[:NOTE_LENGTH_MAX], how.error[:NOTE_LENGTH_MAX]
-            for first, count, _ in settled.rows:
-                for offset in range(first, first + count):
-                    line.notes[offset] = (consumer, error)
-                    changes.append(PopNote(*line.place, offset, consumer, error))
+        if how.counts:
+            offsets = (offset for first, count, _ in settled.rows for offset in range(first, first + count))
+            changes += noted(line, offsets, how.consumer, how.error)
         return changes
 
     async def _write(self, group: GroupLines, changes: list[Change]) -> None:

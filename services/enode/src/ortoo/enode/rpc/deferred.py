@@ -16,8 +16,8 @@ from ortoo.enode.rpc.streams.outbox import Outbox
 from ortoo.v1 import enode_deferred_pb2 as pb
 from ortoo.v1 import enode_lives_pb2 as lives_pb
 
-ASKED_MAX = 1_000
-"""A snode that takes so few checks gets no further ones; they come again."""
+ASKED_MAX, ASKED_BYTES_MAX = 1_000, 16 << 20
+"""A snode that takes so few checks, and so little of them, gets no further ones; they come again."""
 _VERDICTS = {pb.VERDICT_COMMIT: Verdict.COMMITTED, pb.VERDICT_ROLL_BACK: Verdict.ROLLED_BACK}
 
 
@@ -88,7 +88,7 @@ class CheckStream:
     waits_at_stop = False
 
     def __init__(self, transactions: Transactions, groups: Iterable[str]) -> None:
-        self.outbox = Outbox[pb.WatchHalvesResponse](bytes_max=1)
+        self.outbox = Outbox[pb.WatchHalvesResponse](bytes_max=ASKED_BYTES_MAX)
         self._transactions = transactions
         self._watcher = Watcher(groups, self._ask)
 
@@ -102,7 +102,8 @@ class CheckStream:
 
     def _ask(self, check: DueCheck) -> None:
         if self.outbox.open_requests < ASKED_MAX:
-            self.outbox.tell(pb.WatchHalvesResponse(half=_half(check.half), batch=unnumbered(check.batch)))
+            asked = pb.WatchHalvesResponse(half=_half(check.half), batch=unnumbered(check.batch))
+            self.outbox.offer(asked, len(check.batch.records))
 
 
 def _half(half: HalfOpen) -> pb.Half:

@@ -34,7 +34,7 @@ class Hold(enum.IntEnum):
     UNREADABLE = 5
     """The bytes of its message are damaged."""
     MISSED = 6
-    """Its time came while it was moved, and what was in memory of it is gone."""
+    """It is being moved or recalled, and what was in memory of it is gone."""
 
 
 class TimerBucket:

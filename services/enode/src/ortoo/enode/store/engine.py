@@ -148,7 +148,7 @@ class Engine:
             raise
         return engine
 
-    async def store(self, changes: Sequence[Change], check: Callable[[], None] | None = None) -> None:
+    async def store(self, changes: Sequence[Change], check: Callable[[], object] | None = None) -> None:
         """Store state changes, all or none; return when they are durable. `check` runs right before.
 
         Errors: Overloaded, Unavailable, and what `check` raises: then none of them is stored.
@@ -165,7 +165,9 @@ class Engine:
         await self._accept(changes)
         self.appender.flush_due.set()
 
-    async def _accept(self, changes: Sequence[Change], check: Callable[[], None] | None = None) -> asyncio.Future[None]:
+    async def _accept(
+        self, changes: Sequence[Change], check: Callable[[], object] | None = None
+    ) -> asyncio.Future[None]:
         """Reserve room for all changes, then give all their place; the future is done when they are durable.
 
         There is no way to append one change of several: a request that is refused has stored nothing.

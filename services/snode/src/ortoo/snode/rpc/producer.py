@@ -32,6 +32,8 @@ from ortoo.snode.topics.arrival import TopicSource
 from ortoo.v1 import producer_pb2 as pb
 from ortoo.v1 import producer_pb2_grpc
 
+CHECKS_MAX = 1_000
+"""So many questions wait for a producer that does not read them; further ones are left out."""
 _log = get_logger("producer")
 NAME = pb.DESCRIPTOR.services_by_name["ProducerService"].full_name
 
@@ -116,16 +118,18 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
     ) -> AsyncIterator[pb.WatchTransactionChecksResponse]:
         """Ask a producer about transactions that nobody has ended."""
         check_group_name(request.producer_group, "producer_group")
-        checks: asyncio.Queue[Check] = asyncio.Queue()
+        checks: asyncio.Queue[Check] = asyncio.Queue(CHECKS_MAX)
         principal = PRINCIPAL.get()
         with self.long_calls.running() as memory:
 
             def ask(check: Check) -> bool:
                 if not principal.sends_to(check.topic):
                     return False
+                if checks.full():  # the enode has it asked again
+                    return True
                 try:
                     memory.draw(len(check.batch.records))
-                except Overloaded as error:  # the enode has it asked again
+                except Overloaded as error:
                     _log.debug("a check is left out", transaction=check.transaction_id, reason=str(error))
                 else:
                     checks.put_nowait(check)

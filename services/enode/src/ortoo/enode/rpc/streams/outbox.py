@@ -94,6 +94,21 @@ class Outbox(Generic[R]):
         self.open_requests += 1
         self.put(news, cost_bytes)
 
+    def offer(self, news: R, cost_bytes: int) -> bool:
+        """Send what nobody asked for, if there is room for its bytes; whether there is."""
+        if not self._fits(cost_bytes):
+            return False
+        try:
+            if self._memory is not None:
+                self._memory.draw(cost_bytes)
+        except Overloaded:
+            return False
+        self._bytes += cost_bytes
+        self.open_requests += 1
+        self._ready.append((news, cost_bytes))
+        self._rouse()
+        return True
+
     def end(self, *, abandon_open: bool = False) -> None:
         """No further requests come; the open ones are still answered, unless they are abandoned."""
         self._ended = True

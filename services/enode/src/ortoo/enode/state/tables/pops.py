@@ -10,6 +10,8 @@ from ortoo.enode.state.interval_map import Hold, IntervalMap, Phase
 from ortoo.enode.state.table import PlaceTable, live
 from ortoo.enode.state.tables.offsets import Offsets
 
+REPLAY_PREFIX = "%REPLAY%"
+"""Under this group name it is kept which dead letters of a group were sent again, as long as their topic is there."""
 ROWS_PER_CHANGE = 256
 _FINISHED = (0, 0, 0, 0, 0)
 

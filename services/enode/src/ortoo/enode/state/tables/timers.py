@@ -48,8 +48,11 @@ class Timers(Table[dict[int, int]]):
             self._destinations[number] = None
 
     def checkpoint(self) -> Iterator[bytes]:
-        """The whole as encoded changes."""
-        for buckets in (self._near, self._far):
+        """The whole as encoded changes.
+
+        The far ones first: one that is taken apart before its turn is found among the near ones then.
+        """
+        for buckets in (self._far, self._near):
             for _, bucket in live(buckets):
                 rows = bucket.live_rows()
                 for start in range(0, len(rows), ROWS_PER_CHANGE):
@@ -92,7 +95,7 @@ class Timers(Table[dict[int, int]]):
         rows["timer_id"] = _int64s(change.ids) if change.ids else rows["place"]
         rows["deliver_at_ms"] = _int64s(change.deliver_at_ms)
         rows["destination"] = self._number((change.topic_id, change.queue_id))
-        self._put(rows)
+        self._put(rows[np.argsort(rows["timer_id"], kind="stable")] if change.ids else rows)
 
     def _load(self, change: TimerRows) -> None:
         loaded = np.frombuffer(change.rows, CHECKPOINT_ROW)
@@ -206,6 +209,13 @@ class Timers(Table[dict[int, int]]):
             bucket = buckets.get(key)
             if bucket is not None:
                 bucket.hold(ids[at], hold)
+
+    def unstage(self, deliver_at_ms: Int64s, ids: Int64s, hold: Hold = Hold.FREE) -> None:
+        """What was in memory of these is gone: they are as `hold` says, or free once whoever works on them is done."""
+        holds = self.holds(deliver_at_ms, ids)
+        is_staged, is_worked_on = holds == Hold.STAGED, (holds == Hold.RECALLING) | (holds == Hold.MOVING)
+        self.hold(deliver_at_ms[is_staged], ids[is_staged], hold)
+        self.hold(deliver_at_ms[is_worked_on], ids[is_worked_on], Hold.MISSED)
 
     def free(self) -> None:
         """Nothing is being done with any timer: whoever did it does it no more."""

@@ -20,8 +20,6 @@ from ortoo.snode.rocketmq.protocol.caller import Caller
 EXPIRY_S = 120.0
 CLIENTS_MAX = 50_000
 COMMANDS_MAX = 1024
-COMMANDS_BYTES_MAX = 1 << 20
-"""What may wait for one client, beside the command that is the first to wait."""
 TOPICS_MAX = 2_000
 """How many topics a client may name in its settings, and is known to send to."""
 SETTINGS_BYTES_MAX = 256 << 10
@@ -30,9 +28,10 @@ SETTINGS_BYTES_MAX = 256 << 10
 class CommandStream:
     """What waits to be told to one client on its telemetry stream."""
 
-    def __init__(self) -> None:
-        self._waiting: deque[TelemetryCommand] = deque()
-        self._bytes = 0
+    def __init__(self, memory: MemoryShare | None = None) -> None:
+        """What waits is drawn from `memory`: a check brings messages, as large as they may be."""
+        self._memory = memory
+        self._waiting: deque[tuple[TelemetryCommand, int]] = deque()
         self._changed = asyncio.Event()
         self._ended = False
         self.error: Exception | None = None
@@ -44,12 +43,13 @@ class CommandStream:
         return self._ended
 
     def say(self, command: TelemetryCommand) -> None:
-        """Tell the client something. Errors: Overloaded when it does not listen."""
-        waiting, size_bytes = len(self._waiting), self._bytes + command.ByteSize()
-        if waiting >= COMMANDS_MAX or (waiting and size_bytes > COMMANDS_BYTES_MAX):
-            raise Overloaded(f"{waiting} commands of {self._bytes} bytes wait for a client that does not read them")
-        self._waiting.append(command)
-        self._bytes = size_bytes
+        """Tell the client something. Errors: Overloaded when it does not listen, or the process has no room for it."""
+        if len(self._waiting) >= COMMANDS_MAX:
+            raise Overloaded(f"{COMMANDS_MAX} commands wait for a client that does not read them")
+        size_bytes = command.ByteSize()
+        if self._memory is not None:
+            self._memory.draw(size_bytes)
+        self._waiting.append((command, size_bytes))
         self._changed.set()
 
     def end(self, error: Exception | None = None) -> None:
@@ -60,8 +60,7 @@ class CommandStream:
     def last(self, command: TelemetryCommand, error: Exception) -> None:
         """Tell the client why the stream ends, if there is room, and end it."""
         if len(self._waiting) < COMMANDS_MAX:
-            self._waiting.append(command)
-            self._bytes += command.ByteSize()
+            self._waiting.append((command, 0))
         self.end(error)
 
     async def next(self) -> TelemetryCommand | None:
@@ -71,8 +70,9 @@ class CommandStream:
                 return None
             self._changed.clear()
             await self._changed.wait()
-        command = self._waiting.popleft()
-        self._bytes -= command.ByteSize()
+        command, size_bytes = self._waiting.popleft()
+        if self._memory is not None:
+            self._memory.give_back(size_bytes)
         return command
 
 
@@ -119,7 +119,7 @@ class Clients:
         """What they said of themselves."""
         self._clients: dict[str, Client] = {}
         self._producers: dict[str, dict[str, None]] = {}
-        self._turn = 0
+        """Of each topic its producers, whose turn is next first."""
 
     def seen(self, caller: Caller, now_s: float) -> Client:
         """A client said something. Errors: Overloaded; Forbidden when it is another user's."""
@@ -176,15 +176,12 @@ class Clients:
 
     def producer_of(self, topic: str) -> Client | None:
         """A producer of a topic that listens to commands; another one each time."""
-        listening = [
-            client
-            for client_id in self._producers.get(topic, ())
-            if (client := self._clients[client_id]).stream is not None
-        ]
-        if not listening:
-            return None
-        self._turn += 1
-        return listening[self._turn % len(listening)]
+        producers = self._producers.get(topic, {})
+        for client_id in producers:
+            if (client := self._clients[client_id]).stream is not None:
+                producers[client_id] = producers.pop(client_id)
+                return client
+        return None
 
     def listening_topics(self) -> set[str]:
         """All topics of which a producer listens to commands."""

@@ -46,7 +46,7 @@ class Telemetry:
         self, caller: Caller, requests: AsyncIterator[TelemetryCommand]
     ) -> AsyncIterator[TelemetryCommand]:
         """Everything for the client until either side ends. Errors: what is wrong with the settings, said before."""
-        stream = CommandStream()
+        stream = CommandStream(current_share())
         scope = self.background.scope("Telemetry", failed=stream.end)
         scope.start("listen", self._listen(caller, requests, stream, scope))
         try:

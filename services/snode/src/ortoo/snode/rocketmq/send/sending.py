@@ -81,9 +81,13 @@ class Sending:
         if any(one.message_type != TRANSACTION for one in sent):
             raise Refused(Code.MESSAGE_CORRUPTED, "some messages are of transactions and some are not; send them apart")
         self.transacting.producers_changed()
-        entries = []
+        entries, doubt = [], Doubt()
         for one in sent:
-            begun = await self.transacting.begin(topic, one)
+            try:
+                begun = await self.transacting.begin(topic, one)
+            except OrtooError as error:
+                raise doubt.told(error) from None
+            doubt.tried(None)
             [message_id] = begun.message_ids
             entries.append(SendResultEntry(status=ok(), message_id=message_id, transaction_id=begun.transaction_id))
         return SendMessageResponse(status=ok(), entries=entries)

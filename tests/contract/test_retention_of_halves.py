@@ -1,0 +1,165 @@
+"""Retention beside open transactions: they keep what became of them, and hold nothing else up."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from ortoo.common.errors import Conflict, NotFound, OrtooError, Overloaded
+from ortoo.common.process.background import Background
+from ortoo.common.records.batch import Message, encode
+from ortoo.enode.changes.halves import HalfOpen, Source, Verdict
+from ortoo.enode.deferred.check_watchers import DueCheck, Watcher
+from ortoo.enode.deferred.transactions import ENDED_DUE_MAX
+from ortoo.enode.disk.whole_files import read_whole
+from ortoo.testing.store.workload import FOLDER
+from tests.contract.deferred_store import DeferredStore
+from tests.contract.one_store import TOPIC
+from tests.contract.test_retention_of_delayed import RETENTION_BYTES, SMALL, delayed_bodies, fill
+
+BELOW_ALL = 1 << 40
+
+
+async def begun(one: DeferredStore, count: int, **asked: int) -> list[HalfOpen]:
+    """Open transactions, the bodies of which are their numbers."""
+    return [
+        await one.transactions.begin(TOPIC, 0, encode([Message(b"%d" % row)], now_ms=1), producer_group="p", **asked)
+        for row in range(count)
+    ]
+
+
+def same(one: DeferredStore, half: HalfOpen) -> tuple[int, bool]:
+    """How often its producers were asked, and whether it is parked."""
+    now = one.store.halves.open[half.number]
+    return now.checks, now.parked
+
+
+async def test_what_is_checked_parked_and_resumed_while_others_are_moved_stays_so() -> None:
+    """G7: a transaction that was parked while its segment's others were stored again was asked about never more."""
+    one = DeferredStore()
+    await one.open()
+    halves = await begun(one, 40)
+    asked: list[DueCheck] = []
+    one.transactions.watchers.add(Watcher(["p"], asked.append))
+    await one.clock.pass_time(4.5)
+    assert {same(one, half) for half in halves} == {(3, False)}
+    async with Background("test") as background:
+        for _ in range(3):  # the last check, a park, and nothing
+            moving = background.spawn("rescue", one.transactions.rescue(BELOW_ALL))
+            await one.clock.pass_time(4)
+            await moving
+    assert {same(one, half) for half in halves} == {(3, True)}
+    async with Background("test") as background:
+        moving = background.spawn("rescue", one.transactions.rescue(BELOW_ALL))
+        await asyncio.gather(*(one.transactions.resume(TOPIC, half.number) for half in halves))
+        await moving
+    await one.clock.pass_time(0.1)
+    assert len(asked) == 4 * len(halves)
+    assert {same(one, half) for half in halves} == {(1, False)}
+    await one.crash(1)
+    assert {same(one, half) for half in halves} == {(1, False)}
+    await one.halt()
+    await one.store.close()
+
+
+async def test_a_verdict_beside_a_move_a_check_and_another_verdict_is_the_only_one() -> None:
+    """G7: everything at once, over and over; what was said first stays, and what is committed comes once."""
+    one = DeferredStore()
+    await one.open()
+    halves = await begun(one, 30)
+    one.transactions.watchers.add(Watcher(["p"], lambda check: None))
+    one.clock.advance(1)
+
+    async def said(half: HalfOpen, verdict: Verdict) -> Verdict | None:
+        try:
+            await one.transactions.end(TOPIC, half.number, verdict, Source.PRODUCER)
+        except Conflict:
+            return None
+        return verdict
+
+    async with Background("test") as background:
+        moving = background.spawn("rescue", one.transactions.rescue(BELOW_ALL))
+        checking = [background.spawn("check", one.transactions._check(half.number)) for half in halves]
+        ends = await asyncio.gather(*(said(half, verdict) for half in halves for verdict in Verdict for _ in range(2)))
+        await asyncio.gather(moving, *checking)
+    told = [tuple(ends[at : at + 4]) for at in range(0, len(ends), 4)]
+    assert {len({one for one in four if one is not None}) for four in told} == {1}
+    committed = sorted(b"%d" % row for row, four in enumerate(told) if Verdict.COMMITTED in four)
+    assert sorted(body for body, _ in await one.visible()) == committed
+    assert one.store.halves.open == {}
+    await one.halt()
+    await one.store.close()
+
+
+async def test_what_has_ended_is_not_kept_until_its_check_would_have_come() -> None:
+    """A producer that asks for late checks costs no memory for what it has ended."""
+    one = DeferredStore()
+    await one.open()
+    for half in await begun(one, ENDED_DUE_MAX // 40, check_after_ms=7 * 86_400_000):
+        await one.transactions.end(TOPIC, half.number, Verdict.ROLLED_BACK, Source.PRODUCER)
+    due = one.transactions._due
+    due += [(due[0][0], number) for number in range(ENDED_DUE_MAX)]
+    await begun(one, 1)
+    assert len(one.transactions._due) == 1
+    await one.halt()
+    await one.store.close()
+
+
+async def test_a_topic_that_goes_takes_its_transactions_with_it_and_none_comes_back() -> None:
+    """G7, G11: a commit says that nothing is visible, a check stores nothing, and retention goes on."""
+    one = DeferredStore()
+    await one.open()
+    halves = await begun(one, 3)
+    one.clock.advance(1)
+    async with Background("test") as background:
+        going = background.spawn("delete", one.store.delete_topics([TOPIC]))
+        checks = [background.spawn("check", one.transactions._check(half.number)) for half in halves]
+        with pytest.raises(NotFound):
+            await one.transactions.end(TOPIC, halves[0].number, Verdict.COMMITTED, Source.PRODUCER)
+        await asyncio.gather(going, *checks)
+    assert one.store.halves.open == {}
+    assert await one.transactions.rescue(BELOW_ALL) == 0
+    await one.halt()
+    await one.store.close()
+
+
+async def test_a_commit_beside_a_deletion_that_was_refused_can_be_said_again() -> None:
+    """G7: what is not visible was not committed."""
+    one = DeferredStore()
+    await one.open()
+    [half] = await begun(one, 1)
+    one.disk.full_after(0)
+    one.store._topics_going.add(TOPIC)  # as while the disk is asked for room
+    with pytest.raises(OrtooError) as refused:
+        await one.transactions.end(TOPIC, half.number, Verdict.COMMITTED, Source.PRODUCER)
+    assert not isinstance(refused.value, Overloaded)
+    one.store._topics_going.clear()
+    one.disk.heal()
+    await one.transactions.end(TOPIC, half.number, Verdict.COMMITTED, Source.PRODUCER)
+    assert [body for body, _ in await one.visible()] == [b"0"]
+    await one.halt()
+    await one.store.close()
+
+
+async def test_a_transaction_whose_bytes_are_damaged_holds_no_segment() -> None:
+    """G12: it stays open, is said to be lost, and can be rolled back; the others are stored again as ever."""
+    one = DeferredStore(settings=replace(SMALL, recent_bytes=0))
+    await one.open()
+    halves = [
+        await one.transactions.begin(TOPIC, 0, encode([Message(body)], now_ms=1), producer_group="p")
+        for body in (b"damaged-one", b"whole-one")
+    ]
+    await fill(one, 3 * RETENTION_BYTES)
+    for name in one.disk.list(FOLDER):
+        if (position := (read_whole(one.disk, FOLDER / name) or b"").find(b"damaged-one")) >= 0:
+            one.disk.flip_bit(FOLDER / name, position)
+    keeping = one.store.engine.housekeeping
+    await keeping.retain()
+    assert keeping.deleted_segments
+    with pytest.raises(OrtooError):
+        await one.transactions.end(TOPIC, halves[0].number, Verdict.COMMITTED, Source.PRODUCER)
+    await one.transactions.end(TOPIC, halves[0].number, Verdict.ROLLED_BACK, Source.OPERATOR)
+    await one.transactions.end(TOPIC, halves[1].number, Verdict.COMMITTED, Source.PRODUCER)
+    assert await delayed_bodies(one, [b"damaged-one", b"whole-one"]) == [b"whole-one"]
+    await one.halt()
+    await one.store.close()

@@ -1,0 +1,53 @@
+"""Snodes that can ask producers take turns."""
+
+from ortoo.common.records.batch import Message, encode
+from ortoo.enode.changes.halves import HalfOpen
+from ortoo.enode.deferred.check_watchers import CheckWatchers, DueCheck, Watcher
+
+BATCH = encode([Message(b"x")], now_ms=1)
+
+
+Asked = list[tuple[str, str]]
+"""(group, who was asked)."""
+
+
+def watcher(name: str, groups: str, asked: Asked) -> Watcher:
+    """A snode whose groups have one letter each."""
+
+    def ask(it: DueCheck) -> None:
+        asked.append((it.half.producer_group, name))
+
+    return Watcher(groups, ask)
+
+
+def check(group: str) -> DueCheck:
+    """One transaction of a group."""
+    return DueCheck(HalfOpen(1, 7, 0, 1, 1, 5, 6, 1, False, 0, group), BATCH)
+
+
+def test_the_watchers_of_each_group_take_turns_whatever_others_are_asked() -> None:
+    """G7: two groups that are asked alternately at two snodes; a silent producer costs every other turn and no more."""
+    watchers, asked = CheckWatchers(), Asked()
+    watchers.add(watcher("one", "pq", asked))
+    watchers.add(watcher("two", "pqr", asked))
+    for group in "pqpqpqrr":
+        assert watchers.ask(check(group))
+    assert [name for group, name in asked if group == "p"] == ["one", "two", "one"]
+    assert [name for group, name in asked if group == "q"] == ["one", "two", "one"]
+    assert [name for group, name in asked if group == "r"] == ["two", "two"]
+
+
+def test_a_watcher_that_went_is_asked_no_more() -> None:
+    """And when the last one of a group went, nobody can be asked."""
+    watchers, asked = CheckWatchers(), Asked()
+    one, two = watcher("one", "p", asked), watcher("two", "p", asked)
+    assert not watchers.ask(check("p"))
+    watchers.add(one)
+    watchers.add(two)
+    watchers.remove(one)
+    assert watchers.ask(check("p"))
+    assert watchers.has("p")
+    watchers.remove(two)
+    assert not watchers.has("p")
+    assert not watchers.ask(check("p"))
+    assert asked == [("p", "two")]

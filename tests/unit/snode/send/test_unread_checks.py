@@ -1,0 +1,49 @@
+"""Questions to a producer that does not read them."""
+
+from typing import Any, cast
+
+import pytest
+
+from ortoo.common.process.memory_budget import MemoryBudget
+from ortoo.common.records.batch import Message, encode
+from ortoo.snode.enodes.link import OpenHalf
+from ortoo.snode.rpc.producer import CHECKS_MAX, ProducerService
+from ortoo.snode.rpc.streams import LongCalls
+from ortoo.snode.send.transactions import Ask, Check
+from ortoo.v1 import producer_pb2 as pb
+
+
+class Asking:
+    """Keeps whom to ask."""
+
+    def __init__(self) -> None:
+        self.ask: Ask
+        self.is_gone = False
+
+    def watch(self, producer_group: str, ask: Ask) -> Any:
+        self.ask = ask
+        return lambda: setattr(self, "is_gone", True)
+
+
+@pytest.mark.parametrize(("body_bytes", "most"), [(1, CHECKS_MAX), (1 << 20, 64)])
+async def test_no_more_wait_than_there_is_room_for_and_none_when_it_reads_again(body_bytes: int, most: int) -> None:
+    """G17: they are bounded by their number and by the process's memory; what is left out is asked again."""
+    budget, asking = MemoryBudget(64_000_000), Asking()
+    service = cast(Any, ProducerService.__new__(ProducerService))
+    service.long_calls, service.transactions = LongCalls(budget), asking
+    watching = service.WatchTransactionChecks(pb.WatchTransactionChecksRequest(producer_group="p"), None)
+    await anext(watching)
+    before = budget.used_bytes
+    half = OpenHalf(1, 7, 0, 1, 5, 6, 1, False, "p")
+    check = Check("handle", "t", half, encode([Message(bytes(body_bytes))], now_ms=1))
+    assert {asking.ask(check) for _ in range(2 * CHECKS_MAX)} == {True}
+    size = len(check.batch.records)
+    held = (budget.used_bytes - before) // size
+    assert 0 < held <= most
+    for _ in range(held):
+        assert (await anext(watching)).transaction_id == "handle"
+    assert budget.used_bytes - before == size, "the last one is on its way"
+    asking.ask(check)
+    assert (await anext(watching)).transaction_id == "handle"
+    await watching.aclose()
+    assert asking.is_gone
