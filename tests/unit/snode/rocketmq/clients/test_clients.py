@@ -48,7 +48,7 @@ def test_a_transaction_is_asked_of_a_producer_that_listens_and_of_another_one_ea
 
 def test_the_producers_of_each_topic_take_turns_whatever_others_are_asked() -> None:
     """G7: two topics that are asked alternately; a producer that does not answer costs every other turn."""
-    clients = Clients()
+    clients = Clients(MemoryBudget(1 << 30).share("clients"))
     for name in "ab":
         producer = clients.seen(Caller(name), 0.0)
         clients.publishes(producer, {"t", "u"})
