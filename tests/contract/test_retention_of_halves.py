@@ -62,6 +62,19 @@ async def test_what_is_checked_parked_and_resumed_while_others_are_moved_stays_s
     await one.store.close()
 
 
+async def test_transactions_that_are_moved_share_flushes() -> None:
+    """Thousands of open ones hold up the deletion of a segment for seconds, not for as many flushes."""
+    one = DeferredStore()
+    await one.open()
+    await begun(one, 40)
+    before = one.store.engine.appender.flushes
+    await one.transactions.rescue(BELOW_ALL)
+    assert one.store.engine.appender.flushes - before <= 40 // 4
+    assert min(half.place for half in one.store.halves.open.values()) == 40
+    await one.halt()
+    await one.store.close()
+
+
 async def test_a_verdict_beside_a_move_a_check_and_another_verdict_is_the_only_one() -> None:
     """G7: everything at once, over and over; what was said first stays, and what is committed comes once."""
     one = DeferredStore()

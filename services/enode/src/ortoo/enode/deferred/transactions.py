@@ -35,6 +35,8 @@ IDLE_S = 60.0
 LOOK_S = 1.0
 """How often the wall clock is looked at."""
 CHECKS_AT_ONCE = 64
+MOVED_AT_ONCE = 8
+"""So many transactions are stored again with one flush, each of up to 4 MiB."""
 ENDED_DUE_MAX = 10_000
 """So many checks that are planned for transactions which have ended are let be."""
 _log = get_logger("transactions")
@@ -157,10 +159,13 @@ class Transactions:
 
     async def rescue(self, end_place: int) -> int:
         """Store every open transaction again that lies below a place; returns how many bytes that were, as `Rescue`."""
-        moved_bytes = 0
-        for number in [half.number for half in self._halves.in_places(0, end_place)]:
-            async with self._alone(number):
-                moved_bytes += await self._move(number)
+        moved_bytes, numbers = 0, [half.number for half in self._halves.in_places(0, end_place)]
+        for start in range(0, len(numbers), MOVED_AT_ONCE):
+            some = map(self._move, numbers[start : start + MOVED_AT_ONCE])
+            for moved in await asyncio.gather(*some, return_exceptions=True):
+                if isinstance(moved, BaseException):
+                    raise moved
+                moved_bytes += moved
         return moved_bytes
 
     @contextlib.asynccontextmanager
@@ -211,17 +216,19 @@ class Transactions:
         return replace(stored.batch, producer_id=0, first_sequence=0)
 
     async def _move(self, number: int) -> int:
-        half = self._halves.open.get(number)
-        if half is None or self._store.engine.state.topics.get(half.topic_id) is None:
-            return 0
-        try:
-            batch = await self._read(half)
-        except (DataLoss, OutOfRange) as error:
-            _log.error("a transaction can only be rolled back: its messages are lost", number=number, reason=str(error))
-            return 0
-        deferral = Deferral(HALF_TOPIC_ID, lambda place, _: (replace(half, place=place),))
-        await self._store.append(half.topic_id, half.queue_id, batch, deferral=deferral)
-        return len(batch.records)
+        async with self._alone(number):
+            half = self._halves.open.get(number)
+            if half is None or self._store.engine.state.topics.get(half.topic_id) is None:
+                return 0
+            try:
+                batch = await self._read(half)
+            except (DataLoss, OutOfRange) as error:
+                words = "a transaction can only be rolled back: its messages are lost"
+                _log.error(words, number=number, reason=str(error))
+                return 0
+            deferral = Deferral(HALF_TOPIC_ID, lambda place, _: (replace(half, place=place),))
+            await self._store.append(half.topic_id, half.queue_id, batch, deferral=deferral)
+            return len(batch.records)
 
     async def _check(self, number: int) -> None:
         """Ask one producer, if the transaction is still open and due."""

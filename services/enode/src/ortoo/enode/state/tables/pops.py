@@ -107,6 +107,8 @@ class Pops(PlaceTable[PopQueue]):
         if change.is_first or place not in queues:
             queues[place] = PopQueue(change.floor)
         intervals = queues[place].intervals
+        # What was finished long before may have gone into the floor between two changes, and is in no row then.
+        intervals.finish(intervals.floor, change.floor)
         for first, count, phase, attempt, number, until_ms, duration_ms in change.rows:
             if phase:
                 intervals.hold(first, first + count, Hold(Phase(phase), attempt, number, until_ms, duration_ms))
