@@ -79,7 +79,8 @@ class Bench:
         self, client_id: str = "c", group: str = "g", *, messages: int = 1000, **planned: Any
     ) -> PushSession:
         """Open a session as a client's call does, which takes so many messages."""
-        chosen: dict[str, Any] = {"filters": {"t": None}, "start": FROM_FIRST} | planned
+        told: dict[str, Any] = {"expiry_ms": int(self.sessions.expiry_s * 1000)}
+        chosen = told | {"filters": {"t": None}, "start": FROM_FIRST} | planned
         plan = PushPlan(group, client_id, **chosen)
         subscriptions = tuple(Subscription(name) for name in plan.filters)
 

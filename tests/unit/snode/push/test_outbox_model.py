@@ -111,9 +111,9 @@ class World:
         elif what == "acknowledge":
             model.acknowledged[QUEUES[which]] = (more, number)
             outbox.acknowledged(QUEUES[which], more, number)
-        elif what == "deliver" and not model.closed:
+        elif what == "deliver":
             delivery = Delivery(QUEUES[which], number, 1, 0, 1, batch=BATCH if more else None)
-            model.deliveries.append(delivery)
+            model.deliveries += [] if model.closed else [delivery]
             outbox.deliver(delivery)
         elif what == "close":
             model.closed = model.closed or [Closed(CloseReason.CLIENT_LEFT, str(number))]

@@ -8,14 +8,21 @@ from typing import Any
 
 import pytest
 
-from ortoo.common.errors import NotFound
-from ortoo.snode.cluster.routes import Topic
+from ortoo.common.errors import NotFound, Overloaded
+from ortoo.snode.cluster.routes import Queue, Topic
+from ortoo.snode.cluster.wire import queue_to
 from ortoo.snode.membership.members import Member, Subscription
-from ortoo.snode.rpc.push import PushCall
+from ortoo.snode.push.sessions import SESSION_FIXED_BYTES
+from ortoo.snode.rpc.push import KEPT_FACTOR, PushCall
 from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
 from ortoo.v1 import consumer_pb2 as pb
 from tests.unit.snode.fake_enode import TOPIC
 from tests.unit.snode.push.push_bench import bench
+
+
+def wire_queue(queue_id: int) -> Any:
+    """A queue that there may be."""
+    return queue_to(Queue("t", "e", queue_id))
 
 
 class Clients:
@@ -32,13 +39,19 @@ class Clients:
 
 
 class Opening:
-    """A client asks for its push session, and says no more."""
+    """A client asks for its push session, and then says what the test says."""
+
+    def __init__(self, *more: pb.PushRequest) -> None:
+        opening = pb.OpenSession(group="g", client_id="c", session_id="client's")
+        self.requests = [pb.PushRequest(open=opening), *more]
 
     def __aiter__(self) -> AsyncIterator[pb.PushRequest]:
         return self
 
     async def __anext__(self) -> pb.PushRequest:
-        return pb.PushRequest(open=pb.OpenSession(group="g", client_id="c", session_id="client's"))
+        if not self.requests:
+            raise StopAsyncIteration
+        return self.requests.pop(0)
 
 
 @in_virtual_time
@@ -68,3 +81,38 @@ async def test_a_client_whose_own_session_ends_while_its_push_session_opens_is_n
         joined = dataclasses.replace(registered, active=True)
         assert (own.consumers, dict(it.groups.membership.members("g"))) == ({"g": joined}, {"c": joined})
         assert it.sessions.all() == [session]
+
+
+@in_virtual_time
+async def test_what_a_client_says_and_a_session_keeps_is_drawn_from_the_budget_and_refused_beyond() -> None:
+    """A client may name queues that there are not: 100,000 of them are a megabyte on the wire, and 14 here."""
+    named = [pb.PushRequest(suspend=pb.Suspend(queues=map(wire_queue, range(count)))) for count in (1_000, 1)]
+    registered = Member("c", "client's", subscriptions=(Subscription("t"),), active=False)
+    clients: Any = Clients(SimpleNamespace(consumers={"g": registered}))
+    async with bench() as it:
+        requests = Opening(*named)
+        call = PushCall(it.sessions, clients, requests, registered)
+        session = await call.open()
+        first = session.memory.fixed_bytes
+        assert first > SESSION_FIXED_BYTES
+        for request in named:
+            await call._act(session, request)
+            assert session.memory.fixed_bytes == first + KEPT_FACTOR * request.suspend.ByteSize()
+        it.memory.used_bytes = it.memory.bytes_max
+        with pytest.raises(Overloaded):
+            await call._act(session, named[0])
+        assert session.memory.fixed_bytes == first + KEPT_FACTOR * named[1].suspend.ByteSize()
+
+
+@in_virtual_time
+async def test_a_session_whose_request_is_too_large_for_what_is_left_is_not_opened() -> None:
+    """It is nobody's member."""
+    registered = Member("c", "client's", subscriptions=(Subscription("t"),), active=False)
+    clients: Any = Clients(SimpleNamespace(consumers={"g": registered}))
+    async with bench() as it:
+        requests = Opening()
+        requests.requests[0].open.configured_queues.extend(map(wire_queue, range(10_000)))
+        it.memory.bytes_max = 1 << 20
+        with pytest.raises(Overloaded):
+            await PushCall(it.sessions, clients, requests, registered).open()
+        assert (it.sessions.all(), dict(it.groups.membership.members("g"))) == ([], {})

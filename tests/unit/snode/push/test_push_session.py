@@ -190,12 +190,15 @@ async def test_a_topic_that_is_made_anew_begins_with_its_first_message_and_one_t
             it.directory.learn_topic(dataclasses.replace(TOPIC, name=name, topic_id=topic_id, version=2))
         await it.open(start=StartRule(StartFrom.LAST))
         other = await it.open("d", "h", filters={"u": None}, start=StartRule(StartFrom.LAST))
+        kept = StartRule(offsets={QUEUES[0]: 9})
+        alone = await it.open("e", "i", start=kept, broadcast=True)
         await it.rest()
         it.directory.learn_topic(dataclasses.replace(TOPIC, version=3))
         it.groups.topics_changed({"t"})
         await it.sessions.subscribe(other, [Subscription("u"), Subscription("t")])
         await it.rest()
         assert [it.enode.offsets[group, 0] for group in ("g", "h")] == [0, 1]
+        assert (await event(alone, Delivery)).first_offset == 0
 
 
 @in_virtual_time

@@ -358,6 +358,23 @@ async def test_a_silent_session_is_ended() -> None:
 
 
 @in_virtual_time
+async def test_a_session_may_be_silent_for_as_long_as_it_was_told() -> None:
+    """Also when others may not any more, or its client would beat in time and be ended."""
+    async with bench() as it:
+        before = await it.open("before")
+        it.sessions.expiry_s = EXPIRY_S / 4
+        await it.open("after")
+        await it.rest(EXPIRY_S / 2)
+        await it.sessions.sweep()
+        await it.rest()
+        assert it.sessions.all() == [before]
+        await it.rest(EXPIRY_S / 2)
+        await it.sessions.sweep()
+        await it.rest()
+        assert it.sessions.all() == []
+
+
+@in_virtual_time
 async def test_sessions_of_a_group_that_is_closed_end() -> None:
     """Or those of them that may not consume so."""
     async with bench() as it:

@@ -116,6 +116,8 @@ class ClientSession:
     heard_at_s: float
     user: str = ""
     """Who opened it."""
+    expiry_s: float = 0.0
+    """How long it may be silent, as it was told."""
     outbox: SessionOutbox = field(default_factory=SessionOutbox)
     producers: dict[str, None] = field(default_factory=dict)
     """Groups in which it is a producer."""

@@ -223,8 +223,9 @@ class ClientSessions:
         """End the sessions that are silent; to be called about once a second."""
         now_s = self._runtime.clock.monotonic_s()
         for session in self.all():
-            if now_s - session.heard_at_s > self._pushes.expiry_s:
-                self.close(session, CloseReason.EXPIRED, f"nothing was heard for {self._pushes.expiry_s:.0f} s")
+            expiry_s = max(self._pushes.expiry_s, session.expiry_s)
+            if now_s - session.heard_at_s > expiry_s:
+                self.close(session, CloseReason.EXPIRED, f"nothing was heard for {expiry_s:.0f} s")
         for session, deadline_s in list(self._leaving.items()):
             if deadline_s < now_s:
                 del self._leaving[session]
@@ -232,7 +233,8 @@ class ClientSessions:
                     session.call.cancel()
 
     def _say_open(self, session: ClientSession) -> None:
-        expiry_ms, interval_ms = int(self._pushes.expiry_s * 1000), self._pushes.heartbeat_interval_ms
+        session.expiry_s = self._pushes.expiry_s
+        expiry_ms, interval_ms = int(session.expiry_s * 1000), self._pushes.heartbeat_interval_ms
         session.outbox.put(Opened(session.session_id, interval_ms, expiry_ms, session.client_id))
 
     def member(self, session: ClientSession) -> Member:

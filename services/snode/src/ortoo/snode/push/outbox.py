@@ -138,7 +138,9 @@ class PushOutbox:
             await self._room.wait()
 
     def deliver(self, delivery: Delivery) -> None:
-        """Send a delivery after those before it."""
+        """Send a delivery after those before it; behind the end there is nothing."""
+        if self._closed is not None:
+            return
         self._deliveries.append(delivery)
         self._bytes += delivery.held_bytes
         self._memory.take(delivery.held_bytes)

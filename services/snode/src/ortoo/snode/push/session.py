@@ -109,6 +109,11 @@ class PushSession:
         return group.unacknowledged_bytes_max if group is not None else UNACKNOWLEDGED_BYTES_MAX
 
     @property
+    def expiry_s(self) -> float:
+        """How long it may be silent, as it was told."""
+        return self._plan.expiry_ms / 1000
+
+    @property
     def broadcast(self) -> bool:
         """Whether it gets all messages by itself."""
         return self._plan.broadcast
@@ -288,11 +293,12 @@ class PushSession:
         self._first_seen = seen
 
     def _start_of(self, topic_id: int, queue: Queue) -> StartRule:
-        """What was added while the session was there is its group's from the first message on."""
+        """What was added or made anew while the session was there is its group's from the first message on."""
         start = self._plan.start
-        if start.start_from is StartFrom.LAST and (topic_id, queue) not in self._first_seen.get(queue.topic, ()):
-            return dataclasses.replace(start, start_from=StartFrom.FIRST)
-        return start
+        if (topic_id, queue) in self._first_seen.get(queue.topic, ()):
+            return start
+        start_from = StartFrom.FIRST if start.start_from is StartFrom.LAST else start.start_from
+        return dataclasses.replace(start, start_from=start_from, offsets={})  # the client's are those of the old topic
 
     async def _feed(self, feeder: Feeder, request: LockRequest) -> None:
         queue = feeder.cursor.queue

@@ -41,7 +41,7 @@ class Sessions:
     _: KW_ONLY
     clock: Clock
     expiry_s: float
-    """How long a session may be silent."""
+    """How long a session may be silent; one that was told more has that."""
     evicted_slow: int = field(default=0, init=False)
     """How many sessions were ended because they were slow."""
     _sessions: dict[str, PushSession] = field(default_factory=dict, init=False)
@@ -191,11 +191,12 @@ class Sessions:
                 del self._leaving[session_id]
         remaining: list[PushSession] = []
         for session in self.all():
-            if now_s - session.heard_at_s > self.expiry_s:
+            expiry_s = max(self.expiry_s, session.expiry_s)
+            if now_s - session.heard_at_s > expiry_s:
                 self.close_soon(
                     session,
                     CloseReason.EXPIRED,
-                    f"nothing was heard for {self.expiry_s:.0f} s; send a Heartbeat in between, or open another",
+                    f"nothing was heard for {expiry_s:.0f} s; send a Heartbeat in between, or open another",
                 )
             elif closed := self.settings.why_closed(session.group, broadcast=session.broadcast):
                 self.close_soon(session, CloseReason.GROUP_CLOSED, closed)

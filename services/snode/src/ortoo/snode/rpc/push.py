@@ -3,7 +3,8 @@
 import asyncio
 import dataclasses
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Conflict, Invalid, OrtooError
@@ -22,6 +23,9 @@ from ortoo.snode.rpc.conversion import failure_to, how_consuming, subscriptions
 from ortoo.snode.rpc.streams import first_request
 from ortoo.v1 import consumer_pb2 as pb
 
+KEPT_FACTOR = 16
+"""What is kept of a request takes so many times its bytes, about: names of queues and topics, and where to begin."""
+
 
 @dataclass(slots=True, eq=False)
 class PushCall:
@@ -33,6 +37,8 @@ class PushCall:
     member: Member
     """Says at which snode, and for which peer."""
     _error: OrtooError | None = None
+    _kept: dict[str, int] = field(default_factory=dict, init=False)
+    """How many bytes are drawn for the last request of each kind that is kept."""
 
     async def open(self) -> PushSession:
         """Read the first request, which opens the session. Errors: Invalid, NotFound, Conflict, Forbidden."""
@@ -63,6 +69,7 @@ class PushCall:
             joining = dataclasses.replace(
                 joining, client_id=session.client_id, session_id=session.member_session_id, pushed=True, active=True
             )
+            self._keep(session, "open", wanted)
             if wanted.session_id:
                 self.clients.get(wanted.session_id).consumers[wanted.group] = joining
             return joining
@@ -129,12 +136,21 @@ class PushCall:
             await self.sessions.close(session, CloseReason.CLIENT_LEFT, "the client left")
             return False
         elif kind == "subscribe":
+            self._keep(session, kind, request.subscribe)
             await self.sessions.subscribe(session, subscriptions(request.subscribe.subscriptions))
         elif kind == "suspend":
+            self._keep(session, kind, request.suspend)
             session.suspend(None if request.suspend.everything else frozenset(map(queue_of, request.suspend.queues)))
         elif kind == "open":
             raise Invalid("the session is open already; open another one on a stream of its own", field="open")
         return True
+
+    def _keep(self, session: PushSession, kind: str, said: Any) -> None:
+        """Draw what is kept of a request from the session's memory. Errors: Overloaded."""
+        size_bytes = KEPT_FACTOR * said.ByteSize()
+        session.memory.fix(size_bytes)
+        session.memory.unfix(self._kept.get(kind, 0))
+        self._kept[kind] = size_bytes
 
 
 def _start(wanted: pb.OpenSession) -> StartRule:
