@@ -13,6 +13,7 @@ from ortoo.enode.disk.tide_mark import read_tide_mark
 from ortoo.enode.log.frame import FrameHeader, Kind
 from ortoo.enode.log.scan import walk
 from ortoo.enode.log.segment import Segment, bases, segment_name
+from ortoo.enode.offline import repair
 from ortoo.enode.offline.backup import take_backup
 from ortoo.enode.offline.restore import make_store
 from ortoo.enode.store.store import Store, StoreSettings, TopicCopy
@@ -119,3 +120,21 @@ async def test_what_a_disk_refuses_is_one_line_with_the_file(
     assert first.startswith(f"error: {target}")
     assert second == f"error: {backup / segment_name(0)}: No such file or directory"
     assert not (tmp_path / "restored" / "identity").exists()
+
+
+async def test_a_restore_that_did_not_get_through_names_what_is_missing_whoever_starts_on_it(tmp_path: Path) -> None:
+    """G12: nothing starts on it by itself; with an identity made by hand the end of its log is missing, and told."""
+    disk, folder, backup, restored = RealDisk(), tmp_path / "store", tmp_path / "backup", tmp_path / "restored"
+    whole = await fallen_idle(folder, 150)
+    take_backup(disk, folder, backup, CLOCK)
+    (backup / segment_name(bases(disk.list(backup))[-2])).unlink()
+    with pytest.raises(FileNotFoundError):
+        make_store(disk, backup, restored, CLOCK, Randomness(2))
+    with pytest.raises(DataLoss, match="no file identity"):
+        await opened(restored)
+    assert repair.main([str(restored), "--identity", "default", "enode-0", "--apply"]) == 0
+    store = await opened(restored)
+    assert store.describe().damages
+    [queue] = store.describe_queues(1)
+    assert queue.end_offset > whole[-1][0]
+    await store.close()
