@@ -114,6 +114,7 @@ async def test_what_a_disk_refuses_is_one_line_with_the_file(
     target.write_text("")
     assert run_tool("backup", [str(folder), str(target)]) == 253
     assert run_tool("backup", [str(folder), str(backup)]) == 0
+    assert run_tool("inspect", [str(backup), "--verify"]) == 0
     (backup / segment_name(0)).unlink()
     assert run_tool("restore", [str(backup), str(tmp_path / "restored")]) == 253
     first, second = capsys.readouterr().err.splitlines()
