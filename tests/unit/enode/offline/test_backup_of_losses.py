@@ -82,11 +82,9 @@ async def test_a_backup_is_not_given_up_for_a_store_that_has_less(tmp_path: Path
     await store.close()
 
 
-async def test_damage_at_the_end_of_a_log_is_named_in_what_is_made_of_its_backup(tmp_path: Path) -> None:
-    """G12: a last frame that was acknowledged and is damaged is no torn tail, there as little as where it was."""
-    disk, folder = RealDisk(), tmp_path / "store"
-    whole = await fallen_idle(folder, 3)
-    segment = Segment(disk, folder, 0, 0)
+def damage_the_end(folder: Path) -> int:
+    """Spoil the last batch and what lies behind it; where that is."""
+    segment = Segment(RealDisk(), folder, 0, 0)
     limit = segment.file.size_bytes()
     frames = [one for one in walk(segment.read, 0, limit) if isinstance(one, FrameHeader)]
     last = max(one.position for one in frames if one.kind == Kind.MESSAGES)
@@ -94,6 +92,29 @@ async def test_damage_at_the_end_of_a_log_is_named_in_what_is_made_of_its_backup
         if one.position >= last:
             segment.file.write(one.position, [b"\xff" * 64])
     segment.close()
+    return last
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+async def test_making_caches_anew_forgets_no_damage(tmp_path: Path, is_stopped: bool) -> None:
+    """G12: how far the log was durable is not read from the log again, where its end is what is bad."""
+    folder = tmp_path / "store"
+    await fallen_idle(folder, 3)
+    if is_stopped:
+        await (await opened(folder)).close()
+        (folder / "durable").unlink()
+    last = damage_the_end(folder)
+    assert repair.main([str(folder), "--caches", "--apply"]) == 0
+    store = await opened(folder)
+    assert [one.position for one in store.describe().damages] == [last]
+    await store.close()
+
+
+async def test_damage_at_the_end_of_a_log_is_named_in_what_is_made_of_its_backup(tmp_path: Path) -> None:
+    """G12: a last frame that was acknowledged and is damaged is no torn tail, there as little as where it was."""
+    disk, folder = RealDisk(), tmp_path / "store"
+    whole = await fallen_idle(folder, 3)
+    last = damage_the_end(folder)
     take_backup(disk, folder, tmp_path / "backup", CLOCK)
     for name in ("store", "restored"):
         if name == "restored":
