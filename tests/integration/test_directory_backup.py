@@ -128,3 +128,21 @@ async def test_changes_beside_a_database_that_was_moved_away_are_not_thrown_away
         (killed / f"old.db{suffix}").rename(tmp_path / "again" / f"namesrv.db{suffix}")
     async with name_server("", tmp_path / "again") as stub:
         assert {one.name for one in (await stub.ListTopics(pb.ListTopicsRequest())).topics} == {"t", "last"}
+
+
+async def test_a_backup_takes_the_place_of_nothing_but_a_backup(tmp_path: Path) -> None:
+    """Above all not of the database, whose path is as long and as easily given."""
+    folder, file, note = tmp_path / "data", tmp_path / "directory.backup", tmp_path / "note"
+    note.write_text("something else\n")
+    async with name_server("", folder) as stub:
+        await stub.RegisterEnode(ENODE)
+        await stub.CreateTopic(pb.CreateTopicRequest(name="t"))
+        for wrong in (folder / "namesrv.db", note):
+            before = wrong.read_bytes()
+            with pytest.raises(Conflict, match="is no backup of a directory; give another file"):
+                backup("", folder, wrong)
+            assert wrong.read_bytes() == before
+        for _ in range(2):
+            backup("", folder, file)
+    async with name_server("", folder) as stub:
+        assert [one.name for one in (await stub.ListTopics(pb.ListTopicsRequest())).topics] == ["t"]

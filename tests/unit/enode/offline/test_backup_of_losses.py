@@ -13,6 +13,7 @@ from ortoo.enode.disk.tide_mark import read_tide_mark
 from ortoo.enode.log.frame import FrameHeader, Kind
 from ortoo.enode.log.scan import walk
 from ortoo.enode.log.segment import Segment, bases, segment_name
+from ortoo.enode.offline import repair
 from ortoo.enode.offline.backup import take_backup
 from ortoo.enode.offline.restore import make_store
 from ortoo.enode.store.store import Store, StoreSettings, TopicCopy
@@ -81,11 +82,9 @@ async def test_a_backup_is_not_given_up_for_a_store_that_has_less(tmp_path: Path
     await store.close()
 
 
-async def test_damage_at_the_end_of_a_log_is_named_in_what_is_made_of_its_backup(tmp_path: Path) -> None:
-    """G12: a last frame that was acknowledged and is damaged is no torn tail, there as little as where it was."""
-    disk, folder = RealDisk(), tmp_path / "store"
-    whole = await fallen_idle(folder, 3)
-    segment = Segment(disk, folder, 0, 0)
+def damage_the_end(folder: Path) -> int:
+    """Spoil the last batch and what lies behind it; where that is."""
+    segment = Segment(RealDisk(), folder, 0, 0)
     limit = segment.file.size_bytes()
     frames = [one for one in walk(segment.read, 0, limit) if isinstance(one, FrameHeader)]
     last = max(one.position for one in frames if one.kind == Kind.MESSAGES)
@@ -93,6 +92,29 @@ async def test_damage_at_the_end_of_a_log_is_named_in_what_is_made_of_its_backup
         if one.position >= last:
             segment.file.write(one.position, [b"\xff" * 64])
     segment.close()
+    return last
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+async def test_making_caches_anew_forgets_no_damage(tmp_path: Path, is_stopped: bool) -> None:
+    """G12: how far the log was durable is not read from the log again, where its end is what is bad."""
+    folder = tmp_path / "store"
+    await fallen_idle(folder, 3)
+    if is_stopped:
+        await (await opened(folder)).close()
+        (folder / "durable").unlink()
+    last = damage_the_end(folder)
+    assert repair.main([str(folder), "--caches", "--apply"]) == 0
+    store = await opened(folder)
+    assert [one.position for one in store.describe().damages] == [last]
+    await store.close()
+
+
+async def test_damage_at_the_end_of_a_log_is_named_in_what_is_made_of_its_backup(tmp_path: Path) -> None:
+    """G12: a last frame that was acknowledged and is damaged is no torn tail, there as little as where it was."""
+    disk, folder = RealDisk(), tmp_path / "store"
+    whole = await fallen_idle(folder, 3)
+    last = damage_the_end(folder)
     take_backup(disk, folder, tmp_path / "backup", CLOCK)
     for name in ("store", "restored"):
         if name == "restored":
@@ -113,9 +135,28 @@ async def test_what_a_disk_refuses_is_one_line_with_the_file(
     target.write_text("")
     assert run_tool("backup", [str(folder), str(target)]) == 253
     assert run_tool("backup", [str(folder), str(backup)]) == 0
+    assert run_tool("inspect", [str(backup), "--verify"]) == 0
     (backup / segment_name(0)).unlink()
     assert run_tool("restore", [str(backup), str(tmp_path / "restored")]) == 253
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith(f"error: {target}")
     assert second == f"error: {backup / segment_name(0)}: No such file or directory"
     assert not (tmp_path / "restored" / "identity").exists()
+
+
+async def test_a_restore_that_did_not_get_through_names_what_is_missing_whoever_starts_on_it(tmp_path: Path) -> None:
+    """G12: nothing starts on it by itself; with an identity made by hand the end of its log is missing, and told."""
+    disk, folder, backup, restored = RealDisk(), tmp_path / "store", tmp_path / "backup", tmp_path / "restored"
+    whole = await fallen_idle(folder, 150)
+    take_backup(disk, folder, backup, CLOCK)
+    (backup / segment_name(bases(disk.list(backup))[-2])).unlink()
+    with pytest.raises(FileNotFoundError):
+        make_store(disk, backup, restored, CLOCK, Randomness(2))
+    with pytest.raises(DataLoss, match="no file identity"):
+        await opened(restored)
+    assert repair.main([str(restored), "--identity", "default", "enode-0", "--apply"]) == 0
+    store = await opened(restored)
+    assert store.describe().damages
+    [queue] = store.describe_queues(1)
+    assert queue.end_offset > whole[-1][0]
+    await store.close()

@@ -25,11 +25,13 @@ from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.identity import FILE_NAME, Identity, encode_identity
 from ortoo.enode.disk.reign_file import check_alone
 from ortoo.enode.disk.tide_mark import FILE_NAME as TIDE_NAME
+from ortoo.enode.disk.tide_mark import TideMark, read_tide_mark
 from ortoo.enode.disk.whole_files import write_whole
 from ortoo.enode.log.frame import FrameHeader
 from ortoo.enode.log.scan import walk
 from ortoo.enode.log.segment import INDEX_SUFFIX, KEYS_SUFFIX, Segment, bases
 from ortoo.enode.offline.inspect import inspect
+from ortoo.enode.recovery.member_opening import known_end
 from ortoo.enode.recovery.opening import marker_of, recover
 
 OF_A_SET = (
@@ -84,14 +86,28 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def remove_caches(disk: Disk, folder: Path) -> Iterator[Step]:
-    """Remove every file that is made anew from the log."""
-    endings = (INDEX_SUFFIX, KEYS_SUFFIX, ".tmp")
-    names = [name for name in disk.list(folder) if name in (CLEAN_NAME, TIDE_NAME) or name.endswith(endings)]
+def remove_caches(disk: Disk, folder: Path, *, gives_up_end: bool = False) -> Iterator[Step]:
+    """Remove every file that is made anew from the log.
+
+    How far that was durable is not, where its end is bad or missing: it stays known as long as there is a log, unless
+    that end is given up.
+    """
+    names = disk.list(folder)
+    end = known_end(disk, folder) if bases(names) and not gives_up_end else 0
+    if end > read_tide_mark(disk, folder):
+        yield Step(f"write {TIDE_NAME}: the log goes up to position {end}", partial(_mark, disk, folder, end))
+    endings, whole = (INDEX_SUFFIX, KEYS_SUFFIX, ".tmp"), (CLEAN_NAME,) if end else (CLEAN_NAME, TIDE_NAME)
+    names = [name for name in names if name in whole or name.endswith(endings)]
     for name in names:
         yield Step(f"remove {name}: it is made anew at the next start", partial(disk.remove, folder / name))
     if names:
         yield Step("make the removals durable", lambda: disk.sync_directory(folder))
+
+
+def _mark(disk: Disk, folder: Path, end: int) -> None:
+    mark = TideMark(disk, folder)
+    mark.write(end)
+    mark.close()
 
 
 def renew_identity(
@@ -135,7 +151,7 @@ def cut_log(disk: Disk, folder: Path, position: int) -> Iterator[Step]:
         raise Invalid(
             f"no frame begins at position {position}; `ortoo-enode inspect --frames` shows where frames begin"
         )
-    yield from remove_caches(disk, folder)
+    yield from remove_caches(disk, folder, gives_up_end=True)
     for base in sorted((one for one in starts if one > holder), reverse=True):
         gone = Segment(disk, folder, base, base)
         yield Step(f"remove {gone.path.name}: all its frames are given up", partial(_remove, disk, gone))

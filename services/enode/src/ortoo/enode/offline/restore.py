@@ -57,6 +57,10 @@ def make_store(
     disk.make_folder(folder)
     lock = disk.lock(folder)
     try:
+        mark = TideMark(disk, folder)
+        mark.write(listed.end_position)  # whatever is bad or missing below that is a loss, and no torn tail
+        mark.close()
+        write_restored(disk, folder, randomness)
         for base, one in listed.segments.items():
             name = segment_name(base)
             if copied(disk, backup / name, folder / name, one.used_bytes) != one.sha256:
@@ -71,11 +75,7 @@ def make_store(
                 file.close()
         if listed.begin is not None:
             write_log_begin(disk, folder, listed.begin)
-        mark = TideMark(disk, folder)
-        mark.write(listed.end_position)  # whatever is bad below that is damage, and no torn tail
-        mark.close()
         disk.sync_directory(folder)
-        write_restored(disk, folder, randomness)
         recovered = recover(disk, folder)
         recovered.catalog.close()
         # Whose store it is comes last: without that nothing starts on what was restored in part.

@@ -47,8 +47,10 @@ def words(arguments: Sequence[str], name: str) -> argparse.Namespace:
 def backup(database_url: str, data_dir: Path, file: Path) -> str:
     """Write everything that is stored, as of one moment, to a file that its user alone may read; what was done.
 
-    Errors: NotFound without a database, Unsupported for a schema that is not this version's, Unavailable, OSError.
+    Errors: NotFound without a database, Unsupported for a schema that is not this version's, Conflict when the file is
+    something else, Unavailable, OSError.
     """
+    _check_replaceable(file)
     url = url_of(database_url, data_dir)
     if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
         raise NotFound(f"there is no database {url.database}", field="database_url" if database_url else "data_dir")
@@ -197,6 +199,17 @@ def _locked(url: sa.URL) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def _check_replaceable(file: Path) -> None:
+    """Errors: Conflict when there is something else, as the database itself; OSError."""
+    try:
+        with file.open("rb") as there:
+            begin = there.read(100)
+    except FileNotFoundError:
+        return
+    if begin and f'"format": "{FORMAT}"'.encode() not in begin:
+        raise Conflict(f"{file} is no backup of a directory; give another file", field="FILE")
 
 
 def _write(file: Path, body: bytes, count: int) -> None:
