@@ -225,6 +225,9 @@ async def _filled(it: PopStore) -> Held:
     await it.store.put_topics([TopicCopy(1000 + number, f"going {number}", 1, 1) for number in range(MANY)])
     holders = [LockRequest((TOPIC, f"holder {number}", 0), LONG, "session") for number in range(MANY)]
     assert all(isinstance(answer, Granted) for answer in await it.store.locks.take(holders))
+    for first in range(MANY):  # so that each queue's lock has another generation, from 1 on
+        keys = [(TOPIC, f"group {LONG}", number) for number in range(first, MANY)]
+        await it.store.locks.fence(keys, lambda _: [])
     await it.send(*(f"m{number}" for number in range(MANY)))
     await it.store.put_topics([TopicCopy(RETRIES, "%RETRY%puller", 1, 1)])
     letters = [Message(b"letter %d" % number) for number in range(MANY)]

@@ -44,6 +44,27 @@ async def test_a_damaged_batch_is_named_and_all_others_are_served(where: str, ho
     await store.close()
 
 
+async def test_a_time_is_found_behind_damage_at_the_end_of_a_segment() -> None:
+    """G12: the rows that the index had of it are lost as well, and the first message at that time is the next one."""
+    one = OneStore()
+    store = await one.open()
+    texts = [b"%02d " % number * 300 for number in range(30)]
+    stored = []
+    for text in texts:
+        stored.append(await one.append(text))
+        await one.clock.pass_time(0.01)
+    await one.clock.pass_time(1)
+    run = store.engine.catalog.queues[TOPIC, 0].runs[1]
+    assert run.entry is not None
+    last = run.end_offset - 1
+    name, position = _place_of(one, texts[last])
+    one.disk.flip_bit(FOLDER / name, position - HEADER_BYTES + 40)
+    one.disk.flip_bit(FOLDER / name.replace(".seg", ".idx"), run.entry.block_at)
+    assert await store.find_offset(TOPIC, 0, stored[last].stored_at_ms) == last + 1
+    assert await store.find_offset(TOPIC, 0, stored[last - 1].stored_at_ms) == last - 1
+    await store.close()
+
+
 def _place_of(one: OneStore, text: bytes) -> tuple[str, int]:
     """The segment file that holds a batch, and where in it."""
     for name in one.disk.list(FOLDER):

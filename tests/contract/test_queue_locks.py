@@ -37,6 +37,19 @@ async def test_granted_locks_survive_stops_and_power_cuts() -> None:
     await one.store.close()
 
 
+async def test_an_offset_under_a_lock_that_this_log_never_gave_is_not_stored() -> None:
+    """G2: it was of a log that is lost, or of a topic of the same name that is no more."""
+    one = OneStore()
+    store = await one.open()
+    with pytest.raises(Fenced):
+        await store.offsets.commit_each(TOPIC, "g", [(0, 9, 1)])
+    [granted] = await store.locks.take([wish(1, "a")])
+    assert isinstance(granted, Granted)
+    assert await store.offsets.commit_each(TOPIC, "g", [(0, 9, 1), (1, 4, granted.generation)]) == [0]
+    assert store.offsets.of(TOPIC, "g") == {1: 4}
+    await one.store.close()
+
+
 async def test_a_reset_is_whole_or_not_at_all() -> None:
     """E-191: after a power cut the offset and the generation that fences the owner off are both there."""
     one = OneStore(settings=replace(SETTINGS, retention_bytes=20_000, retention_interval_ms=1000))

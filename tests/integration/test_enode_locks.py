@@ -65,7 +65,8 @@ async def test_commits_and_fetches_of_an_older_generation_are_refused(tmp_path: 
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await enode.stub.CommitOffsets(enode_pb2.CommitOffsetsRequest(topic_id=TOPIC, group="g", offsets=offsets))
         assert refused.value.code() is grpc.StatusCode.ABORTED
-        mixed = [*offsets, enode_pb2.QueueOffset(queue_id=1, offset=3, generation=1)]
+        [other] = await take(enode, "b", 1)
+        mixed = [*offsets, enode_pb2.QueueOffset(queue_id=1, offset=3, generation=other)]
         answer = await enode.stub.CommitOffsets(
             enode_pb2.CommitOffsetsRequest(topic_id=TOPIC, group="g", offsets=mixed)
         )

@@ -9,7 +9,7 @@ import pytest
 
 from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.records.batch import open_batch
-from ortoo.v1 import pull_pb2
+from ortoo.v1 import pull_pb2, topic_pb2
 from tests.integration.session_client import SessionClient
 from tests.integration.snode_calls import Snode, batch_request, open_snode_cluster, queue
 
@@ -121,6 +121,25 @@ async def test_offsets_are_kept_by_enode_topic_group_and_queue(tmp_path: Path) -
         assert await stored() == [50, 2, 3, 4]
         wrong = pull_pb2.CommitConsumerOffsetsRequest(group="", offsets=[pull_pb2.ConsumerOffset(queue=queues[0])])
         assert await refusal(running.consumer.CommitOffsets(wrong)) is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_a_topic_that_cannot_be_read_costs_no_other_topic_its_offsets(tmp_path: Path) -> None:
+    """G10: what one commit says of several topics is stored for those that are there; the others come back refused."""
+    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
+        await running.topic("t")
+        await running.create_topic("closed", read_queue_count=1, permission=topic_pb2.PERMISSION_WRITE_ONLY)
+        queues = [queue("nobody-made-it"), queue("t"), queue("closed"), queue("t", 9)]
+        rows = [pull_pb2.ConsumerOffset(queue=one, offset=3) for one in queues]
+        request = pull_pb2.CommitConsumerOffsetsRequest(group="g", offsets=rows)
+        refused = (await running.consumer.CommitOffsets(request)).refused
+        assert sorted((one.queue.topic, one.queue.queue_id) for one in refused) == [
+            ("closed", 0),
+            ("nobody-made-it", 0),
+            ("t", 9),
+        ]
+        found = await running.consumer.QueryOffsets(pull_pb2.QueryConsumerOffsetsRequest(group="g", queues=queues))
+        assert [(one.queue.topic, one.offset) for one in found.offsets] == [("t", 3)]
+        assert len(found.refused) == 3
 
 
 async def test_first_commits_at_the_same_moment_are_all_kept(tmp_path: Path) -> None:

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from ortoo.client import PullSettings, connect
+from ortoo.common.grpc.channels import Channels
+from ortoo.keda import externalscaler_pb2
+from ortoo.keda.externalscaler_pb2_grpc import ExternalScalerStub
 from ortoo.testing.servers.cluster import SMALL_STORE, open_cluster
 from ortoo.v1 import consumer_pb2, pull_pb2
 from tests.integration.pull_group import PROMPT
@@ -40,6 +43,20 @@ async def bounds(running: Snode) -> tuple[int, int]:
 async def is_beginning(running: Snode, offset: int) -> bool:
     """Whether an offset was the first one a moment ago; retention may have gone on since."""
     return 0 < offset <= (await bounds(running))[0]
+
+
+async def test_an_autoscaler_is_told_the_age_of_a_group_that_retention_has_overtaken(running: Snode) -> None:
+    """B-081: a group that is so far behind needs replicas more than any other, and gets a number and no error."""
+    clock = running.cluster.clock
+    about = externalscaler_pb2.ScaledObjectRef(scalerMetadata={"group": "g", "topic": "t", "oldestAgeSeconds": "1"})
+    request = externalscaler_pb2.GetMetricsRequest(scaledObjectRef=about, metricName="oldest-age-seconds")
+    async with Channels() as channels:
+        scaler = ExternalScalerStub(channels.to(running.cluster.address))
+        began_s = clock.monotonic_s()
+        while not (answer := await scaler.GetMetrics(request)).metricValues[0].metricValue:
+            assert clock.monotonic_s() < began_s + 20
+            await clock.sleep(0.05)
+        assert 0 < answer.metricValues[0].metricValue < 60
 
 
 async def test_an_offset_below_the_first_is_corrected_to_it(running: Snode) -> None:

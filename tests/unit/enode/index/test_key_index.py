@@ -148,6 +148,17 @@ async def test_messages_are_found_by_key_and_by_id(tmp_path: Path, threads: bool
     await store.close()
 
 
+async def test_a_message_that_says_a_key_twice_is_found_once(tmp_path: Path) -> None:
+    """E-213: in sealed segments and in the active one; and it does not take another one's place within the limit."""
+    store = await opened(tmp_path, StoreSettings(segment_bytes=32 << 10, headroom_bytes=0, retention_age_ms=0))
+    for _ in range(80):
+        await store.append(1, 0, encode([Message(b"." * 1_000, None, ("twice", "twice"))], now_ms=1))
+    assert store.describe().segment_count > 1
+    found = await store.find_messages(1, key="twice", limit=80)
+    assert [one.offset for one in found] == list(range(79, -1, -1))
+    await store.close()
+
+
 async def test_key_files_are_made_anew_when_they_are_missing_or_damaged(tmp_path: Path) -> None:
     """The files are caches: whatever happens to them, the answers are the same."""
     store = await filled(tmp_path)

@@ -48,6 +48,7 @@ from ortoo.client.core.filters import Filter, Sql
 from ortoo.client.core.handlers import RetryLater
 from ortoo.client.core.place import Queue, Receipt
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
+from ortoo.client.offsets.losses import LostMessages
 from ortoo.client.pop.consumer import PopConsumer, PopSettings
 from ortoo.client.pop.popped import PoppedMessage
 from ortoo.client.produce.producer import Producer
@@ -60,7 +61,6 @@ from ortoo.client.pull.handling_in_order import CommitVerdict
 from ortoo.client.pull.pulling import Pulled, PullStatus
 from ortoo.client.pull.settings import Handling, PullSettings
 from ortoo.client.push.consumer import Consumer, ConsumerSettings
-from ortoo.client.push.losses import LostMessages
 from ortoo.client.read.tailing import StoredMessage
 from ortoo.common.errors import (
     AlreadyExists,

@@ -561,7 +561,7 @@ class QueryConsumerOffsetsResponse(_message.Message):
 
     @_builtins.property
     def refused(self) -> _containers.RepeatedCompositeFieldContainer[Global___RefusedOffset]:
-        """Queues whose enode did not answer, with the reason."""
+        """Queues of which it cannot be told now, with the reason."""
 
     def __init__(
         self,

@@ -119,6 +119,11 @@ class PullConsumer(HandlerFacade[AsyncPullConsumer]):
         """The queues this consumer has now, sorted."""
         return self._thread.call(lambda: self._behind.queues)
 
+    @property
+    def lost_messages(self) -> int:
+        """How many messages could not be had because they are damaged where they are stored."""
+        return self._behind.lost_messages
+
     def __iter__(self) -> Iterator[ReceivedMessage]:
         """Messages, in order within each queue."""
         for batch in self.batches():

@@ -1,4 +1,4 @@
-"""Where a consumer keeps how far it is: in come processed offsets, out go those to begin at.
+"""Where a consumer keeps how far it is, and what it passed over: in come processed offsets, out go those to begin at.
 
 For `push`, `pull` and `sessions`. It imports `core` alone.
 """

@@ -65,6 +65,11 @@ class PullConsumer:
         """The queues this consumer has now, sorted."""
         return tuple(it.queue for it in self._member.queues)
 
+    @property
+    def lost_messages(self) -> int:
+        """How many messages could not be had because they are damaged where they are stored."""
+        return self._member.losses.messages
+
     def assign(self, queues: Iterable[Queue]) -> None:
         """Have exactly these queues from now on. Errors: Invalid for a member of a group."""
         self._member.assign(queues)

@@ -13,6 +13,7 @@ from ortoo.client.core.place import Queue
 from ortoo.client.core.received import ReceivedMessage
 from ortoo.client.core.suspension import Suspension
 from ortoo.client.offsets.file import OffsetFile, offset_path
+from ortoo.client.offsets.losses import Losses
 from ortoo.client.offsets.queue_starts import start_offsets
 from ortoo.client.offsets.store import LocalOffsets, OffsetStore, RemoteOffsets
 from ortoo.client.pull.flow_control import HoldCounts
@@ -66,6 +67,7 @@ class GroupMember:
         self.in_order = False
         """Whether a queue may go elsewhere only when none of its messages is being processed."""
         self.holds = HoldCounts()
+        self.losses = Losses(settings.on_loss)
         self.handle_directly: Callable[[ReceivedMessage], Awaitable[None]] | None = None
         self.limits = settings.limits
         self._connection = connection
@@ -340,6 +342,7 @@ class GroupMember:
             arrived=self.arrived.set,
             lost=self._lost,
             counts=self.holds,
+            losses=self.losses,
         )
         held.pulled_at_s = self._clock.monotonic_s()
         task = self._background.spawn(f"pull {queue.queue_id}", puller.run())

@@ -7,14 +7,17 @@ from functools import partial
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter
+from ortoo.client.offsets.losses import Losses, LostMessages
 from ortoo.client.pull.flow_control import FlowLimits, HoldCounts
 from ortoo.client.pull.process_queue import ProcessQueue
 from ortoo.client.pull.pulling import Pulled, PullStatus, pull
 from ortoo.client.pull.settings import PullSettings
-from ortoo.common.errors import Fenced, NotFound, OrtooError
+from ortoo.common.errors import DataLoss, Fenced, NotFound, OrtooError
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.retry import Backoff
 
+DAMAGE_PULLS = 3
+"""How often damaged messages are pulled before they count as lost: memory and cables fail as well as disks."""
 _log = get_logger("consumer")
 
 
@@ -34,6 +37,7 @@ class QueuePuller:
     lost: Callable[[ProcessQueue], None]
     """Hears of a lost lock."""
     counts: HoldCounts
+    losses: Losses
     limits: FlowLimits = FlowLimits()
     _awake: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -43,7 +47,7 @@ class QueuePuller:
 
     async def run(self) -> None:
         """Pull until the queue is dropped or its lock is lost."""
-        queue, failures = self.queue, 0
+        queue, failures, damaged = self.queue, 0, 0
         backoff = Backoff(max_s=self.settings.pull_retry_ms / 1000)
         while not queue.is_dropped:
             queue.pulled_at_s = self.connection.clock.monotonic_s()
@@ -63,8 +67,11 @@ class QueuePuller:
                     self.connection.failed(address)
                 await self.connection.clock.sleep(backoff.delay_s(failures, self.connection.randomness))
                 failures += 1
+                damaged = damaged + 1 if isinstance(error, DataLoss) and epoch == queue.epoch else 0
+                if isinstance(error, DataLoss) and damaged >= DAMAGE_PULLS and self._pass_over(error):
+                    failures = damaged = 0
                 continue
-            failures = 0
+            failures = damaged = 0
             if epoch == queue.epoch and not queue.is_dropped:
                 await self._take(pulled)
 
@@ -113,6 +120,16 @@ class QueuePuller:
         queue.move_on(pulled.next_offset)
         if pulled.batches:
             self.arrived()
+
+    def _pass_over(self, error: DataLoss) -> bool:
+        """Go on behind damaged messages and tell which they are; False if nobody knows how far they reach."""
+        queue = self.queue
+        if queue.is_dropped or error.end_offset <= queue.next_offset:
+            return False
+        begin = max(error.begin_offset, queue.next_offset)
+        self.losses.add(LostMessages(queue.queue, begin, error.end_offset, error.message))
+        queue.move_on(error.end_offset)
+        return True
 
     async def _correct(self, pulled: Pulled) -> None:
         """Go on where the server says, after what is held was processed."""

@@ -1,9 +1,11 @@
 """How a pull consumer takes part in its group, and what it takes at once."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ortoo.client.core.place import Queue
+from ortoo.client.offsets.losses import LostMessages
 from ortoo.client.offsets.start_point import StartRule
 from ortoo.client.pull.flow_control import FlowLimits
 from ortoo.common.groups.allocation import AllocationStrategy
@@ -27,6 +29,9 @@ class PullSettings:
     """With AllocationStrategy.CONFIG: the queues this member takes."""
     rooms: tuple[str, ...] = ()
     """With AllocationStrategy.MACHINE_ROOM: the rooms whose queues are shared out."""
+    on_loss: Callable[[LostMessages], None] | None = None
+    """Called with messages that will not come because they are damaged where they are stored. They are logged anyway,
+    and the group's offset moves on behind them."""
     pull_messages_max: int = 32
     """How many messages one pull may bring."""
     pull_bytes_max: int = 1 << 20

@@ -15,10 +15,10 @@ from ortoo.client.core.place import Queue
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
 from ortoo.client.core.wire import LANGUAGE, client_version, message_model, start_from, subscription
 from ortoo.client.offsets.file import OffsetFile, offset_path
+from ortoo.client.offsets.losses import Losses, LostMessages
 from ortoo.client.offsets.start_point import StartRule
 from ortoo.client.push.broadcast_offsets import BroadcastOffsets
 from ortoo.client.push.handling import Handler, PushHandlers
-from ortoo.client.push.losses import Losses, LostMessages
 from ortoo.client.push.push_member import PushMember
 from ortoo.common.groups.allocation import AllocationStrategy
 from ortoo.common.grpc.fields import write

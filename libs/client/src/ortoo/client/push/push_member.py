@@ -12,9 +12,9 @@ from ortoo.client.core.progress import BatchProgress, QueueProgress
 from ortoo.client.core.received import ReceivedBatch
 from ortoo.client.core.suspension import Hold, Suspension
 from ortoo.client.core.wire import queue_of, received_batch, subscription, wire_queue
+from ortoo.client.offsets.losses import Losses, LostMessages
 from ortoo.client.offsets.start_point import RETRY_PREFIX
 from ortoo.client.push.broadcast_offsets import BroadcastOffsets
-from ortoo.client.push.losses import Losses, LostMessages
 from ortoo.common.errors import OrtooError
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_field import Bulky

@@ -42,7 +42,7 @@ async def fetch(
     request = consumer_pb2.FetchRequest(
         queue=wire_queue(queue), follow=follow, tag_expression=tags, sql_expression=sql, columns=columns, joined=joined
     )
-    at, breaks = from_offset, 0
+    at, breaks, topic_id = from_offset, 0, 0
     while True:
         address = connection.address
         try:
@@ -53,7 +53,11 @@ async def fetch(
                     return
             request.from_offset, request.to_offset = at, to_offset
             async for answer, (records,) in _batches(connection, request):
-                breaks, at = 0, answer.next_offset
+                if topic_id not in (0, answer.topic_id):
+                    raise NotFound(
+                        f"{queue.topic!r} was made anew meanwhile: offset {at} was of another", field="queue"
+                    )
+                breaks, at, topic_id = 0, answer.next_offset, answer.topic_id
                 if passed is not None:
                     passed(at, answer.topic_id)
                 if answer.HasField("batch"):

@@ -92,7 +92,8 @@ class KeySearch:
         looked_at = 0
         for stretch in reversed(stretches):
             try:
-                for position, row in reversed(self._places(stretch, wanted)):
+                # A message that says a key twice has two entries.
+                for position, row in dict.fromkeys(reversed(self._places(stretch, wanted))):
                     looked_at += 1
                     message = self._look(query, stretch.base, position, row)
                     if message is not None:

@@ -101,7 +101,7 @@ class Reader:
 
     async def find_time(self, queue: QueueLog, stored_at_ms: int) -> int:
         """The first offset stored at or after a time; the end of the queue if there is none."""
-        for run in queue.runs:
+        for run in tuple(queue.runs):  # retention may take some meanwhile
             if run.last_stored_at_ms >= stored_at_ms:
                 _acquire(run.segment)
                 try:
@@ -110,7 +110,9 @@ class Reader:
                     raise _unreadable(error) from error
                 finally:
                     run.segment.release()
-                return rows.first_offsets[rows.find_time(stored_at_ms)]
+                row = rows.find_time(stored_at_ms)
+                if row < len(rows):  # damage may have taken the last ones
+                    return rows.first_offsets[row]
         if queue.rows:
             row = queue.rows.find_time(stored_at_ms)
             if row < len(queue.rows):

@@ -73,14 +73,15 @@ class GroupOffsets:
     ) -> list[int]:
         """Store offsets, each (queue id, next offset, generation), and `more` changes with them, all or none.
 
-        Returns the queues whose generation was too old; their offsets are not stored.
+        Returns the queues whose generation was too old, or is none that this log gave; their offsets are not stored.
 
-        Errors: as `commit`; Fenced when all of them were too old.
+        Errors: as `commit`; Fenced when all of them were so.
         """
         kept: dict[int, dict[int, int]] = {}
         fenced: dict[int, Fenced] = {}
         for queue_id, offset, generation in rows:
             try:
+                self._locks.check_given((topic_id, group, queue_id), generation)
                 self._check_generation(topic_id, group, queue_id, generation)
             except Fenced as error:
                 fenced[queue_id] = error

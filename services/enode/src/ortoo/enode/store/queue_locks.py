@@ -82,8 +82,10 @@ class QueueLocks:
         if generation:
             self._table.check(key, generation)
 
-    def check_reader(self, key: Key, generation: int) -> None:
-        """The same for who reads on from a place that only it knows: in a log that was lost, that place is another's.
+    def check_given(self, key: Key, generation: int) -> None:
+        """The same for who reads on from a place that only it knows, or stores it: this log has to have given the lock.
+
+        In a log that was lost, or a topic that is no more, that place was another one.
 
         Errors: Fenced.
         """

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ortoo.common.cluster.names import check_group_name
-from ortoo.common.errors import Invalid
+from ortoo.common.errors import DataLoss, Invalid, OutOfRange
 from ortoo.common.process.clock import Clock
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
@@ -122,10 +122,19 @@ class Scaling:
         return await self.lag_messages(trigger) > trigger.activation_lag
 
     async def _stored_at_ms(self, topic_id: int, queue: QueueLag) -> int:
-        at = max(queue.committed_offset, 0)
-        wish = FetchWish(topic_id, queue.queue.queue_id, at, bytes_max=1)
-        fetched = await self._links.to(queue.queue.enode).fetch(wish)
-        return fetched.batches[0].stored_at_ms if fetched.batches else 0
+        """When the oldest waiting message was stored; 0 = none waits. What retention or damage took waits no more."""
+        at, link = max(queue.committed_offset, 0), self._links.to(queue.queue.enode)
+        while at < queue.end_offset:
+            try:
+                fetched = await link.fetch(FetchWish(topic_id, queue.queue.queue_id, at, bytes_max=1))
+            except (OutOfRange, DataLoss) as error:
+                behind = error.begin_offset if isinstance(error, OutOfRange) else error.end_offset
+                if behind <= at:
+                    raise
+                at = behind
+            else:
+                return fetched.batches[0].stored_at_ms if fetched.batches else 0
+        return 0
 
 
 def _number(metadata: Mapping[str, str], key: str, default: int, low: int) -> int:

@@ -95,8 +95,8 @@ class Pulling:
     async def commit(self, group: str, offsets: Sequence[GroupOffset]) -> list[GroupOffset]:
         """Store offsets; those that could not be stored come back with the error. Errors: what all failed with."""
         check_group_name(group, "group")
-        refused: list[GroupOffset] = []
-        for (enode, topic_id), items in (await self._by_enode(offsets)).items():
+        by_enode, refused = await self._by_enode(offsets)
+        for (enode, topic_id), items in by_enode.items():
             rows: list[OffsetRow] = [(item.queue.queue_id, item.offset, item.generation) for item in items]
             try:
                 fenced = set(await self.offsets.commit_rows(enode, topic_id, group, rows))
@@ -111,14 +111,18 @@ class Pulling:
         return refused
 
     async def query(self, group: str, queues: Sequence[Queue], topic_name: str = "") -> list[GroupOffset]:
-        """The offsets of a group, -1 where it has none; with an error where the enode does not answer."""
+        """The offsets of a group, -1 where it has none; with an error where it cannot be told. Errors: as `commit`."""
         check_group_name(group, "group")
         wanted = list(queues)
         if not wanted:
             topic = await self.watch.topic(topic_name)
             wanted = topic.read_queues() if topic.readable else []
-        found: dict[Queue, GroupOffset] = {}
-        for (enode, topic_id), items in (await self._by_enode(map(GroupOffset, wanted))).items():
+        by_enode, refused = await self._by_enode(map(GroupOffset, wanted))
+        if not by_enode and refused:
+            assert refused[0].error is not None
+            raise refused[0].error
+        found = {item.queue: item for item in refused}
+        for (enode, topic_id), items in by_enode.items():
             try:
                 known = await self.links.to(enode).query_offsets(topic_id, group, [one.queue.queue_id for one in items])
             except OrtooError as error:
@@ -190,13 +194,20 @@ class Pulling:
         check_readable(topic, queue)
         return topic
 
-    async def _by_enode(self, items: Iterable[GroupOffset]) -> dict[tuple[str, int], list[GroupOffset]]:
+    async def _by_enode(
+        self, items: Iterable[GroupOffset]
+    ) -> tuple[dict[tuple[str, int], list[GroupOffset]], list[GroupOffset]]:
+        """Items by enode and topic id; and those whose queue is not there, with the error: each for itself."""
         found: dict[tuple[str, int], list[GroupOffset]] = {}
+        refused: list[GroupOffset] = []
         for item in items:
-            topic = await self.watch.topic(item.queue.topic)
-            check_readable(topic, item.queue)
-            found.setdefault((item.queue.enode, topic.topic_id), []).append(item)
-        return found
+            try:
+                topic = await self._readable(item.queue)
+            except OrtooError as error:
+                refused.append(dataclasses.replace(item, error=error))
+            else:
+                found.setdefault((item.queue.enode, topic.topic_id), []).append(item)
+        return found, refused
 
 
 def _chosen(fetched: Fetched, at: int, request: PullRequest, now_ms: int) -> tuple[list[Selected], int, int]:
