@@ -92,6 +92,6 @@ def test_what_others_still_hold_of_a_lost_majority_is_nothing_of_what_comes_afte
             assert parts.store.describe().store_open_number > opening + 1_000
             assert await locked(parts, topic_id, 0) > generation
             with pytest.raises(Fenced):
-                parts.store.locks.check_reader((topic_id, "g", 0), generation)
+                parts.store.locks.check_given((topic_id, "g", 0), generation)
 
     play(script, shape=THREE)

@@ -4,7 +4,7 @@ from typing import Any
 
 from ortoo.client.core.place import Queue
 from ortoo.client.core.wire import wire_queue
-from ortoo.client.push.losses import Losses
+from ortoo.client.offsets.losses import Losses
 from ortoo.client.push.push_member import PushMember
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.records.batch import encode
