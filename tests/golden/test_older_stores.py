@@ -155,7 +155,8 @@ async def test_what_waits_still_waits(old: OldStore) -> None:
     assert [list(dataclasses.astuple(one)) for one in delays.listed(ORDERS, 0, 100)] == expected["delayed"]
     halves = transactions.listed(topic_id=0, producer_group="", parked_only=False, limit=100)
     assert [dataclasses.asdict(one) for one in halves] == expected["halves"]
-    again = await transactions.begin(ORDERS, 0, batch("other"), producer_group="shop", key=77)
+    pair = encode([Message(b"other")] * 2, now_ms=BORN_AT_MS)  # as many as it has
+    again = await transactions.begin(ORDERS, 0, pair, producer_group="shop", key=77)
     assert again.number == expected["half"]
 
 
