@@ -39,6 +39,14 @@ async def test_so_many_requests_a_second_and_heartbeats_are_free() -> None:
     assert flow.refused == [0]
 
 
+async def test_a_limit_on_everything_lets_through_who_takes_it_back() -> None:
+    """Else one that is too tight could be lifted by a restart alone."""
+    flow = FlowControl(VirtualClock())
+    flow.replace([FlowRule(FlowUnit.REQUESTS, 0.001)])
+    assert [await refused(flow, call()) > 0 for _ in range(2)] == [False, True]
+    assert [await refused(flow, call(f"AdminService/{one}FlowControl")) for one in ("Describe", "Update")] == [0, 0]
+
+
 async def test_bytes_a_second() -> None:
     """E-244: with 5 KB a second the second 4 KB within one second is refused; one larger than the limit goes alone."""
     clock = VirtualClock()
@@ -88,7 +96,7 @@ def test_the_file_is_read_and_wrong_ones_are_named() -> None:
     text = '[[rule]]\nper_second = 5\n[[rule]]\nunit = "bytes"\nper_second = 1.5\nmethod = "A/B"\ntopic = "t"\n'
     assert rules_of(text) == [FlowRule(FlowUnit.REQUESTS, 5), FlowRule(FlowUnit.BYTES, 1.5, "A/B", "t")]
     assert rules_of("") == []
-    for wrong in ("x = 1", "[[rule]]\nunits = 1", "[[rule]]\nunit = 'x'\nper_second = 1", "[[rule]]", "[",
+    for wrong in ("x = 1", "rule = 1", "rule = ['x']", "[[rule]]\nunits = 1", "[[rule]]\nunit = 'x'\nper_second = 1", "[[rule]]", "[",
                   "[[rule]]\nper_second = 0", "[[rule]]\nper_second = 1\nmethod = 'x'"):  # fmt: skip
         with pytest.raises(Invalid):
             rules_of(wrong)

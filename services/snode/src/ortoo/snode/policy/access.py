@@ -3,11 +3,11 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 
-from ortoo.common.errors import Forbidden, Invalid, NotFound, Unavailable
+from ortoo.common.errors import Forbidden, Invalid, NotFound, OrtooError, Unavailable
 from ortoo.common.grpc.channels import with_headers
 from ortoo.common.grpc.signature import (
     AUTHORIZATION,
@@ -28,12 +28,17 @@ from ortoo.snode.policy.principal import Principal
 from ortoo.snode.policy.watched_file import WatchedFile
 from ortoo.snode.settings import Settings
 
+T = TypeVar("T")
+
 KNOWN_S = 10.0
 """How long a secret is believed."""
 LOOK_INTERVAL_S = 10.0
 """How often the users of open streams are looked at: with KNOWN_S so long a changed or deleted user goes on."""
 UNKNOWN_S = 5.0
-USERS_MAX = 10_000
+"""How long one who is no user stays unknown."""
+USERS_MAX = STRANGERS_MAX = 10_000
+ACCESS_KEY_LENGTH_MAX = 127
+"""No user's is longer, so that what a stranger says of himself takes little room."""
 
 
 class Authentication:
@@ -46,6 +51,9 @@ class Authentication:
         self._local_times = settings.signature_local_times
         self._requests_required = settings.signed_requests_required
         self._secrets: OrderedDict[str, tuple[str, float]] = OrderedDict()
+        """Of users alone, and until when each is believed unasked."""
+        self._strangers: OrderedDict[str, float] = OrderedDict()
+        """Who is no user, and until when that is believed: apart, so that none of them takes a user's place."""
 
     async def user_of(
         self, headers: Mapping[str, str], call: SignedCall, *, own_client: bool = False
@@ -79,20 +87,33 @@ class Authentication:
         return with_headers(channel, signing(principal.user, secret_key, self._clock)) if secret_key else channel
 
     async def secret_of(self, access_key: str) -> str:
-        """The secret; empty for a user who is unknown or disabled, so that nobody learns which names exist."""
+        """The secret; empty for a user who is unknown or disabled, so that nobody learns which names exist.
+
+        While no name server answers the last one that was known counts, as do the copies of routes. Errors:
+        Unavailable, Overloaded, for who was not known.
+        """
         now_s = self._clock.monotonic_s()
-        known = self._secrets.get(access_key)
-        if known is not None and known[1] > now_s:
-            return known[0]
+        secret_key, until_s = self._secrets.get(access_key) or ("", self._strangers.get(access_key, 0.0))
+        if until_s > now_s or len(access_key) > ACCESS_KEY_LENGTH_MAX:
+            return secret_key
         try:
-            secret_key, valid_s = await self._name_server.secret_of(access_key), KNOWN_S
+            secret_key = await self._name_server.secret_of(access_key)
         except (NotFound, Forbidden, Invalid):
-            secret_key, valid_s = "", UNKNOWN_S
-        self._secrets[access_key] = (secret_key, now_s + valid_s)
-        self._secrets.move_to_end(access_key)
-        if len(self._secrets) > USERS_MAX:
-            self._secrets.popitem(last=False)
+            self._secrets.pop(access_key, None)
+            _keep(self._strangers, access_key, now_s + UNKNOWN_S, STRANGERS_MAX)
+            return ""
+        except OrtooError as error:
+            if not secret_key or not error.retriable:
+                raise
+        _keep(self._secrets, access_key, (secret_key, now_s + KNOWN_S), USERS_MAX)
         return secret_key
+
+
+def _keep(known: OrderedDict[str, T], access_key: str, what: T, most: int) -> None:
+    known[access_key] = what
+    known.move_to_end(access_key)
+    if len(known) > most:
+        known.popitem(last=False)
 
 
 def _refused(words: str) -> Forbidden:

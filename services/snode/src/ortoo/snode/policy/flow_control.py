@@ -11,8 +11,8 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.snode.policy.chain import Call
 
-EXEMPT = ("Heartbeat", "Connect", "Push")
-"""Methods that are never counted: a client that is slowed down must not look dead."""
+EXEMPT = ("Heartbeat", "Connect", "Push", "DescribeFlowControl", "UpdateFlowControl")
+"""Methods that are never counted: a client that is slowed down must not look dead, and who limits can take it back."""
 SLOWED = ("ProducerService/Produce",)
 """Streams whose requests wait for their turn instead of being refused."""
 RULES_MAX = 1_000
@@ -158,8 +158,11 @@ def rules_of(text: str) -> list[FlowRule]:
         raise Invalid(f"this is not TOML: {error}", field="rule") from None
     if unknown := sorted(data.keys() - {"rule"}):
         raise Invalid(f"{unknown[0]!r} is unknown; give [[rule]] tables", field=unknown[0])
+    entries = data.get("rule", [])
+    if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
+        raise Invalid("give [[rule]] tables", field="rule")
     rules = []
-    for number, one in enumerate(data.get("rule", [])):
+    for number, one in enumerate(entries):
         field = f"rule[{number}]"
         if unknown := sorted(one.keys() - _KEYS):
             raise Invalid(f"{unknown[0]!r} is unknown; give {', '.join(sorted(_KEYS))}", field=field)
