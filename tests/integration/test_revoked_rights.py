@@ -32,7 +32,7 @@ async def test_a_poll_that_waits_ends_with_the_right_to_it(tmp_path: Path) -> No
         polls = [
             asyncio.ensure_future(consumer.Pop(pop, metadata=reader)),
             asyncio.ensure_future(
-                consumer.Pull(pull_pb2.PullRequest(queue=queue, offset=0, wait_ms=WAIT_MS), metadata=reader)
+                consumer.Pull(pull_pb2.PullRequest(group="g", queue=queue, offset=0, wait_ms=WAIT_MS), metadata=reader)
             ),
         ]
         await cluster.clock.sleep(0.5)

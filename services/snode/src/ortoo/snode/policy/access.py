@@ -3,11 +3,12 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import grpc
 
-from ortoo.common.errors import Forbidden, Invalid, NotFound, OrtooError, Unavailable
+from ortoo.common.errors import Forbidden, Invalid, NotFound, OrtooError
 from ortoo.common.grpc.channels import with_headers
 from ortoo.common.grpc.signature import (
     AUTHORIZATION,
@@ -140,7 +141,7 @@ class Access:
         metrics.gauge("ortoo_access_users", "Users that the file of access names.", lambda: len(self.rules.users))
 
     def stream_begins(self, call: "AccessOfCall") -> None:
-        """Count the current task among the streams that end with the right to them."""
+        """Count the current task among the streams, and the polls that wait, which end with the right to them."""
         call.task = asyncio.current_task()
         self._streams[call] = None
 
@@ -152,19 +153,29 @@ class Access:
         call.task.uncancel()
         return call.revoked
 
-    async def look_at_streams(self) -> None:
-        """End the streams whose users may not have them any more, also those on which nothing moves."""
+    async def look_at_users(self) -> None:
+        """End the streams of users who were changed or deleted, also those on which nothing moves."""
         for call in tuple(self._streams):
             try:
-                call.look_again()
                 await call.look_at_user()
             except Forbidden as error:
                 call.revoke(error)
-            except Unavailable:
+            except OrtooError:
                 continue  # a name server that is away says nothing of users
 
     def _take(self, text: str) -> None:
+        """Go by these rules; the streams that they do not allow end at once, also those that rest on another one."""
         self.rules = access_rules_of(text)
+        for call in tuple(self._streams):
+            try:
+                call.look_again()
+            except Forbidden as error:
+                call.revoke(error)
+
+    def may_send(self, user: str, topic: str) -> bool:
+        """Whether a user may send to a topic, by the rules as they are now."""
+        known = self.rules.users.get(user)
+        return known is not None and known.allows(Need(Resource.TOPIC, topic, Grant.PUB))
 
 
 class AccessOfCall:
@@ -193,11 +204,7 @@ class AccessOfCall:
         """Who has signed in."""
         if self._user is None:
             return Principal()
-        return Principal(self._user, self._rules.is_admin(self._user), self._may_send)
-
-    def _may_send(self, topic: str) -> bool:
-        known = self._access.rules.users.get(self._user or "")
-        return known is not None and known.allows(Need(Resource.TOPIC, topic, Grant.PUB))
+        return Principal(self._user, self._rules.is_admin(self._user), partial(self._access.may_send, self._user))
 
     async def sign_in(self, headers: Mapping[str, str], request: bytes | None) -> None:
         """Learn who calls; `request` as it came, None for a stream.
