@@ -9,6 +9,7 @@ from ortoo.client.core.progress import BatchProgress
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.common.records.text_rules import whole_number
 from ortoo.common.records.view import RecordBatchView, open_batch
 
 Finished = Callable[["ReceivedBatch", int], None]
@@ -195,8 +196,7 @@ class MessageFields:
     @property
     def attempt(self) -> int:
         """Which delivery to the group this is, 1 for the first, as far as messages given back tell."""
-        times = self.properties.get("RECONSUME_TIMES", "0")
-        return int(times) + 1 if times.isdigit() else 1
+        return (whole_number(self.properties.get("RECONSUME_TIMES", "")) or 0) + 1
 
     @property
     def offset(self) -> int:

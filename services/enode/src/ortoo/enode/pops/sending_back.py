@@ -13,6 +13,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.records.batch import cut, encode
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
+from ortoo.common.records.text_rules import whole_number
 from ortoo.enode.changes.lives import SentBack
 from ortoo.enode.changes.pops import PopFinished
 from ortoo.enode.deferred.intake import Intake
@@ -91,8 +92,7 @@ class SendingBack:
         opened = await self._opened.holding(wish.topic_id, wish.queue_id, offset)
         message = opened.view.message(offset - opened.first_offset)
         made = message_id_text(wish.topic_id, self._store.enode, wish.queue_id, offset)
-        times = message.properties.get(DELIVERIES, "0")
-        attempt = max(wish.attempt, int(times) + 1 if times.isdigit() else 1)
+        attempt = max(wish.attempt, (whole_number(message.properties.get(DELIVERIES, "")) or 0) + 1)
         rule = FailureRule(wish.rules.attempts_max, wish.delays_ms)
         verdict = rule.after(attempt, counts=wish.counts, park=wish.park)
         mark = (offset, int(isinstance(verdict, Park)))

@@ -8,6 +8,7 @@ from ortoo.common.errors import Invalid
 from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import read, write
+from ortoo.common.records.text_rules import whole_number
 from ortoo.snode.pop.dead_letters import DeadLetters, Letter, Peeked, Progress, Replay
 from ortoo.snode.rpc.conversion import body_text
 from ortoo.snode.rpc.streams import LongCalls
@@ -78,9 +79,9 @@ def _letter(letter: Letter) -> pb.DeadLetter:
     told = letter.message.properties
     sent = letter.message.replace(
         properties={name: value for name, value in told.items() if not name.startswith("DLQ_")},
-        priority=_number_or_none(told.get("DLQ_PRIORITY", "")),
-        deliver_at_ms=_number_or_none(told.get("DLQ_DELIVER_AT_MS", "")),
-        expire_at_ms=_number_or_none(told.get("DLQ_EXPIRE_AT_MS", "")),
+        priority=whole_number(told.get("DLQ_PRIORITY", "")),
+        deliver_at_ms=whole_number(told.get("DLQ_DELIVER_AT_MS", ""), 63),
+        expire_at_ms=whole_number(told.get("DLQ_EXPIRE_AT_MS", ""), 63),
     )
     return write(
         pb.DeadLetter,
@@ -94,8 +95,8 @@ def _letter(letter: Letter) -> pb.DeadLetter:
             enode=told.get("DLQ_ORIGIN_ENODE", ""),
             queue_id=_number(told.get("DLQ_ORIGIN_QUEUE_ID", "")),
         ),
-        origin_offset=_number(told.get("DLQ_ORIGIN_OFFSET", "")),
-        parked_at_ms=_number(told.get("DLQ_PARKED_AT_MS", "")) or letter.stored_at_ms,
+        origin_offset=whole_number(told.get("DLQ_ORIGIN_OFFSET", ""), 63) or 0,
+        parked_at_ms=whole_number(told.get("DLQ_PARKED_AT_MS", ""), 63) or letter.stored_at_ms,
         message=write(record_pb2.Message, sent),
         body_text=body_text(letter.message),
         trace_context=letter.message.trace_context or "",
@@ -107,8 +108,4 @@ def _peeked(peeked: Peeked) -> pb.PeekedMessage:
 
 
 def _number(text: str) -> int:
-    return _number_or_none(text) or 0
-
-
-def _number_or_none(text: str) -> int | None:
-    return int(text) if text.isdigit() else None
+    return whole_number(text) or 0

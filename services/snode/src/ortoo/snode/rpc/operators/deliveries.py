@@ -14,6 +14,7 @@ from ortoo.common.grpc.errors import Context
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
+from ortoo.common.records.text_rules import whole_number
 from ortoo.snode.clients.directory import ClientDirectory
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.routes import Queue, Topic
@@ -187,7 +188,7 @@ class DeliveryService(DeliveryServiceServicer):
             said = letter.message.properties
             place = tuple(said.get(f"DLQ_ORIGIN_{name}", "") for name in ("TOPIC", "ENODE", "QUEUE_ID", "OFFSET"))
             if (row := done.get(place)) is not None:  # type: ignore[arg-type]  # four texts
-                row.state, row.attempt = pb.DELIVERY_STATE_PARKED, int(said.get("DLQ_ATTEMPTS", "0"))
+                row.state, row.attempt = pb.DELIVERY_STATE_PARKED, whole_number(said.get("DLQ_ATTEMPTS", "")) or 0
                 row.consumer, reason = said.get("DLQ_CONSUMER", ""), said.get("DLQ_REASON", "")
                 row.error = f"{reason}: {said['DLQ_ERROR']}" if said.get("DLQ_ERROR") else reason
             looked += 1
