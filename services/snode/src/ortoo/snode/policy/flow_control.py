@@ -15,6 +15,8 @@ EXEMPT = ("Heartbeat", "Connect", "Push", "DescribeFlowControl", "UpdateFlowCont
 """Methods that are never counted: a client that is slowed down must not look dead, and who limits can take it back."""
 SLOWED = ("ProducerService/Produce",)
 """Streams whose requests wait for their turn instead of being refused."""
+LOOK_S = 1.0
+"""How long a request sleeps at once that waits: its limit may be lifted meanwhile."""
 RULES_MAX = 1_000
 
 
@@ -102,15 +104,18 @@ class FlowControl:
         """Let the call through, make it wait, or refuse it. Errors: Overloaded with the time to wait."""
         if call.method.partition("/")[2] in EXEMPT:
             return
+        counted: tuple[FlowRule, ...] | None = None
         while (found := self._longest_wait(call)) is not None:
             wait_s, number = found
-            self.refused[number] += 1
+            if counted is not self.rules:
+                counted = self.rules
+                self.refused[number] += 1
             if call.method not in SLOWED:
                 raise Overloaded(
                     f"{call.method} is beyond {_text(self.rules[number])}; slow down",
                     retry_after_ms=max(1, int(wait_s * 1000)),
                 )
-            await self._clock.sleep(wait_s)
+            await self._clock.sleep(min(wait_s, LOOK_S))
         for number, amount in self._amounts(call):
             self._buckets[number].take(amount)
 
