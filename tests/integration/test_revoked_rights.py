@@ -29,12 +29,8 @@ async def test_a_poll_that_waits_ends_with_the_right_to_it(tmp_path: Path) -> No
         queue = topic_pb2.Queue(topic="t", enode="enode-0", queue_id=0)
         start = pop_pb2.PopOptions(start_from=pop_pb2.POP_START_FIRST)
         pop = pop_pb2.PopRequest(group="g", topic="t", wait_ms=WAIT_MS, options=start)
-        polls = [
-            asyncio.ensure_future(consumer.Pop(pop, metadata=reader)),
-            asyncio.ensure_future(
-                consumer.Pull(pull_pb2.PullRequest(group="g", queue=queue, offset=0, wait_ms=WAIT_MS), metadata=reader)
-            ),
-        ]
+        pull = pull_pb2.PullRequest(group="g", queue=queue, offset=0, wait_ms=WAIT_MS)
+        polls = [consumer.Pop(pop, metadata=reader), consumer.Pull(pull, metadata=reader)]
         await cluster.clock.sleep(0.5)
         assert not any(poll.done() for poll in polls)
         (tmp_path / "access.toml").write_text(RULES.replace(READERS, "topics = {}"))

@@ -93,11 +93,11 @@ def test_a_stream_goes_on_when_its_limit_is_lifted() -> None:
     async def scenario() -> tuple[list[int], float]:
         flow.replace([FlowRule(FlowUnit.REQUESTS, 0.001)])
         await flow.before(batch)
-        waiting = asyncio.ensure_future(flow.before(batch))
-        await clock.sleep(5)
-        counted = flow.refused
-        flow.replace([])
-        await waiting
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(flow.before(batch))
+            await clock.sleep(5)
+            counted = flow.refused
+            flow.replace([])
         return counted, clock.monotonic_s()
 
     counted, at_s = clock.run(scenario)
@@ -130,8 +130,9 @@ def test_the_file_is_read_and_wrong_ones_are_named() -> None:
     text = '[[rule]]\nper_second = 5\n[[rule]]\nunit = "bytes"\nper_second = 1.5\nmethod = "A/B"\ntopic = "t"\n'
     assert rules_of(text) == [FlowRule(FlowUnit.REQUESTS, 5), FlowRule(FlowUnit.BYTES, 1.5, "A/B", "t")]
     assert rules_of("") == []
-    for wrong in ("x = 1", "rule = 1", "rule = ['x']", "[[rule]]\nunits = 1", "[[rule]]\nunit = 'x'\nper_second = 1", "[[rule]]", "[",
-                  "[[rule]]\nper_second = 0", "[[rule]]\nper_second = 1\nmethod = 'x'"):  # fmt: skip
+    for wrong in ("x = 1", "[[rule]]\nunits = 1", "[[rule]]\nunit = 'x'\nper_second = 1", "[[rule]]", "[",
+                  "[[rule]]\nper_second = 0", "[[rule]]\nper_second = 1\nmethod = 'x'",
+                  "rule = 1", "rule = ['x']"):  # fmt: skip
         with pytest.raises(Invalid):
             rules_of(wrong)
 
