@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -30,7 +31,7 @@ async def test_a_poll_that_waits_ends_with_the_right_to_it(tmp_path: Path) -> No
         start = pop_pb2.PopOptions(start_from=pop_pb2.POP_START_FIRST)
         pop = pop_pb2.PopRequest(group="g", topic="t", wait_ms=WAIT_MS, options=start)
         pull = pull_pb2.PullRequest(group="g", queue=queue, offset=0, wait_ms=WAIT_MS)
-        polls = [consumer.Pop(pop, metadata=reader), consumer.Pull(pull, metadata=reader)]
+        polls: list[Any] = [consumer.Pop(pop, metadata=reader), consumer.Pull(pull, metadata=reader)]
         await cluster.clock.sleep(0.5)
         assert not any(poll.done() for poll in polls)
         (tmp_path / "access.toml").write_text(RULES.replace(READERS, "topics = {}"))

@@ -60,8 +60,8 @@ async def test_files_that_do_not_belong_together_change_nothing(damaged: str, tm
         await health.Check(health_pb2.HealthCheckRequest(), timeout=10)
         with pytest.raises(Invalid) as refused:
             tls.credentials()
-        file = "ca" if damaged == "no root" else "certificate"
-        assert refused.value.field == f"tls_cluster_{file}_file"
+        what = "ca" if damaged == "no root" else "certificate"
+        assert refused.value.field == f"tls_cluster_{what}_file"
 
 
 def test_a_certificate_is_given_to_grpc_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

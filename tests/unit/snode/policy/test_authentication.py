@@ -1,8 +1,13 @@
 """Whose secret counts: believed for a while, longer while nobody can say another, and strangers cost nothing."""
 
+from typing import Any
+
 import pytest
 
+from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.errors import Forbidden, NotFound, OrtooError, Overloaded, Unavailable
+from ortoo.common.grpc.channels import Channels
+from ortoo.snode.cluster.name_server import NameServer
 from ortoo.snode.policy.access import ACCESS_KEY_LENGTH_MAX, KNOWN_S, STRANGERS_MAX, Authentication
 from ortoo.snode.settings import Settings
 from ortoo.testing.time.virtual_clock import VirtualClock
@@ -75,6 +80,22 @@ async def test_a_user_who_is_gone_is_not_known_again(
     users.error = Unavailable("it is away")
     with pytest.raises(Unavailable):
         await authentication.secret_of("ann")
+
+
+class Refusing(NameServer):
+    """One that refuses the snode, as by another token than its own."""
+
+    async def call(self, method: object, request: object, metadata: object = ()) -> Any:
+        """Not answered."""
+        raise Forbidden("users are for those with the token")
+
+
+async def test_a_snode_that_may_not_ask_takes_nobody_for_a_stranger(clock: VirtualClock) -> None:
+    """A token that is changed at the name server first says nothing of users."""
+    async with Channels() as channels:
+        name_server = Refusing(NameServers("localhost:1"), channels)
+        with pytest.raises(Unavailable, match="tells this snode of no users"):
+            await Authentication(name_server, clock, Settings()).secret_of("ann")
 
 
 async def test_strangers_take_neither_room_nor_a_users_place(
