@@ -4,11 +4,13 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping
 from functools import partial
+from sys import getsizeof
 from typing import Any, TypeVar
 
 import grpc
 
 from ortoo.common.errors import Forbidden, Invalid, NotFound, OrtooError
+from ortoo.common.grpc.around.call_memory import current_share
 from ortoo.common.grpc.channels import with_headers
 from ortoo.common.grpc.signature import (
     AUTHORIZATION,
@@ -37,6 +39,8 @@ LOOK_INTERVAL_S = 10.0
 """How often the users of open streams are looked at: with KNOWN_S so long a changed or deleted user goes on."""
 UNKNOWN_S = 5.0
 """How long one who is no user stays unknown."""
+NEED_BYTES = 256
+"""What a stream keeps of each thing that it has asked for, beside the name."""
 USERS_MAX = STRANGERS_MAX = 10_000
 ACCESS_KEY_LENGTH_MAX = 127
 """No user's is longer, so that what a stranger says of himself takes little room."""
@@ -224,12 +228,17 @@ class AccessOfCall:
             raise
 
     def ask(self, request: Any) -> None:
-        """Refuse a request beyond the user's rights. Errors: Forbidden; Invalid for a handle that is none."""
+        """Refuse a request beyond the user's rights.
+
+        Errors: Forbidden; Invalid for a handle that is none; Overloaded when a stream has named too much.
+        """
         self.look_again()
         needs = needs_of(self._method, request, self._access.directory.topic_name)
         new = [need for need in needs if need not in self._asked]
         if new:
             self._check(new)
+            if self.task is not None and (share := current_share()) is not None:
+                share.fix(sum(NEED_BYTES + getsizeof(need.name) for need in new))
             self._asked.update(dict.fromkeys(new))
 
     def look_again(self) -> None:
