@@ -13,7 +13,10 @@ from apache.rocketmq.v2 import definition_pb2 as d
 from apache.rocketmq.v2 import service_pb2 as s
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.client import Client, ConsumerSettings, Forbidden, Queue, connect
+from ortoo.snode.policy import access
 from ortoo.testing.servers.cluster import open_cluster
+from ortoo.v1 import consumer_pb2
+from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 from tests.integration.guarded_cluster import RULES, as_user, guarded, signed
 
 
@@ -43,6 +46,27 @@ async def test_who_does_not_sign_may_nothing(tmp_path: Path) -> None:
                 async with mq.consumer("g", ["t"]) as consumer:
                     with pytest.raises(Forbidden):
                         await anext(aiter(consumer))
+
+
+async def test_users_go_on_while_no_name_server_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whom the snode has met sends and receives, also when it would ask for the secret again; a new one has to wait."""
+    monkeypatch.setattr(access, "KNOWN_S", 0.0)
+    async with guarded(tmp_path) as cluster, asyncio.timeout(60):
+        stub = ConsumerServiceStub(cluster.channels.to(cluster.address))
+        request = consumer_pb2.QueryQueuesRequest(topic="t")
+        async with as_user(cluster, "shop") as shop:
+            await send(shop)
+            await cluster.close("namesrv-0")
+            await send(shop)
+            found = [batch.first_offset async for batch in shop.fetch(Queue("t", "enode-0", 0), 0, 2)]
+            assert found[0] == 0
+            assert (await stub.QueryQueues(request, metadata=signed(cluster, "shop"))).queues[0].end_offset == 2
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await stub.QueryQueues(request, metadata=signed(cluster, "shop", "guess1"))
+        assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await stub.QueryQueues(request, metadata=signed(cluster, "reader"))
+        assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
 async def test_users_may_what_the_rules_say(tmp_path: Path) -> None:

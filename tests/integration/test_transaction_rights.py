@@ -11,7 +11,7 @@ from apache.rocketmq.v2 import definition_pb2 as d
 from apache.rocketmq.v2 import service_pb2 as s
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.testing.servers.cluster import Cluster, open_cluster
-from ortoo.v1 import namesrv_pb2, producer_pb2, record_pb2
+from ortoo.v1 import namesrv_pb2, producer_pb2, record_pb2, topic_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 from tests.integration.guarded_cluster import SECRET, signed
 
@@ -84,3 +84,50 @@ async def test_checks_reach_only_producers_that_may_send_to_the_topic(tmp_path: 
                 await stolen.read()
         orphan = (await own.read()).recover_orphaned_transaction_command
         assert orphan.message.body == b"secret"
+
+
+@pytest.mark.parametrize("is_signed_twice", [False, True])
+async def test_a_producer_that_may_not_send_any_more_is_asked_no_more(tmp_path: Path, *, is_signed_twice: bool) -> None:
+    """One that sent to a topic its settings never named keeps its stream without that right, and hears nothing of it.
+
+    Also where RocketMQ's clients must sign by a setting of their own beside the rules.
+    """
+    rules = tmp_path / "access.toml"
+    rules.write_text(RULES)
+    snode = {"access_file": str(rules), "rocketmq_signatures_required": is_signed_twice}
+    async with open_cluster(tmp_path, settings={"snode": snode, "enode": QUICK}) as cluster, asyncio.timeout(60):
+        stub = MessagingServiceStub(cluster.channels.to(cluster.address))
+        topic = d.Resource(name="t")
+        await cluster.create_topic("t", queues=1, message_type=topic_pb2.MESSAGE_TYPE_TRANSACTION)
+        streams: dict[str, Any] = {}
+        for number, user in enumerate(("curious", "ann")):
+            about = namesrv_pb2.User(access_key=user)
+            await cluster.name_service.PutUser(namesrv_pb2.PutUserRequest(user=about, secret_key=SECRET))
+            headers = (("x-mq-client-id", user), *signed(cluster, user))
+            streams[user] = stub.Telemetry(metadata=headers)
+            settings = d.Settings(client_type=d.PRODUCER, publishing=d.Publishing())
+            await streams[user].write(s.TelemetryCommand(settings=settings))
+            assert (await streams[user].read()).status.code == d.OK
+            system = d.SystemProperties(message_id=f"m{number}", message_type=d.TRANSACTION)
+            half = s.SendMessageRequest(messages=[d.Message(topic=topic, system_properties=system, body=b"half")])
+            assert (await stub.SendMessage(half, metadata=headers)).status.code == d.OK
+
+        asked: asyncio.Queue[str] = asyncio.Queue()
+
+        async def hear(user: str) -> None:
+            while True:
+                check = (await streams[user].read()).recover_orphaned_transaction_command
+                assert check.message.body == b"half"
+                asked.put_nowait(user)
+
+        async with asyncio.TaskGroup() as hearing:
+            tasks = [hearing.create_task(hear(user)) for user in streams]
+            while {await asked.get(), await asked.get()} != streams.keys():
+                pass  # both are asked by turns
+            rules.write_text(RULES.replace('topics = { t = "PUB" }', "topics = {}"))
+            in_a_row = 0
+            while in_a_row < 4:  # one and the other, before
+                in_a_row = in_a_row + 1 if await asked.get() == "ann" else 0
+            assert not streams["curious"].done()
+            for task in tasks:
+                task.cancel()

@@ -7,8 +7,12 @@ from typing import Any
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from ortoo.common.grpc.tls import TlsListener, made_certificate
+from ortoo.common.errors import Invalid
+from ortoo.common.grpc.channels import Channels
+from ortoo.common.grpc.server import GrpcServer
+from ortoo.common.grpc.tls import ClusterTls, TlsListener, made_certificate
 from ortoo.testing.forks.spawning import outcome
 
 STRANGERS = """
@@ -26,6 +30,38 @@ async def main():
 
 asyncio.run(main())
 """
+
+
+@pytest.mark.parametrize("damaged", ["another certificate", "another key", "no certificate", "no root"])
+async def test_files_that_do_not_belong_together_change_nothing(damaged: str, tmp_path: Path) -> None:
+    """As when one of two is written a moment, or a day, before the other: ports and calls go on with what they had."""
+    old, new = made_certificate(("localhost",)), made_certificate(("localhost",))
+    certificate, key, roots = (tmp_path / name for name in ("a.pem", "a.key", "ca.pem"))
+    for file, text in ((certificate, old[0]), (key, old[1]), (roots, old[0])):
+        file.write_bytes(text)
+    tls = ClusterTls(certificate, key, roots, "localhost")
+    async with (
+        GrpcServer("", [], cluster_tls=tls.listener("127.0.0.1:0")) as server,
+        Channels(tls=tls.credentials(), tls_name=tls.name) as channels,
+    ):
+        health = health_pb2_grpc.HealthStub(channels.to(server.cluster_address))
+        await health.Check(health_pb2.HealthCheckRequest(), timeout=10)
+        nonsense = b"-----BEGIN CERTIFICATE-----\nnonsense\n-----END CERTIFICATE-----\n"
+        match damaged:
+            case "another certificate":
+                certificate.write_bytes(new[0])
+            case "another key":
+                key.write_bytes(new[1])
+            case "no certificate":
+                certificate.write_bytes(nonsense)
+            case _:
+                roots.write_bytes(nonsense)
+        await channels.renew()
+        await health.Check(health_pb2.HealthCheckRequest(), timeout=10)
+        with pytest.raises(Invalid) as refused:
+            tls.credentials()
+        what = "ca" if damaged == "no root" else "certificate"
+        assert refused.value.field == f"tls_cluster_{what}_file"
 
 
 def test_a_certificate_is_given_to_grpc_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

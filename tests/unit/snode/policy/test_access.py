@@ -80,7 +80,7 @@ def test_some_addresses_need_not_sign() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "", "user = 1", "[[user]]", "[[user]]\naccess_key = 'a'\nx = 1", "y = 1", "[[user",
+        "", "user = 1", "user = ['a']", "[[user]]", "[[user]]\naccess_key = 'a'\nx = 1", "y = 1", "[[user",
         "[[user]]\naccess_key = 'a'\n[[user]]\naccess_key = 'a'", "[[user]]\naccess_key = 'a'\nadmin = 1",
         "[[user]]\naccess_key = 'a'\ntopics = { t = 'READ' }", "[[user]]\naccess_key = 'a'\ntopics = 'PUB'",
         "trusted_addresses = ['ten']\n[[user]]\naccess_key = 'a'",

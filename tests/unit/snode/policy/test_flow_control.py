@@ -1,10 +1,12 @@
 """Limits on requests: buckets, rules, their file."""
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from apache.rocketmq.v2 import service_pb2
 from ortoo.common.errors import Invalid, Overloaded
 from ortoo.snode.policy.chain import Call, Chain
 from ortoo.snode.policy.flow_control import FlowControl, FlowRule, FlowUnit, rules_of
@@ -39,6 +41,14 @@ async def test_so_many_requests_a_second_and_heartbeats_are_free() -> None:
     assert flow.refused == [0]
 
 
+async def test_a_limit_on_everything_lets_through_who_takes_it_back() -> None:
+    """Else one that is too tight could be lifted by a restart alone."""
+    flow = FlowControl(VirtualClock())
+    flow.replace([FlowRule(FlowUnit.REQUESTS, 0.001)])
+    assert [await refused(flow, call()) > 0 for _ in range(2)] == [False, True]
+    assert [await refused(flow, call(f"AdminService/{one}FlowControl")) for one in ("Describe", "Update")] == [0, 0]
+
+
 async def test_bytes_a_second() -> None:
     """E-244: with 5 KB a second the second 4 KB within one second is refused; one larger than the limit goes alone."""
     clock = VirtualClock()
@@ -61,6 +71,38 @@ async def test_limits_of_topics_and_of_everything_together() -> None:
     answers = [await refused(flow, call(topic=topic)) > 0 for topic in ("slow", "slow", "slow", "t", "t", "t", "t")]
     assert answers == [False, False, True, False, False, False, True]
     assert flow.refused == [1, 1]
+
+
+@pytest.mark.parametrize("method", ["ReceiveMessage", "PullMessage", "UpdateOffset", "GetOffset", "QueryOffset"])
+async def test_a_topics_limit_counts_who_names_it_by_a_queue(method: str) -> None:
+    """As most calls of RocketMQ's consumers do."""
+    request = getattr(service_pb2, f"{method}Request")()
+    request.message_queue.topic.name = "slow"
+    flow = FlowControl(VirtualClock())
+    flow.replace([FlowRule(FlowUnit.REQUESTS, 1, topic="slow")])
+    asked = Call(f"MessagingService/{method}", request, "peer")
+    assert [await refused(flow, asked) > 0 for _ in range(2)] == [False, True]
+
+
+def test_a_stream_goes_on_when_its_limit_is_lifted() -> None:
+    """It waits for a turn that comes in a thousand seconds, and looks again before; the wait is counted once."""
+    clock = VirtualClock()
+    flow = FlowControl(clock)
+    batch = call("ProducerService/Produce")
+
+    async def scenario() -> tuple[list[int], float]:
+        flow.replace([FlowRule(FlowUnit.REQUESTS, 0.001)])
+        await flow.before(batch)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(flow.before(batch))
+            await clock.sleep(5)
+            counted = flow.refused
+            flow.replace([])
+        return counted, clock.monotonic_s()
+
+    counted, at_s = clock.run(scenario)
+    assert counted == [1]
+    assert at_s < 10
 
 
 async def test_streams_are_slowed_down_instead_of_refused() -> None:
@@ -89,7 +131,8 @@ def test_the_file_is_read_and_wrong_ones_are_named() -> None:
     assert rules_of(text) == [FlowRule(FlowUnit.REQUESTS, 5), FlowRule(FlowUnit.BYTES, 1.5, "A/B", "t")]
     assert rules_of("") == []
     for wrong in ("x = 1", "[[rule]]\nunits = 1", "[[rule]]\nunit = 'x'\nper_second = 1", "[[rule]]", "[",
-                  "[[rule]]\nper_second = 0", "[[rule]]\nper_second = 1\nmethod = 'x'"):  # fmt: skip
+                  "[[rule]]\nper_second = 0", "[[rule]]\nper_second = 1\nmethod = 'x'",
+                  "rule = 1", "rule = ['x']"):  # fmt: skip
         with pytest.raises(Invalid):
             rules_of(wrong)
 

@@ -175,7 +175,7 @@ async def open_snode(
             steps.append(("limits", FILES_INTERVAL_S, policy.flow_file.look))
         if policy.access is not None:
             steps.append(("access", FILES_INTERVAL_S, policy.access.file.look))
-            steps.append(("users", LOOK_INTERVAL_S, policy.access.look_at_streams))
+            steps.append(("users", LOOK_INTERVAL_S, policy.access.look_at_users))
         if observed.trace_topic is not None:
             flush = _trace_flush(observed.trace_topic, cluster, topics.arrival, sending.publisher)
             stack.push_async_callback(_last_records, flush)

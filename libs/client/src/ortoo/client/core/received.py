@@ -9,6 +9,7 @@ from ortoo.client.core.progress import BatchProgress
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.common.records.text_rules import whole_number
 from ortoo.common.records.view import RecordBatchView, open_batch
 
 Finished = Callable[["ReceivedBatch", int], None]
@@ -196,8 +197,8 @@ class MessageFields:
     def attempt(self) -> int:
         """Which delivery to the group this is, 1 for the first, as far as messages given back tell."""
         # Elsewhere it is what somebody sent on, with all the properties of what it had received.
-        times = self.properties.get("RECONSUME_TIMES", "0") if self.topic.startswith("%RETRY%") else "0"
-        return int(times) + 1 if times.isdecimal() else 1
+        times = self.properties.get("RECONSUME_TIMES", "") if self.topic.startswith("%RETRY%") else ""
+        return (whole_number(times) or 0) + 1
 
     @property
     def offset(self) -> int:

@@ -1,6 +1,7 @@
 """Both ends of TLS, by files that are read again when they change: servers' ports, what a client believes and shows."""
 
 import contextlib
+import ssl
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -107,8 +108,8 @@ class TlsListener:
         assert self.certificate_file is not None
         assert self.key_file is not None
         _, certificate_name, key_name, ca_name = self.settings
-        key, certificate = _read(self.key_file, key_name), _read(self.certificate_file, certificate_name)
-        roots = _read(Path(self.client_ca_file), ca_name) if self.client_ca_file else None
+        key, certificate = _read_pair(self.key_file, self.certificate_file, key_name, certificate_name)
+        roots = _read_roots(Path(self.client_ca_file), ca_name) if self.client_ca_file else None
         return grpc.ssl_server_certificate_configuration([(key, certificate)], roots)
 
 
@@ -131,11 +132,11 @@ class TlsClient:
 
     def credentials(self) -> grpc.ChannelCredentials:
         """Read the files. Errors: Invalid, naming the setting."""
-        roots = None if self.ca_file == SYSTEM else _read(Path(self.ca_file), "tls_ca_file")
+        roots = None if self.ca_file == SYSTEM else _read_roots(Path(self.ca_file), "tls_ca_file")
         if not self.certificate_file:
             return grpc.ssl_channel_credentials(roots)
-        key = _read(Path(self.key_file), "tls_key_file")
-        return grpc.ssl_channel_credentials(roots, key, _read(Path(self.certificate_file), "tls_certificate_file"))
+        files, names = (Path(self.key_file), Path(self.certificate_file)), ("tls_key_file", "tls_certificate_file")
+        return grpc.ssl_channel_credentials(roots, *_read_pair(*files, *names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +159,9 @@ class ClusterTls:
         """What calls to others are made with. Errors: Invalid, naming the setting."""
 
         def read() -> grpc.ChannelCredentials:
-            roots, key = _read(self.ca_file, "tls_cluster_ca_file"), _read(self.key_file, "tls_cluster_key_file")
-            return grpc.ssl_channel_credentials(
-                roots, key, _read(self.certificate_file, "tls_cluster_certificate_file")
-            )
+            names = "tls_cluster_key_file", "tls_cluster_certificate_file"
+            roots = _read_roots(self.ca_file, "tls_cluster_ca_file")
+            return grpc.ssl_channel_credentials(roots, *_read_pair(self.key_file, self.certificate_file, *names))
 
         return Renewed([self.ca_file, self.key_file, self.certificate_file], read)
 
@@ -236,6 +236,34 @@ def made_certificate(hosts: Sequence[str]) -> tuple[bytes, bytes]:
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     return made.public_bytes(serialization.Encoding.PEM), private
+
+
+def _read_pair(key_file: Path, certificate_file: Path, key_field: str, field: str) -> tuple[bytes, bytes]:
+    """A key and its certificate: gRPC takes any two texts, and then makes no connection. Errors: Invalid."""
+    key, certificate = _read(key_file, key_field), _read(certificate_file, field)
+    context = _context()
+    try:
+        context.load_cert_chain(certificate_file, key_file, password="")
+    except (OSError, ValueError) as error:
+        words = f"{certificate_file} is no certificate of the key in {key_file}: {error}; give both as they were made"
+        raise Invalid(words, field=field) from None
+    return key, certificate
+
+
+def _read_roots(file: Path, field: str) -> bytes:
+    """Certificates to believe. Errors: Invalid."""
+    roots = _read(file, field)
+    try:
+        _context().load_verify_locations(file)
+    except OSError as error:
+        raise Invalid(f"{file} holds what is no certificate: {error}; give PEM", field=field) from None
+    return roots
+
+
+def _context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.set_ciphers("ALL:@SECLEVEL=0")  # which keys are long enough is for gRPC to say
+    return context
 
 
 def _read(file: Path, field: str) -> bytes:

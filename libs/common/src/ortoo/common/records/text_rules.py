@@ -14,6 +14,8 @@ TEXT_BYTES_MAX = 16 << 10
 PROPERTIES_MAX = 128
 """How many properties one message may have."""
 
+DIGITS_MAX = 19
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -103,3 +105,12 @@ PROPERTY_VALUE = TextRule("property value", empty_allowed=True, blank_allowed=Tr
 MESSAGE_ID = TextRule("message id", bytes_max=255)
 BORN_HOST = TextRule("born host", bytes_max=255, empty_allowed=True, blank_allowed=True)
 TRACE_CONTEXT = TextRule("trace context", bytes_max=1024, empty_allowed=True, blank_allowed=True)
+
+
+def whole_number(text: str, bits: int = 31) -> int | None:
+    """The number that a property tells, 0 or more, of at most so many bits; None for any other text.
+
+    For who sends may write what it likes into most of them.
+    """
+    number = int(text) if len(text) <= DIGITS_MAX and text.isascii() and text.isdigit() else None
+    return number if number is not None and number.bit_length() <= bits else None

@@ -13,7 +13,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.records.batch import cut, encode
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
-from ortoo.common.records.text_rules import OF_COPIES
+from ortoo.common.records.text_rules import OF_COPIES, whole_number
 from ortoo.enode.changes.lives import SentBack
 from ortoo.enode.changes.pops import PopFinished
 from ortoo.enode.deferred.intake import Intake
@@ -91,8 +91,8 @@ class SendingBack:
         message = opened.view.message(offset - opened.first_offset)
         made = message_id_text(wish.topic_id, self._store.enode, wish.queue_id, offset)
         # Elsewhere it is what somebody sent on, with all the properties of a message that was tried by others.
-        times = message.properties.get(DELIVERIES, "0") if wish.topic_id == wish.retry_topic_id else "0"
-        attempt = max(wish.attempt, int(times) + 1 if times.isdecimal() else 1)
+        times = message.properties.get(DELIVERIES, "") if wish.topic_id == wish.retry_topic_id else ""
+        attempt = max(wish.attempt, (whole_number(times) or 0) + 1)
         rule = FailureRule(wish.rules.attempts_max, wish.delays_ms)
         verdict = rule.after(attempt, counts=wish.counts, park=wish.park)
         mark = (offset, int(isinstance(verdict, Park)))

@@ -126,9 +126,15 @@ class NameServer:
         return group_of((await self.call(self.stub.PutGroup, request)).group)
 
     async def secret_of(self, access_key: str) -> str:
-        """The secret of a user whose signatures count. Errors: NotFound, Forbidden, Unavailable."""
+        """The secret of a user whose signatures count.
+
+        Errors: NotFound; Forbidden for a disabled one; Unavailable, also where this snode may not ask.
+        """
         request = namesrv_pb2.GetUserRequest(access_key=access_key)
-        answer = await self.call(self.stub.GetUser, request, self.admin_metadata)
+        try:
+            answer = await self.call(self.stub.GetUser, request, self.admin_metadata)
+        except Forbidden as error:  # it says nothing of the user
+            raise Unavailable(f"the name server tells this snode of no users: {error.message}") from None
         if not answer.user.enabled:
             raise Forbidden(f"user {access_key} is disabled", field="access_key")
         return answer.secret_key

@@ -3,11 +3,14 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
+from sys import getsizeof
+from typing import Any, TypeVar
 
 import grpc
 
-from ortoo.common.errors import Forbidden, Invalid, NotFound, Unavailable
+from ortoo.common.errors import Forbidden, Invalid, NotFound, OrtooError
+from ortoo.common.grpc.around.call_memory import current_share
 from ortoo.common.grpc.channels import with_headers
 from ortoo.common.grpc.signature import (
     AUTHORIZATION,
@@ -28,12 +31,19 @@ from ortoo.snode.policy.principal import Principal
 from ortoo.snode.policy.watched_file import WatchedFile
 from ortoo.snode.settings import Settings
 
+T = TypeVar("T")
+
 KNOWN_S = 10.0
 """How long a secret is believed."""
 LOOK_INTERVAL_S = 10.0
 """How often the users of open streams are looked at: with KNOWN_S so long a changed or deleted user goes on."""
 UNKNOWN_S = 5.0
-USERS_MAX = 10_000
+"""How long one who is no user stays unknown."""
+NEED_BYTES = 256
+"""What a stream keeps of each thing that it has asked for, beside the name."""
+USERS_MAX = STRANGERS_MAX = 10_000
+ACCESS_KEY_LENGTH_MAX = 127
+"""No user's is longer, so that what a stranger says of himself takes little room."""
 
 
 class Authentication:
@@ -46,6 +56,9 @@ class Authentication:
         self._local_times = settings.signature_local_times
         self._requests_required = settings.signed_requests_required
         self._secrets: OrderedDict[str, tuple[str, float]] = OrderedDict()
+        """Of users alone, and until when each is believed unasked."""
+        self._strangers: OrderedDict[str, float] = OrderedDict()
+        """Who is no user, and until when that is believed: apart, so that none of them takes a user's place."""
 
     async def user_of(
         self, headers: Mapping[str, str], call: SignedCall, *, own_client: bool = False
@@ -79,20 +92,33 @@ class Authentication:
         return with_headers(channel, signing(principal.user, secret_key, self._clock)) if secret_key else channel
 
     async def secret_of(self, access_key: str) -> str:
-        """The secret; empty for a user who is unknown or disabled, so that nobody learns which names exist."""
+        """The secret; empty for a user who is unknown or disabled, so that nobody learns which names exist.
+
+        While no name server answers the last one that was known counts, as do the copies of routes. Errors:
+        Unavailable, Overloaded, for who was not known.
+        """
         now_s = self._clock.monotonic_s()
-        known = self._secrets.get(access_key)
-        if known is not None and known[1] > now_s:
-            return known[0]
+        secret_key, until_s = self._secrets.get(access_key) or ("", self._strangers.get(access_key, 0.0))
+        if until_s > now_s or len(access_key) > ACCESS_KEY_LENGTH_MAX:
+            return secret_key
         try:
-            secret_key, valid_s = await self._name_server.secret_of(access_key), KNOWN_S
+            secret_key = await self._name_server.secret_of(access_key)
         except (NotFound, Forbidden, Invalid):
-            secret_key, valid_s = "", UNKNOWN_S
-        self._secrets[access_key] = (secret_key, now_s + valid_s)
-        self._secrets.move_to_end(access_key)
-        if len(self._secrets) > USERS_MAX:
-            self._secrets.popitem(last=False)
+            self._secrets.pop(access_key, None)
+            _keep(self._strangers, access_key, now_s + UNKNOWN_S, STRANGERS_MAX)
+            return ""
+        except OrtooError as error:
+            if not secret_key or not error.retriable:
+                raise
+        _keep(self._secrets, access_key, (secret_key, now_s + KNOWN_S), USERS_MAX)
         return secret_key
+
+
+def _keep(known: OrderedDict[str, T], access_key: str, what: T, most: int) -> None:
+    known[access_key] = what
+    known.move_to_end(access_key)
+    if len(known) > most:
+        known.popitem(last=False)
 
 
 def _refused(words: str) -> Forbidden:
@@ -119,7 +145,7 @@ class Access:
         metrics.gauge("ortoo_access_users", "Users that the file of access names.", lambda: len(self.rules.users))
 
     def stream_begins(self, call: "AccessOfCall") -> None:
-        """Count the current task among the streams that end with the right to them."""
+        """Count the current task among the streams, and the polls that wait, which end with the right to them."""
         call.task = asyncio.current_task()
         self._streams[call] = None
 
@@ -131,19 +157,29 @@ class Access:
         call.task.uncancel()
         return call.revoked
 
-    async def look_at_streams(self) -> None:
-        """End the streams whose users may not have them any more, also those on which nothing moves."""
+    async def look_at_users(self) -> None:
+        """End the streams of users who were changed or deleted, also those on which nothing moves."""
         for call in tuple(self._streams):
             try:
-                call.look_again()
                 await call.look_at_user()
             except Forbidden as error:
                 call.revoke(error)
-            except Unavailable:
+            except OrtooError:
                 continue  # a name server that is away says nothing of users
 
     def _take(self, text: str) -> None:
+        """Go by these rules; the streams that they do not allow end at once, also those that rest on another one."""
         self.rules = access_rules_of(text)
+        for call in tuple(self._streams):
+            try:
+                call.look_again()
+            except Forbidden as error:
+                call.revoke(error)
+
+    def may_send(self, user: str, topic: str) -> bool:
+        """Whether a user may send to a topic, by the rules as they are now."""
+        known = self.rules.users.get(user)
+        return known is not None and known.allows(Need(Resource.TOPIC, topic, Grant.PUB))
 
 
 class AccessOfCall:
@@ -172,11 +208,7 @@ class AccessOfCall:
         """Who has signed in."""
         if self._user is None:
             return Principal()
-        return Principal(self._user, self._rules.is_admin(self._user), self._may_send)
-
-    def _may_send(self, topic: str) -> bool:
-        known = self._access.rules.users.get(self._user or "")
-        return known is not None and known.allows(Need(Resource.TOPIC, topic, Grant.PUB))
+        return Principal(self._user, self._rules.is_admin(self._user), partial(self._access.may_send, self._user))
 
     async def sign_in(self, headers: Mapping[str, str], request: bytes | None) -> None:
         """Learn who calls; `request` as it came, None for a stream.
@@ -196,12 +228,17 @@ class AccessOfCall:
             raise
 
     def ask(self, request: Any) -> None:
-        """Refuse a request beyond the user's rights. Errors: Forbidden; Invalid for a handle that is none."""
+        """Refuse a request beyond the user's rights.
+
+        Errors: Forbidden; Invalid for a handle that is none; Overloaded when a stream has named too much.
+        """
         self.look_again()
         needs = needs_of(self._method, request, self._access.directory.topic_name)
         new = [need for need in needs if need not in self._asked]
         if new:
             self._check(new)
+            if self.task is not None and (share := current_share()) is not None:
+                share.fix(sum(NEED_BYTES + getsizeof(need.name) for need in new))
             self._asked.update(dict.fromkeys(new))
 
     def look_again(self) -> None:

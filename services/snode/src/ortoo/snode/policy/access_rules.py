@@ -128,6 +128,8 @@ def access_rules_of(text: str) -> AccessRules:
     users: dict[str, UserRules] = {}
     for number, entry in enumerate(entries):
         field_name = f"user[{number}]"
+        if not isinstance(entry, dict):
+            raise Invalid("this is no table; write [[user]] above its lines", field=field_name)
         if unknown := sorted(entry.keys() - _KEYS):
             raise Invalid(f"{unknown[0]!r} is unknown; give {', '.join(sorted(_KEYS))}", field=field_name)
         access_key, admin = entry.get("access_key"), entry.get("admin", False)

@@ -28,9 +28,9 @@ class Call(NamedTuple):
         for message in getattr(self.request, "messages", ())[:1]:  # all of a SendMessage are of one topic
             if sent_to := getattr(getattr(message, "topic", ""), "name", ""):
                 return str(sent_to)
-        queue = getattr(self.request, "queue", None)
-        topic: str = getattr(queue, "topic", "") or ""
-        return topic
+        queue = getattr(self.request, "queue", None) or getattr(self.request, "message_queue", None)
+        topic = getattr(queue, "topic", "")
+        return str(getattr(topic, "name", topic))
 
     @property
     def size_bytes(self) -> int:

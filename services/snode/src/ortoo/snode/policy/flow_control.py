@@ -11,10 +11,12 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.snode.policy.chain import Call
 
-EXEMPT = ("Heartbeat", "Connect", "Push")
-"""Methods that are never counted: a client that is slowed down must not look dead."""
+EXEMPT = ("Heartbeat", "Connect", "Push", "DescribeFlowControl", "UpdateFlowControl")
+"""Methods that are never counted: a client that is slowed down must not look dead, and who limits can take it back."""
 SLOWED = ("ProducerService/Produce",)
 """Streams whose requests wait for their turn instead of being refused."""
+LOOK_S = 1.0
+"""How long a request sleeps at once that waits: its limit may be lifted meanwhile."""
 RULES_MAX = 1_000
 
 
@@ -102,15 +104,18 @@ class FlowControl:
         """Let the call through, make it wait, or refuse it. Errors: Overloaded with the time to wait."""
         if call.method.partition("/")[2] in EXEMPT:
             return
+        counted: tuple[FlowRule, ...] | None = None
         while (found := self._longest_wait(call)) is not None:
             wait_s, number = found
-            self.refused[number] += 1
+            if counted is not self.rules:
+                counted = self.rules
+                self.refused[number] += 1
             if call.method not in SLOWED:
                 raise Overloaded(
                     f"{call.method} is beyond {_text(self.rules[number])}; slow down",
                     retry_after_ms=max(1, int(wait_s * 1000)),
                 )
-            await self._clock.sleep(wait_s)
+            await self._clock.sleep(min(wait_s, LOOK_S))
         for number, amount in self._amounts(call):
             self._buckets[number].take(amount)
 
@@ -158,8 +163,11 @@ def rules_of(text: str) -> list[FlowRule]:
         raise Invalid(f"this is not TOML: {error}", field="rule") from None
     if unknown := sorted(data.keys() - {"rule"}):
         raise Invalid(f"{unknown[0]!r} is unknown; give [[rule]] tables", field=unknown[0])
+    entries = data.get("rule", [])
+    if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
+        raise Invalid("give [[rule]] tables", field="rule")
     rules = []
-    for number, one in enumerate(data.get("rule", [])):
+    for number, one in enumerate(entries):
         field = f"rule[{number}]"
         if unknown := sorted(one.keys() - _KEYS):
             raise Invalid(f"{unknown[0]!r} is unknown; give {', '.join(sorted(_KEYS))}", field=field)

@@ -28,12 +28,6 @@ def body_text(message: Message) -> str:
         return ""
 
 
-def number_said(text: str, bits: int = 31) -> int:
-    """The number that a property says, of at most so many bits; 0 for what is none: producers write what they like."""
-    number = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
-    return number if number < 1 << bits else 0
-
-
 def failure_to(error: OrtooError | None) -> failure_pb2.Failure | None:
     """An error as it travels, if there is one; it counts as told."""
     return failure_of(error) if error is not None else None

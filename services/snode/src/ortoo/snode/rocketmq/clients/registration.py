@@ -27,10 +27,16 @@ class Registration:
     """Of the snode: new at each start."""
 
     def register(self, client: Client) -> None:
-        """Make a client a member of all its groups, and of no others; what has not changed is not said again."""
+        """Make a client a member of all its groups, and of no others; what has not changed is not said again.
+
+        Errors: Forbidden when one of them has another user's client of this id, by whichever protocol or snode.
+        """
         if not client.session_id:
             client.session_id, client.member_since_ms = self.randomness.id_text(), self.clock.now_ms()
         wanted = {PRODUCERS + topic for topic in client.publishes} | ({client.group} if client.group else set())
+        for group in wanted:
+            if (known := self.member(group, client.client_id)) is not None:
+                client.principal.check_owns(known.user, "client id", "x-mq-client-id")
         for group in sorted(client.member_of - wanted):
             self.membership.leave(group, client.client_id, client.session_id)
         for group in sorted(wanted):
@@ -65,7 +71,7 @@ class Registration:
             client_version=client.client_version,
             peer=client.peer,
             since_ms=client.member_since_ms,
-            user=client.user,
+            user=client.principal.user,
         )
 
 

@@ -14,7 +14,7 @@ from apache.rocketmq.v2.definition_pb2 import ClientType, Settings
 from apache.rocketmq.v2.service_pb2 import NotifyUnsubscribeLiteCommand, TelemetryCommand
 from ortoo.common.errors import Invalid, Overloaded
 from ortoo.common.process.memory_budget import MemoryShare
-from ortoo.snode.policy.principal import PRINCIPAL
+from ortoo.snode.policy.principal import ANYBODY, PRINCIPAL, Principal
 from ortoo.snode.rocketmq.protocol.caller import Caller
 
 EXPIRY_S = 120.0
@@ -95,7 +95,7 @@ class Client:
     client_version: str = ""
     peer: str = ""
     """Where its heartbeats come from."""
-    user: str = ""
+    principal: Principal = ANYBODY
     """Who said first that it is this client."""
     client_type: ClientType.ValueType = ClientType.CLIENT_TYPE_UNSPECIFIED
     group: str = ""
@@ -128,8 +128,8 @@ class Clients:
         if client is None:
             if len(self._clients) >= CLIENTS_MAX:
                 raise Overloaded(f"{CLIENTS_MAX} clients are connected to this snode; connect to another one")
-            user = PRINCIPAL.get().user
-            client = self._clients[caller.client_id] = Client(caller.client_id, peer=caller.peer(), user=user)
+            client = Client(caller.client_id, peer=caller.peer(), principal=PRINCIPAL.get())
+            self._clients[caller.client_id] = client
         client.seen_at_s = now_s
         client.language = caller.language or client.language
         client.client_version = caller.client_version or client.client_version
@@ -139,7 +139,7 @@ class Clients:
         """Refuse who takes another user's client id. Errors: Forbidden."""
         known = self._clients.get(caller.client_id)
         if known is not None:
-            PRINCIPAL.get().check_owns(known.user, "client id", "x-mq-client-id")
+            PRINCIPAL.get().check_owns(known.principal.user, "client id", "x-mq-client-id")
 
     def get(self, client_id: str) -> Client | None:
         """A client, if it is there."""
@@ -175,10 +175,11 @@ class Clients:
         return sum(bool(client.publishes) for client in self._clients.values())
 
     def producer_of(self, topic: str) -> Client | None:
-        """A producer of a topic that listens to commands; another one each time."""
+        """A producer of a topic that listens to commands and may still send to it; another one each time."""
         producers = self._producers.get(topic, {})
         for client_id in producers:
-            if (client := self._clients[client_id]).stream is not None:
+            client = self._clients[client_id]
+            if client.stream is not None and client.principal.sends_to(topic):
                 producers[client_id] = producers.pop(client_id)
                 return client
         return None

@@ -61,7 +61,8 @@ class Gateway:
         headers = headers_of(context)
         if self.authentication is not None:
             user, _ = await self.authentication.user_of(headers, SignedCall("", None))
-            PRINCIPAL.set(Principal(user, PRINCIPAL.get().user == user and PRINCIPAL.get().may_everything))
+            if PRINCIPAL.get().user != user:  # else the rules of access have said more of the same one
+                PRINCIPAL.set(Principal(user, may_everything=False))
         caller = caller_of(context, headers)
         self.clients.check_owner(caller)
         return caller

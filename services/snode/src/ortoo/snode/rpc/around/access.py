@@ -13,6 +13,8 @@ from ortoo.snode.rocketmq.protocol.codes import status_of
 from ortoo.snode.rpc.around import OWN
 
 SCALER = "/externalscaler."
+WAITING = ("ConsumerService/Pop", "ConsumerService/Pull")
+"""Methods of one answer that wait for messages: they end with the right to them, as streams do."""
 _METHODS = service_pb2.DESCRIPTOR.services_by_name["MessagingService"].methods_by_name
 _ANSWERS = {
     f"MessagingService/{name}": getattr(service_pb2, method.output_type.name) for name, method in _METHODS.items()
@@ -57,7 +59,7 @@ class AccessLayer(Layer):
         PRINCIPAL.set(access.principal)  # gRPC runs each call in a task of its own
         if not call.method.takes_many:
             access.ask(call.request)
-        if call.method.gives_many:
+        if call.method.gives_many or call.method.name in WAITING:
             self._access.stream_begins(access)
             call.kept[self] = access
 

@@ -1,6 +1,6 @@
 """DeadLetterService."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 from ortoo.common.cluster.names import check_group_name
@@ -8,8 +8,9 @@ from ortoo.common.errors import Invalid
 from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import read, write
+from ortoo.common.records.text_rules import whole_number
 from ortoo.snode.pop.dead_letters import DeadLetters, Letter, Peeked, Progress, Replay
-from ortoo.snode.rpc.conversion import body_text, number_said
+from ortoo.snode.rpc.conversion import body_text
 from ortoo.snode.rpc.streams import LongCalls
 from ortoo.v1 import dead_letter_pb2 as pb
 from ortoo.v1 import dead_letter_pb2_grpc, record_pb2, topic_pb2
@@ -78,24 +79,24 @@ def _letter(letter: Letter) -> pb.DeadLetter:
     told = letter.message.properties
     sent = letter.message.replace(
         properties={name: value for name, value in told.items() if not name.startswith("DLQ_")},
-        priority=_or_none(told, "DLQ_PRIORITY", 31),
-        deliver_at_ms=_or_none(told, "DLQ_DELIVER_AT_MS", 63),
-        expire_at_ms=_or_none(told, "DLQ_EXPIRE_AT_MS", 63),
+        priority=whole_number(told.get("DLQ_PRIORITY", "")),
+        deliver_at_ms=whole_number(told.get("DLQ_DELIVER_AT_MS", ""), 63),
+        expire_at_ms=whole_number(told.get("DLQ_EXPIRE_AT_MS", ""), 63),
     )
     return write(
         pb.DeadLetter,
         letter,
         reason=told.get("DLQ_REASON", ""),
-        attempts=number_said(told.get("DLQ_ATTEMPTS", "")),
+        attempts=_number(told.get("DLQ_ATTEMPTS", "")),
         error=told.get("DLQ_ERROR", ""),
         consumer=told.get("DLQ_CONSUMER", ""),
         origin_queue=topic_pb2.Queue(
             topic=told.get("DLQ_ORIGIN_TOPIC", ""),
             enode=told.get("DLQ_ORIGIN_ENODE", ""),
-            queue_id=number_said(told.get("DLQ_ORIGIN_QUEUE_ID", "")),
+            queue_id=_number(told.get("DLQ_ORIGIN_QUEUE_ID", "")),
         ),
-        origin_offset=number_said(told.get("DLQ_ORIGIN_OFFSET", ""), 63),
-        parked_at_ms=number_said(told.get("DLQ_PARKED_AT_MS", ""), 63) or letter.stored_at_ms,
+        origin_offset=_number(told.get("DLQ_ORIGIN_OFFSET", ""), 63),
+        parked_at_ms=_number(told.get("DLQ_PARKED_AT_MS", ""), 63) or letter.stored_at_ms,
         message=write(record_pb2.Message, sent),
         body_text=body_text(letter.message),
         trace_context=letter.message.trace_context or "",
@@ -106,5 +107,5 @@ def _peeked(peeked: Peeked) -> pb.PeekedMessage:
     return write(pb.PeekedMessage, peeked, body_text=body_text(peeked.message))
 
 
-def _or_none(told: Mapping[str, str], name: str, bits: int) -> int | None:
-    return number_said(told[name], bits) if name in told else None
+def _number(text: str, bits: int = 31) -> int:
+    return whole_number(text, bits) or 0

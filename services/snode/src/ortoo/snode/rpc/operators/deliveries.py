@@ -14,7 +14,7 @@ from ortoo.common.grpc.errors import Context
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
-from ortoo.common.records.text_rules import OF_COPIES
+from ortoo.common.records.text_rules import OF_COPIES, whole_number
 from ortoo.snode.clients.directory import ClientDirectory
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.routes import Queue, Topic
@@ -23,7 +23,6 @@ from ortoo.snode.membership.members import Subscription
 from ortoo.snode.pop.dead_letters import DeadLetters
 from ortoo.snode.pull.read_sizes import ANSWER_BYTES_MAX
 from ortoo.snode.pull.reading import MessageSearch, PlacedMessage, SearchRequest
-from ortoo.snode.rpc.conversion import number_said
 from ortoo.snode.rpc.operators.reasons import Held, Seen, reasons
 from ortoo.v1 import delivery_pb2 as pb
 from ortoo.v1 import enode_pop_pb2
@@ -189,7 +188,7 @@ class DeliveryService(DeliveryServiceServicer):
             said = letter.message.properties
             place = tuple(said.get(f"DLQ_ORIGIN_{name}", "") for name in ("TOPIC", "ENODE", "QUEUE_ID", "OFFSET"))
             if (row := done.get(place)) is not None:  # type: ignore[arg-type]  # four texts
-                row.state, row.attempt = pb.DELIVERY_STATE_PARKED, number_said(said.get("DLQ_ATTEMPTS", ""))
+                row.state, row.attempt = pb.DELIVERY_STATE_PARKED, whole_number(said.get("DLQ_ATTEMPTS", "")) or 0
                 row.consumer, reason = said.get("DLQ_CONSUMER", ""), said.get("DLQ_REASON", "")
                 row.error = f"{reason}: {said['DLQ_ERROR']}" if said.get("DLQ_ERROR") else reason
             looked += 1

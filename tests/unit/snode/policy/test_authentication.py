@@ -1,0 +1,115 @@
+"""Whose secret counts: believed for a while, longer while nobody can say another, and strangers cost nothing."""
+
+from typing import Any
+
+import pytest
+
+from ortoo.common.cluster.name_servers import NameServers
+from ortoo.common.errors import Forbidden, NotFound, OrtooError, Overloaded, Unavailable
+from ortoo.common.grpc.channels import Channels
+from ortoo.snode.cluster.name_server import NameServer
+from ortoo.snode.policy.access import ACCESS_KEY_LENGTH_MAX, KNOWN_S, STRANGERS_MAX, Authentication
+from ortoo.snode.settings import Settings
+from ortoo.testing.time.virtual_clock import VirtualClock
+
+
+class Users:
+    """A name server that knows users, and counts who was asked for."""
+
+    def __init__(self) -> None:
+        self.secrets = {"ann": "s3cret"}
+        self.asked: list[str] = []
+        self.error: OrtooError | None = None
+
+    async def secret_of(self, access_key: str) -> str:
+        """As the name server's."""
+        self.asked.append(access_key)
+        if self.error is not None:
+            raise self.error
+        if access_key not in self.secrets:
+            raise NotFound("there is no such user")
+        return self.secrets[access_key]
+
+
+@pytest.fixture
+def users() -> Users:
+    """Ann alone."""
+    return Users()
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    """Moved by hand."""
+    return VirtualClock()
+
+
+@pytest.fixture
+def authentication(users: Users, clock: VirtualClock) -> Authentication:
+    """Asks those users."""
+    return Authentication(users, clock, Settings())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("error", [Unavailable("it is away"), Overloaded("too much")])
+async def test_who_was_known_goes_on_while_no_name_server_answers(
+    error: OrtooError, users: Users, clock: VirtualClock, authentication: Authentication
+) -> None:
+    """Sending and receiving outlive all name servers; who was never known is not let in, and news count at once."""
+    assert await authentication.secret_of("ann") == "s3cret"
+    users.error = error
+    for _ in range(100):
+        clock.advance(KNOWN_S)
+        assert await authentication.secret_of("ann") == "s3cret"
+    with pytest.raises(type(error)):
+        await authentication.secret_of("bob")
+    users.error = None
+    users.secrets["ann"] = "another"
+    clock.advance(KNOWN_S)
+    assert await authentication.secret_of("ann") == "another"
+
+
+@pytest.mark.parametrize("error", [NotFound("deleted"), Forbidden("disabled")])
+async def test_a_user_who_is_gone_is_not_known_again(
+    error: OrtooError, users: Users, clock: VirtualClock, authentication: Authentication
+) -> None:
+    """What the name server said last counts while it is away."""
+    assert await authentication.secret_of("ann") == "s3cret"
+    clock.advance(KNOWN_S)
+    users.error = error
+    assert await authentication.secret_of("ann") == ""
+    clock.advance(KNOWN_S)
+    users.error = Unavailable("it is away")
+    with pytest.raises(Unavailable):
+        await authentication.secret_of("ann")
+
+
+class Refusing(NameServer):
+    """One that refuses the snode, as by another token than its own."""
+
+    async def call(self, method: object, request: object, metadata: object = ()) -> Any:
+        """Not answered."""
+        raise Forbidden("users are for those with the token")
+
+
+async def test_a_snode_that_may_not_ask_takes_nobody_for_a_stranger(clock: VirtualClock) -> None:
+    """A token that is changed at the name server first says nothing of users."""
+    async with Channels() as channels:
+        name_server = Refusing(NameServers("localhost:1"), channels)
+        with pytest.raises(Unavailable, match="tells this snode of no users"):
+            await Authentication(name_server, clock, Settings()).secret_of("ann")
+
+
+async def test_strangers_take_neither_room_nor_a_users_place(
+    users: Users, clock: VirtualClock, authentication: Authentication
+) -> None:
+    """However many names they try; one that no user can have is neither kept nor asked for."""
+    assert await authentication.secret_of("ann") == "s3cret"
+    assert await authentication.secret_of("x" * (ACCESS_KEY_LENGTH_MAX + 1)) == ""
+    assert users.asked == ["ann"]
+    for number in range(STRANGERS_MAX + 1):
+        assert await authentication.secret_of(f"stranger-{number}") == ""
+    users.asked.clear()
+    assert await authentication.secret_of("ann") == "s3cret"
+    assert await authentication.secret_of(f"stranger-{STRANGERS_MAX}") == ""
+    assert users.asked == []
+    assert await authentication.secret_of("stranger-0") == ""
+    assert users.asked == ["stranger-0"]

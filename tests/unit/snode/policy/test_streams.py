@@ -1,0 +1,43 @@
+"""What a stream has asked for, as long as it is open."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ortoo.common.errors import Overloaded
+from ortoo.common.process.memory_budget import MemoryBudget
+from ortoo.snode.policy import access
+from ortoo.snode.policy.access import Access, AccessOfCall
+from ortoo.snode.policy.access_rules import access_rules_of
+from ortoo.v1 import producer_pb2, topic_pb2
+
+RULES = """
+trusted_addresses = ["10.1.0.0/16"]
+[[user]]
+access_key = "ann"
+"""
+NAME_BYTES = 10_000
+
+
+def batch_for(number: int) -> producer_pb2.ProduceRequest:
+    """One for a topic with a long name, which nobody has looked at yet."""
+    return producer_pb2.ProduceRequest(queue=topic_pb2.Queue(topic=f"{number}".zfill(NAME_BYTES)))
+
+
+async def test_what_a_stream_names_counts_in_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who may send anywhere makes up names without end: the stream is refused when the memory is used up."""
+    budget = MemoryBudget(64 << 20)
+    share = budget.share("Produce")
+    monkeypatch.setattr(access, "current_share", lambda: share)
+    directory: Any = SimpleNamespace(topic_name=str)
+    rules = Access("", None, directory)  # type: ignore[arg-type]  # nobody signs
+    rules.rules = access_rules_of(RULES)
+    call = AccessOfCall(rules, "ProducerService/Produce", "10.1.0.1:80")
+    rules.stream_begins(call)
+    for number in (0, 1, 0):
+        call.ask(batch_for(number))
+    assert 2 * NAME_BYTES < share.fixed_bytes < 3 * NAME_BYTES
+    with pytest.raises(Overloaded):
+        for number in range((64 << 20) // NAME_BYTES):
+            call.ask(batch_for(number))
