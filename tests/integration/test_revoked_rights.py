@@ -32,8 +32,8 @@ async def test_a_poll_that_waits_ends_with_the_right_to_it(tmp_path: Path) -> No
         pop = pop_pb2.PopRequest(group="g", topic="t", wait_ms=WAIT_MS, options=start)
         pull = pull_pb2.PullRequest(group="g", queue=queue, offset=0, wait_ms=WAIT_MS)
         polls: list[Any] = [consumer.Pop(pop, metadata=reader), consumer.Pull(pull, metadata=reader)]
-        waiting = cluster.running["enode-0"].store.engine.waiting
-        while not waiting.count:  # the second one waits at the enode
+        enode: Any = cluster.running["enode-0"]
+        while not enode.store.engine.waiting.count:  # the second one waits at the enode
             await cluster.clock.sleep(0.01)
         assert not any(poll.done() for poll in polls)
         (tmp_path / "access.toml").write_text(RULES.replace(READERS, "topics = {}"))
