@@ -7,6 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
+from ortoo.client import connect
 from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.records.batch import open_batch
 from ortoo.v1 import pull_pb2, topic_pb2
@@ -140,6 +141,20 @@ async def test_a_topic_that_cannot_be_read_costs_no_other_topic_its_offsets(tmp_
         found = await running.consumer.QueryOffsets(pull_pb2.QueryConsumerOffsetsRequest(group="g", queues=queues))
         assert [(one.queue.topic, one.offset) for one in found.offsets] == [("t", 3)]
         assert len(found.refused) == 3
+
+
+async def test_an_offset_beyond_the_end_of_one_queue_hides_nothing_of_another(tmp_path: Path) -> None:
+    """What waits is counted queue by queue: one that is ahead of its end does not make up for one that is behind."""
+    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
+        await running.topic("t", 2)
+        await running.produce(batch_request(1, queue("t", 1), [b"a", b"b", b"c"]))
+        rows = [pull_pb2.ConsumerOffset(queue=queue("t", number), offset=at) for number, at in ((0, 3), (1, 0))]
+        await running.consumer.CommitOffsets(pull_pb2.CommitConsumerOffsetsRequest(group="g", offsets=rows))
+        async with connect(running.cluster.address) as mq:
+            assert (await mq.admin.lag("g", "t")).lag_messages == 3
+            [reason] = (await mq.admin.operations.explain("g", "t")).reasons
+        assert reason.name == "nobody consumes"
+        assert "3 messages wait" in reason.seen
 
 
 async def test_first_commits_at_the_same_moment_are_all_kept(tmp_path: Path) -> None:

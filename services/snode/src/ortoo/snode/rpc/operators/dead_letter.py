@@ -1,6 +1,6 @@
 """DeadLetterService."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from ortoo.common.cluster.names import check_group_name
@@ -16,6 +16,7 @@ from ortoo.v1 import dead_letter_pb2_grpc, record_pb2, topic_pb2
 
 NAME = pb.DESCRIPTOR.services_by_name["DeadLetterService"].full_name
 PEEK_DEFAULT, PEEK_MAX = 10, 1_024
+INT32_MAX, INT64_MAX = (1 << 31) - 1, (1 << 63) - 1
 
 
 @dataclass(eq=False)
@@ -78,7 +79,7 @@ def _letter(letter: Letter) -> pb.DeadLetter:
     told = letter.message.properties
     sent = letter.message.replace(
         properties={name: value for name, value in told.items() if not name.startswith("DLQ_")},
-        priority=_number_or_none(told.get("DLQ_PRIORITY", "")),
+        priority=_number_or_none(told.get("DLQ_PRIORITY", ""), INT32_MAX),
         deliver_at_ms=_number_or_none(told.get("DLQ_DELIVER_AT_MS", "")),
         expire_at_ms=_number_or_none(told.get("DLQ_EXPIRE_AT_MS", "")),
     )
@@ -86,16 +87,16 @@ def _letter(letter: Letter) -> pb.DeadLetter:
         pb.DeadLetter,
         letter,
         reason=told.get("DLQ_REASON", ""),
-        attempts=_number(told.get("DLQ_ATTEMPTS", "")),
+        attempts=attempts_of(told),
         error=told.get("DLQ_ERROR", ""),
         consumer=told.get("DLQ_CONSUMER", ""),
         origin_queue=topic_pb2.Queue(
             topic=told.get("DLQ_ORIGIN_TOPIC", ""),
             enode=told.get("DLQ_ORIGIN_ENODE", ""),
-            queue_id=_number(told.get("DLQ_ORIGIN_QUEUE_ID", "")),
+            queue_id=_number_or_none(told.get("DLQ_ORIGIN_QUEUE_ID", ""), INT32_MAX) or 0,
         ),
-        origin_offset=_number(told.get("DLQ_ORIGIN_OFFSET", "")),
-        parked_at_ms=_number(told.get("DLQ_PARKED_AT_MS", "")) or letter.stored_at_ms,
+        origin_offset=_number_or_none(told.get("DLQ_ORIGIN_OFFSET", "")) or 0,
+        parked_at_ms=_number_or_none(told.get("DLQ_PARKED_AT_MS", "")) or letter.stored_at_ms,
         message=write(record_pb2.Message, sent),
         body_text=body_text(letter.message),
         trace_context=letter.message.trace_context or "",
@@ -106,9 +107,12 @@ def _peeked(peeked: Peeked) -> pb.PeekedMessage:
     return write(pb.PeekedMessage, peeked, body_text=body_text(peeked.message))
 
 
-def _number(text: str) -> int:
-    return _number_or_none(text) or 0
+def attempts_of(told: Mapping[str, str]) -> int:
+    """After how many attempts a message was parked, as its properties tell."""
+    return _number_or_none(told.get("DLQ_ATTEMPTS", ""), INT32_MAX) or 0
 
 
-def _number_or_none(text: str) -> int | None:
-    return int(text) if text.isdigit() else None
+def _number_or_none(text: str, most: int = INT64_MAX) -> int | None:
+    """A number in a property, which an application may have given itself; None for what is none, or is too large."""
+    digits = text.isascii() and text.isdigit() and len(text) <= len(str(most))
+    return int(text) if digits and int(text) <= most else None

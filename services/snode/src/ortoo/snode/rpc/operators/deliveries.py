@@ -22,6 +22,7 @@ from ortoo.snode.membership.members import Subscription
 from ortoo.snode.pop.dead_letters import DeadLetters
 from ortoo.snode.pull.read_sizes import ANSWER_BYTES_MAX
 from ortoo.snode.pull.reading import MessageSearch, PlacedMessage, SearchRequest
+from ortoo.snode.rpc.operators.dead_letter import attempts_of
 from ortoo.snode.rpc.operators.reasons import Held, Seen, reasons
 from ortoo.v1 import delivery_pb2 as pb
 from ortoo.v1 import enode_pop_pb2
@@ -187,7 +188,7 @@ class DeliveryService(DeliveryServiceServicer):
             said = letter.message.properties
             place = tuple(said.get(f"DLQ_ORIGIN_{name}", "") for name in ("TOPIC", "ENODE", "QUEUE_ID", "OFFSET"))
             if (row := done.get(place)) is not None:  # type: ignore[arg-type]  # four texts
-                row.state, row.attempt = pb.DELIVERY_STATE_PARKED, int(said.get("DLQ_ATTEMPTS", "0"))
+                row.state, row.attempt = pb.DELIVERY_STATE_PARKED, attempts_of(said)
                 row.consumer, reason = said.get("DLQ_CONSUMER", ""), said.get("DLQ_REASON", "")
                 row.error = f"{reason}: {said['DLQ_ERROR']}" if said.get("DLQ_ERROR") else reason
             looked += 1
@@ -221,7 +222,7 @@ def _held(queue: Queue, found: enode_pop_pb2.DescribeDeliveriesResponse) -> Held
     tried = [one for one in found.ranges if one.phase in HAD and one.error]
     return Held(
         queue,
-        behind=found.end_offset - max(found.committed_offset, found.begin_offset),
+        behind=max(0, found.end_offset - max(found.committed_offset, found.begin_offset)),
         pops=found.pops,
         leased=count(LEASED),
         delayed=count(RETURNED),
