@@ -288,10 +288,8 @@ class Housekeeping:
         contents = self.catalog.contents.get(segment.base)
         if contents is None:
             return False
-        lowest = self.state.offsets.lowest()
-        return all(
-            one.end_offset <= lowest.get((one.topic_id, one.queue_id), one.end_offset) for one in contents.queues
-        )
+        offsets = self.state.offsets
+        return all(offsets.all_passed(one.topic_id, one.queue_id, one.end_offset) for one in contents.queues)
 
     def _write_index(self, sealed: Sealed) -> Contents:
         segment = sealed.segment
