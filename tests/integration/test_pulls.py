@@ -10,7 +10,7 @@ import pytest
 from ortoo.client import connect
 from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.records.batch import open_batch
-from ortoo.v1 import pull_pb2, topic_pb2
+from ortoo.v1 import failure_pb2, pull_pb2, topic_pb2
 from tests.integration.session_client import SessionClient
 from tests.integration.snode_calls import Snode, batch_request, open_snode_cluster, queue
 
@@ -204,6 +204,25 @@ async def test_locks_are_taken_through_any_snode(tmp_path: Path) -> None:
         assert await refusal(running.consumer.CommitOffsets(request)) is grpc.StatusCode.ABORTED
         assert await refusal(pull_under(running, 1, granted.generation - 1)) is grpc.StatusCode.ABORTED
         assert (await pull_under(running, 1, granted.generation)).status == pull_pb2.PULL_STATUS_NO_NEW
+
+
+async def test_a_topic_that_is_gone_costs_no_other_topic_its_locks(tmp_path: Path) -> None:
+    """A member renews all its locks in one call, and gives them back in one: each queue is answered for itself."""
+    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
+        await running.topic("t")
+        queues = [queue("gone"), queue("t"), queue("t", 9)]
+        request = pull_pb2.LockQueuesRequest(group="g", client_id="a", queues=queues)
+        answer = await running.consumer.LockQueues(request)
+        assert [(one.queue.topic, one.queue.queue_id) for one in answer.granted] == [("t", 0)]
+        refused = {(one.queue.topic, one.queue.queue_id): one.failure.kind for one in answer.refused}
+        assert refused == {
+            ("gone", 0): failure_pb2.FAILURE_KIND_NOT_FOUND,
+            ("t", 9): failure_pb2.FAILURE_KIND_INVALID,
+        }
+        free = pull_pb2.UnlockQueuesRequest(group="g", client_id="a", queues=queues)
+        assert [one.topic for one in (await running.consumer.UnlockQueues(free)).released] == ["t"]
+        nothing = pull_pb2.LockQueuesRequest(group="g", client_id="a", queues=[queue("gone")])
+        assert await refusal(running.consumer.LockQueues(nothing)) is grpc.StatusCode.NOT_FOUND
 
 
 async def pull_under(running: Snode, queue_id: int, generation: int) -> pull_pb2.PullResponse:
