@@ -13,6 +13,7 @@ from tests.contract.one_store import QUEUES, SETTINGS, TOPIC, OneStore
 
 OWN, OTHER = "00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"
 ENODE = "a"
+DAY_MS = 86_400_000
 
 
 def news(directory_id: str, version: int, *topics: tuple[int, str], **more: object) -> pb.WatchRoutesResponse:
@@ -135,4 +136,18 @@ async def test_messages_that_wait_for_acknowledgement_stay_in_queues_that_a_grou
     await store.offsets.commit(TOPIC, "g", {1: 100})
     await fill()
     assert all(queue.begin_offset > 0 for queue in store.describe_queues(TOPIC)[:2])
+    await store.close()
+
+
+async def test_a_clock_that_is_set_forward_deletes_nothing_for_a_day() -> None:
+    """G15: a year that passed on one clock alone is no evidence of age."""
+    one = OneStore(settings=replace(SETTINGS, retention_age_ms=3 * DAY_MS, retention_interval_ms=1_800_000))
+    store = await one.open()
+    for number in range(100):
+        await one.append(b"%d " % number * 200)
+        if number % 10 == 0:
+            await one.clock.pass_time(1)
+    one.clock.set_wall(one.clock.now_ms() + 365 * DAY_MS)
+    await one.clock.pass_time(3_600)
+    assert store.describe_queues(TOPIC)[0].begin_offset == 0
     await store.close()
