@@ -1,5 +1,7 @@
 """G15: nothing is deleted, cut or forgotten because something is absent."""
 
+from dataclasses import replace
+
 import pytest
 
 from ortoo.common.errors import NotFound
@@ -7,10 +9,11 @@ from ortoo.enode.changes.pops import PopLeased
 from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.v1 import namesrv_pb2 as pb
 from ortoo.v1 import topic_pb2
-from tests.contract.one_store import QUEUES, TOPIC, OneStore
+from tests.contract.one_store import QUEUES, SETTINGS, TOPIC, OneStore
 
 OWN, OTHER = "00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"
 ENODE = "a"
+DAY_MS = 86_400_000
 
 
 def news(directory_id: str, version: int, *topics: tuple[int, str], **more: object) -> pb.WatchRoutesResponse:
@@ -140,3 +143,38 @@ async def test_a_due_deletion_is_obeyed_by_id(directory_id: str) -> None:
     assert copies.lacks(TOPIC)
     assert list(one.store.engine.state.offsets.checkpoint()) == []
     await one.store.close()
+
+
+async def test_messages_that_wait_for_acknowledgement_stay_in_queues_that_a_group_has_not_begun() -> None:
+    """G15: that a group has no offset in a queue yet does not say that it has consumed it."""
+    small = replace(SETTINGS, retention_bytes=20_000, retention_interval_ms=1_000)
+    one = OneStore(settings=replace(small, retention_requires_acknowledgement=True))
+    store = await one.open()
+
+    async def fill() -> None:
+        for number in range(100):
+            await one.append(b"%d " % number * 200, number % 2)
+            if number % 10 == 0:
+                await one.clock.pass_time(3)
+
+    await store.offsets.commit(TOPIC, "g", {0: 100})
+    await fill()
+    assert [queue.begin_offset for queue in store.describe_queues(TOPIC)] == [0, 0, 0]
+    await store.offsets.commit(TOPIC, "g", {1: 100})
+    await fill()
+    assert all(queue.begin_offset > 0 for queue in store.describe_queues(TOPIC)[:2])
+    await store.close()
+
+
+async def test_a_clock_that_is_set_forward_deletes_nothing_for_a_day() -> None:
+    """G15: a year that passed on one clock alone is no evidence of age."""
+    one = OneStore(settings=replace(SETTINGS, retention_age_ms=3 * DAY_MS, retention_interval_ms=1_800_000))
+    store = await one.open()
+    for number in range(100):
+        await one.append(b"%d " % number * 200)
+        if number % 10 == 0:
+            await one.clock.pass_time(1)
+    one.clock.set_wall(one.clock.now_ms() + 365 * DAY_MS)
+    await one.clock.pass_time(3_600)
+    assert store.describe_queues(TOPIC)[0].begin_offset == 0
+    await store.close()

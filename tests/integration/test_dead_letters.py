@@ -5,6 +5,8 @@ import hashlib
 import json
 from pathlib import Path
 
+import pytest
+
 from ortoo.client import Client, Message, PoppedMessage, PopSettings, Sql, connect
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers.cluster import Cluster, open_cluster
@@ -75,6 +77,26 @@ async def test_dead_letters_tell_why_and_are_sent_again_once(tmp_path: Path) -> 
         assert [one.replayed async for one in mq.admin.dead_letters("g")] == [False] * 20
         rest = [one async for one in mq.admin.replay_dead_letters("g")][-1]
         assert (rest.replayed_messages, rest.skipped_messages) == (20, 20)
+
+
+@pytest.mark.parametrize("number", ["\u00b2", "9" * 30, str(1 << 31), "-1"])
+async def test_what_a_producer_calls_its_properties_hides_no_dead_letter(tmp_path: Path, number: str) -> None:
+    """A property of the application's that looks like the server's own is text: the group's letters can be listed."""
+    forged = dict.fromkeys(("DLQ_PRIORITY", "DLQ_DELIVER_AT_MS", "DLQ_EXPIRE_AT_MS", "DLQ_ATTEMPTS"), number)
+    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq, asyncio.timeout(30):
+        await cluster.create_topic("jobs", queues=1)
+        async with mq.producer("jobs") as producer:
+            await producer.send(Message(b"forged", properties=forged))
+            await producer.send(Message(b"other"))
+        async with mq.pop_consumer("g", "jobs", settings=PopSettings(messages_max=2)) as consumer:
+            left = 2
+            while left:
+                messages = await consumer.pop()
+                await asyncio.gather(*[message.park("no") for message in messages])
+                left -= len(messages)
+        letters = [letter async for letter in mq.admin.dead_letters("g")]
+        assert [letter.message.body for letter in letters] == [b"forged", b"other"]
+        assert [letter.attempts for letter in letters] == [1, 1]
 
 
 async def test_a_replay_that_is_broken_off_goes_on_where_it_was(tmp_path: Path) -> None:

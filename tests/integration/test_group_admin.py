@@ -69,6 +69,17 @@ async def test_a_group_goes_back_at_once_and_forward_only_when_forced(cluster: C
     assert moved.offset == 20
 
 
+async def test_a_group_is_described_when_a_topic_that_its_members_want_is_gone(mq: Client) -> None:
+    """Just then an operator looks: the members, and the progress in the topics that are there."""
+    await mq.admin.create_topic("going", queue_count=1)
+    async with mq.pull_consumer("g", ["one", "going"], PROMPT) as consumer:
+        await until(lambda: {queue.topic for queue in consumer.queues} == {"one", "going"})
+        await mq.admin.delete_topic("going")
+        described = await mq.admin.groups.describe("g")
+        assert [one.topic for one in described.progress] == ["one"]
+        assert len(described.members) == 1
+
+
 async def test_resets_that_cannot_be_are_named(mq: Client) -> None:
     """E-192: a topic that is not there, a group without offsets, no target and two targets."""
     with pytest.raises(NotFound):

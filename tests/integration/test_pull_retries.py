@@ -138,3 +138,22 @@ async def test_a_message_that_cannot_be_given_back_comes_again_here(mq: Client) 
             await until(lambda: len(calls) == 2)
             running.cancel()
     assert calls == [[0, 1, 2, 3], [2, 3]]
+
+
+async def test_with_one_handler_at_a_time_a_message_that_stays_here_waits_for_no_other(mq: Client) -> None:
+    """The only place for a handler is not kept by who waits for new messages: none may come for hours."""
+    await send(mq, range(1), "one")
+    seen: list[bytes] = []
+
+    async def handle(message: ReceivedMessage) -> None:
+        seen.append(message.body)
+        if len(seen) == 1:
+            raise ValueError("not yet")
+
+    async with mq.pull_consumer("g", "one", PROMPT) as consumer:
+        away = mock.AsyncMock(side_effect=Unavailable("away"))
+        with mock.patch("ortoo.client.pull.handling.send_back", away):
+            running = beside(consumer.run(handle, Handling(concurrency=1, retry_delay_ms=50)))
+            await until(lambda: len(seen) == 2)
+            running.cancel()
+    assert (await mq.admin.lag("g", "one")).lag_messages == 0

@@ -7,9 +7,10 @@ from typing import Any
 import grpc
 import pytest
 
+from ortoo.client import connect
 from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.records.batch import open_batch
-from ortoo.v1 import pull_pb2, topic_pb2
+from ortoo.v1 import failure_pb2, pull_pb2, topic_pb2
 from tests.integration.session_client import SessionClient
 from tests.integration.snode_calls import Snode, batch_request, open_snode_cluster, queue
 
@@ -142,6 +143,20 @@ async def test_a_topic_that_cannot_be_read_costs_no_other_topic_its_offsets(tmp_
         assert len(found.refused) == 3
 
 
+async def test_an_offset_beyond_the_end_of_one_queue_hides_nothing_of_another(tmp_path: Path) -> None:
+    """What waits is counted queue by queue: one that is ahead of its end does not make up for one that is behind."""
+    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
+        await running.topic("t", 2)
+        await running.produce(batch_request(1, queue("t", 1), [b"a", b"b", b"c"]))
+        rows = [pull_pb2.ConsumerOffset(queue=queue("t", number), offset=at) for number, at in ((0, 3), (1, 0))]
+        await running.consumer.CommitOffsets(pull_pb2.CommitConsumerOffsetsRequest(group="g", offsets=rows))
+        async with connect(running.cluster.address) as mq:
+            assert (await mq.admin.lag("g", "t")).lag_messages == 3
+            [reason] = (await mq.admin.operations.explain("g", "t")).reasons
+        assert reason.name == "nobody consumes"
+        assert "3 messages wait" in reason.seen
+
+
 async def test_first_commits_at_the_same_moment_are_all_kept(tmp_path: Path) -> None:
     """E-105: of 64 concurrent first commits for 64 queues none is lost."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
@@ -189,6 +204,25 @@ async def test_locks_are_taken_through_any_snode(tmp_path: Path) -> None:
         assert await refusal(running.consumer.CommitOffsets(request)) is grpc.StatusCode.ABORTED
         assert await refusal(pull_under(running, 1, granted.generation - 1)) is grpc.StatusCode.ABORTED
         assert (await pull_under(running, 1, granted.generation)).status == pull_pb2.PULL_STATUS_NO_NEW
+
+
+async def test_a_topic_that_is_gone_costs_no_other_topic_its_locks(tmp_path: Path) -> None:
+    """A member renews all its locks in one call, and gives them back in one: each queue is answered for itself."""
+    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
+        await running.topic("t")
+        queues = [queue("gone"), queue("t"), queue("t", 9)]
+        request = pull_pb2.LockQueuesRequest(group="g", client_id="a", queues=queues)
+        answer = await running.consumer.LockQueues(request)
+        assert [(one.queue.topic, one.queue.queue_id) for one in answer.granted] == [("t", 0)]
+        refused = {(one.queue.topic, one.queue.queue_id): one.failure.kind for one in answer.refused}
+        assert refused == {
+            ("gone", 0): failure_pb2.FAILURE_KIND_NOT_FOUND,
+            ("t", 9): failure_pb2.FAILURE_KIND_INVALID,
+        }
+        free = pull_pb2.UnlockQueuesRequest(group="g", client_id="a", queues=queues)
+        assert [one.topic for one in (await running.consumer.UnlockQueues(free)).released] == ["t"]
+        nothing = pull_pb2.LockQueuesRequest(group="g", client_id="a", queues=[queue("gone")])
+        assert await refusal(running.consumer.LockQueues(nothing)) is grpc.StatusCode.NOT_FOUND
 
 
 async def pull_under(running: Snode, queue_id: int, generation: int) -> pull_pb2.PullResponse:

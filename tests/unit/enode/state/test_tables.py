@@ -42,7 +42,13 @@ def test_offsets_are_those_of_the_last_commit_and_a_generation_stays_until_anoth
         0,
     ]
     assert (offsets.groups(1), offsets.groups(2), offsets.rows) == (["g", "h"], [], 4)
-    assert offsets.lowest() == {(1, 0): 5, (1, 2): 8, (1, 3): 11}
+    offsets.follow(2, "g", 3, 11)
+    offsets.follow(2, "h", 3, 12)
+    passed = [offsets.all_passed(*where) for where in ((1, 2, 8), (1, 2, 9), (1, 0, 5), (2, 3, 11), (2, 3, 12))]
+    assert passed == [True, False, False, True, False]
+    offsets.follow(1, "h", 0, 6)
+    assert [offsets.all_passed(1, 0, offset) for offset in (5, 6)] == [True, False]
+    assert offsets.all_passed(9, 0, 1 << 40)
 
 
 def test_a_commit_by_an_older_generation_is_refused_also_while_the_newer_is_on_its_way() -> None:

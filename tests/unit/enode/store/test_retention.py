@@ -10,8 +10,11 @@ from ortoo.common.records.batch import encode_bodies
 from ortoo.enode.disk.disk import RealDisk
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.log.settings import StoreSettings
-from ortoo.enode.store.retention import expired_count
+from ortoo.enode.store.retention import Ageing, expired_count
 from ortoo.enode.store.store import Store, TopicCopy
+from ortoo.testing.time.virtual_clock import VirtualClock
+
+DAY_MS = 86_400_000
 
 
 def segments(count: int) -> list[Segment]:
@@ -58,6 +61,27 @@ def test_segments_wait_for_acknowledgement_when_asked_to() -> None:
     settings = StoreSettings(retention_age_ms=1, retention_requires_acknowledgement=True)
     assert expired(settings, acknowledged=200) == 2
     assert expired(StoreSettings(retention_age_ms=1), acknowledged=200) == 9
+
+
+def test_a_clock_that_was_set_forward_is_believed_after_a_day_and_set_right_at_once() -> None:
+    """Small steps count, as those of a clock that is kept in time."""
+    clock = VirtualClock()
+    ageing, begun_ms = Ageing(clock), clock.now_ms()
+    clock.advance(600)
+    clock.set_wall(clock.now_ms() + 60_000)
+    assert ageing.now_ms() == begun_ms + 660_000
+    clock.set_wall(clock.now_ms() + 365 * DAY_MS)
+    assert ageing.now_ms() == begun_ms + 660_000
+    clock.advance(7_200)
+    assert ageing.now_ms() == begun_ms + 7_860_000
+    clock.set_wall(clock.now_ms() - 365 * DAY_MS)
+    assert ageing.now_ms() == begun_ms + 7_860_000
+    clock.set_wall(clock.now_ms() + 365 * DAY_MS)
+    assert ageing.now_ms() == begun_ms + 7_860_000
+    clock.advance(86_000)
+    assert ageing.now_ms() == begun_ms + 93_860_000
+    clock.advance(400)
+    assert ageing.now_ms() == clock.now_ms() == begun_ms + 94_260_000 + 365 * DAY_MS
 
 
 async def test_retention_changes_while_the_store_is_open(tmp_path: Path) -> None:

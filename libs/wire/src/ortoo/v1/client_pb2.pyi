@@ -832,7 +832,7 @@ class DescribeGroupResponse(_message.Message):
 
     @_builtins.property
     def progress(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicProgress]:
-        """How far it is in each of them."""
+        """How far it is in each of them that is there."""
 
     def __init__(
         self,

@@ -31,6 +31,8 @@ class Handlers:
         self._handling = handling
         self._slots = asyncio.Semaphore(handling.concurrency)
         self._ordered = OrderedHandling(member, handler, self._give_back, connection.clock, handling)
+        self._again: list[tuple[ProcessQueue, Sequence[ReceivedMessage]]] = []
+        """Failed messages that stay here and whose pause is over: they come before new ones."""
         self._running: dict[int, tuple[ProcessQueue, Sequence[ReceivedMessage], float]] = {}
 
     async def run(self) -> None:
@@ -50,8 +52,11 @@ class Handlers:
                 else:
                     background.spawn("handle", self._handle(queue, messages, background))
 
-    def _take(self, queue: ProcessQueue) -> tuple[ProcessQueue, list[ReceivedMessage]] | None:
+    def _take(self, queue: ProcessQueue) -> tuple[ProcessQueue, Sequence[ReceivedMessage]] | None:
         """The next messages of a queue; None while there are none, or, in order, while others are being processed."""
+        for at, again in enumerate(self._again):
+            if again[0] is queue:
+                return self._again.pop(at)
         if not queue.has_waiting or (self._member.in_order and queue.running):
             return None
         return queue, queue.take(self._handling.batch_messages_max)
@@ -68,21 +73,15 @@ class Handlers:
                 acknowledge(messages[:done])
                 failed = messages[done:]
                 if failed and not queue.is_dropped and not await self._send_back(queue, failed, failure):
-                    background.spawn("again", self._handle_again(queue, failed, background))
+                    background.spawn("again", self._come_again(queue, failed))
         finally:
             self._running.pop(key, None)
             self._done(queue)
 
-    async def _handle_again(
-        self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], background: Background
-    ) -> None:
+    async def _come_again(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
         await self._clock.sleep(self._handling.retry_delay_ms / 1000)
-        await self._slots.acquire()
-        queue.running += 1
-        if queue.is_dropped:
-            self._done(queue)
-        else:
-            await self._handle(queue, messages, background)
+        self._again = [one for one in (*self._again, (queue, messages)) if not one[0].is_dropped]
+        self._member.arrived.set()
 
     async def _call(self, messages: Sequence[ReceivedMessage]) -> tuple[int, Exception]:
         """How many from the front are processed, and why the others are not."""

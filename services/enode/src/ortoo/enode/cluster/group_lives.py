@@ -8,6 +8,7 @@ from ortoo.common.process.logs import get_logger
 from ortoo.enode.changes.all import Change
 from ortoo.enode.changes.groups import GroupDeclared, GroupGone, GroupSeen, GroupsEnded
 from ortoo.enode.state.tables.pops import REPLAY_PREFIX
+from ortoo.enode.store.retention import Ageing
 from ortoo.enode.store.store import Store
 from ortoo.v1 import namesrv_pb2
 
@@ -36,6 +37,7 @@ class GroupLives:
         self._engine = store.engine
         self._groups = store.engine.state.groups
         self._clock = clock
+        self._ageing = Ageing(clock)
         self.retention_ms = retention_ms
         self._following = following
         self.dropped = {"deleted": 0, "silent": 0}
@@ -69,6 +71,7 @@ class GroupLives:
     async def look(self) -> None:
         """Write down who is used, and drop what nobody declared and nobody has used for long."""
         now_ms, step_ms = self._clock.now_ms(), min(SEEN_STEP_MS, max(1, self.retention_ms // 8))
+        aged_ms = self._ageing.now_ms()
         in_use, self._engine.read = self._engine.read | self._store.locks.held(), set()
         self._engine.accepted.clear()
         # What was kept before this was written down counts as used when it is first looked at.
@@ -79,7 +82,7 @@ class GroupLives:
         ]
         await self._store_parts(seen)
         if self.retention_ms and self._following():
-            before_ms = now_ms - self.retention_ms
+            before_ms = aged_ms - self.retention_ms
             pairs = [(topic_id, group) for topic_id, group, at_ms in self._groups.all() if at_ms < before_ms]
 
             def may_go(topic_id: int, group: str) -> bool:

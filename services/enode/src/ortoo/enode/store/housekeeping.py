@@ -32,7 +32,7 @@ from ortoo.enode.reading.reader import Reader
 from ortoo.enode.reading.recent import Recent
 from ortoo.enode.recovery.opening import marker_of
 from ortoo.enode.state.fold import State
-from ortoo.enode.store.retention import expired_count
+from ortoo.enode.store.retention import Ageing, expired_count
 
 Rescue = Callable[[int], Awaitable[int | None]]
 """Stores again what waits below a place; how many bytes that were, None when it cannot be yet."""
@@ -68,6 +68,7 @@ class Housekeeping:
     def __post_init__(self) -> None:
         """Nothing is done before `start`."""
         self._tide_mark = TideMark(self.disk, self.appender.active.folder)
+        self._ageing = Ageing(self.clock)
         self._keys_advanced = 0
         self._keys_due = asyncio.Event()
         self._keys_due.set()
@@ -194,7 +195,7 @@ class Housekeeping:
             return
         count = expired_count(
             catalog.segments,
-            now_ms=self.clock.now_ms(),
+            now_ms=self._ageing.now_ms(),
             log_end=self.appender.appended_position,
             checkpoint_from=self.checkpoints[0] if len(self.checkpoints) == CHECKPOINTS_KEPT else 0,
             settings=self.settings,
@@ -288,10 +289,8 @@ class Housekeeping:
         contents = self.catalog.contents.get(segment.base)
         if contents is None:
             return False
-        lowest = self.state.offsets.lowest()
-        return all(
-            one.end_offset <= lowest.get((one.topic_id, one.queue_id), one.end_offset) for one in contents.queues
-        )
+        offsets = self.state.offsets
+        return all(offsets.all_passed(one.topic_id, one.queue_id, one.end_offset) for one in contents.queues)
 
     def _write_index(self, sealed: Sealed) -> Contents:
         segment = sealed.segment

@@ -1,9 +1,44 @@
-"""Retention: which segments may go. A pure decision."""
+"""Retention: which segments may go, and by which clock. Pure decisions."""
 
 from collections.abc import Callable, Sequence
 
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.logs import get_logger
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.log.settings import StoreSettings
+
+STEP_MS = 3_600_000
+"""A clock that goes forward by so much at once was set."""
+STEP_BELIEVED_S = 86_400.0
+"""After so long it is believed: until then somebody may set it right."""
+_log = get_logger("store")
+
+
+class Ageing:
+    """The time by which things are too old. A clock that is set forward makes nothing old for a day."""
+
+    def __init__(self, clock: Clock) -> None:
+        """Believe the clock as it is now: what happened before the process began nobody knows."""
+        self._clock = clock
+        self._seen = clock.now_ms(), clock.monotonic_s()
+        self._ahead_ms = 0
+        """By how much it was set and is not believed yet."""
+        self._believed_at_s = 0.0
+
+    def now_ms(self) -> int:
+        """What the time is, by the wall clock and the monotonic one; to be asked every now and then."""
+        wall_ms, monotonic_s = self._clock.now_ms(), self._clock.monotonic_s()
+        was_ms, was_s = self._seen
+        self._seen = wall_ms, monotonic_s
+        step_ms = wall_ms - was_ms - int((monotonic_s - was_s) * 1000)
+        if step_ms > STEP_MS:
+            _log.error("the clock was set forward: for a day nothing is too old by that", step_s=step_ms // 1000)
+            self._believed_at_s = monotonic_s + STEP_BELIEVED_S
+        if abs(step_ms) > STEP_MS:
+            self._ahead_ms = max(0, self._ahead_ms + step_ms)
+        if monotonic_s >= self._believed_at_s:
+            self._ahead_ms = 0
+        return wall_ms - self._ahead_ms
 
 
 def expired_count(

@@ -34,9 +34,9 @@ class ClientLocks:
     async def take(
         self, group: str, client_id: str, session: ClientSession | None, queues: Sequence[Queue]
     ) -> list[LockedQueue]:
-        """Take or renew locks, one answer each, in order. Errors: Invalid, NotFound."""
-        requests = await self._requests(group, client_id, session, queues)
-        found: dict[Queue, LockedQueue] = {}
+        """Take or renew locks, one answer each, in order. Errors: Invalid; NotFound when none of them is there."""
+        requests, gone = await self._requests(group, client_id, session, queues)
+        found = {queue: LockedQueue(queue, LockAnswer(0), error) for queue, error in gone.items()}
         for enode, wanted in requests.items():
             if session is not None:
                 session.locks.update(dict.fromkeys((enode, request) for request in wanted.values()))
@@ -56,7 +56,8 @@ class ClientLocks:
     ) -> list[Queue]:
         """Free locks; those that were held. Errors: Invalid, NotFound, Unavailable."""
         released: list[Queue] = []
-        for enode, wanted in (await self._requests(group, client_id, session, queues)).items():
+        requests, _ = await self._requests(group, client_id, session, queues)
+        for enode, wanted in requests.items():
             answers = await self._links.to(enode).release_locks(list(wanted.values()))
             released += [queue for queue, done in zip(wanted, answers, strict=True) if done]
             if session is not None:
@@ -66,7 +67,8 @@ class ClientLocks:
 
     async def _requests(
         self, group: str, client_id: str, session: ClientSession | None, queues: Sequence[Queue]
-    ) -> dict[str, dict[Queue, LockRequest]]:
+    ) -> tuple[dict[str, dict[Queue, LockRequest]], dict[Queue, OrtooError]]:
+        """What to ask each enode; and why not for queues that are not there: each for itself, unless none is."""
         check_group_name(group, "group")
         owner = session.client_id if session is not None else client_id
         if not owner:
@@ -75,9 +77,16 @@ class ClientLocks:
             raise Invalid(f"{len(queues)} queues; give 1 to {QUEUES_MAX}", field="queues")
         session_id = session.session_id if session is not None else client_id
         requests: dict[str, dict[Queue, LockRequest]] = {}
+        gone: dict[Queue, OrtooError] = {}
         for queue in queues:
-            topic = await self._watch.topic(queue.topic)
-            check_readable(topic, queue)
+            try:
+                topic = await self._watch.topic(queue.topic)
+                check_readable(topic, queue)
+            except OrtooError as error:
+                gone[queue] = error
+                continue
             request = LockRequest(group, topic.topic_id, queue.queue_id, owner, session_id)
             requests.setdefault(queue.enode, {})[queue] = request
-        return requests
+        if not requests:
+            raise next(iter(gone.values()))
+        return requests, gone

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ortoo.common.cluster.names import check_group_name
-from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError
+from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError, Unavailable
 from ortoo.snode.cluster.routes import RETRY_PREFIX, Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks, OffsetRow, QueueRange, explained
@@ -131,11 +131,17 @@ class OffsetMoves:
     async def reset(self, group: str, topic_name: str, target: ResetTarget, *, force: bool) -> "Moved":
         """Move a group's offsets, back only unless forced.
 
-        Errors: NotFound (topic, or a queue without an offset), Invalid, Unavailable; then nothing was moved.
+        Errors: NotFound (topic, or a queue without an offset), Invalid, Unavailable; then nothing was moved, unless it
+        says which enodes' queues were.
         """
         check_group_name(group, "group")
         topic = await self._watch.topic(topic_name)
         ranges = await self._ranges(topic)
+        if unknown := [queue for queue in target.offsets or () if queue not in ranges]:
+            raise Invalid(
+                f"{unknown[0]} is no queue that can be read; topic {topic.name} has {len(ranges)}",
+                field="offsets.starts.queue",
+            )
         stored = await self._stored(group, topic, ranges)
         missing = [str(queue) for queue, offset in stored.items() if offset is None]
         if missing and not force:
@@ -191,8 +197,6 @@ class OffsetMoves:
 
     async def _wanted(self, topic: Topic, queue: Queue, held: QueueRange, target: ResetTarget) -> int | None:
         if target.offsets is not None:
-            if unknown := [one for one in target.offsets if one.topic != topic.name]:
-                raise Invalid(f"{unknown[0]} is not a queue of topic {topic.name}", field="offsets.starts.queue")
             wanted = target.offsets.get(queue)
         elif target.time_ms is not None and target.time_ms >= 0:
             wanted = await self._links.to(queue.enode).find_offset(topic.topic_id, queue.queue_id, target.time_ms)
@@ -207,9 +211,14 @@ class OffsetMoves:
         return max(held.begin_offset, min(wanted, held.end_offset))
 
     async def _store(self, group: str, topic: Topic, offsets: Mapping[Queue, int]) -> None:
+        moved: list[str] = []
         for enode in sorted({queue.enode for queue in offsets}):
             rows = [(queue.queue_id, offset, 0) for queue, offset in offsets.items() if queue.enode == enode]
             try:
                 await self._links.to(enode).commit_rows(topic.topic_id, group, rows, reset=True)
             except OrtooError as error:
+                if moved:
+                    what = f"the queues on {', '.join(moved)} were moved, those on {enode} were not: {error.message}"
+                    raise Unavailable(f"{what}; ask again", retry_after_ms=500) from error
                 raise explained(error) from error
+            moved.append(enode)

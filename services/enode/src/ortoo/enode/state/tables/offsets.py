@@ -31,14 +31,10 @@ class Offsets(GroupTable[dict[int, tuple[int, int]]]):
         """The newest generation that committed to this queue; 0 = none."""
         return self._of(topic_id, group).get(queue_id, (0, 0))[1]
 
-    def lowest(self) -> dict[tuple[int, int], int]:
-        """(topic id, queue id) to the smallest offset of any group that has one there."""
-        found: dict[tuple[int, int], int] = {}
-        for topic_id, _, rows in self.committed():
-            for queue_id, (offset, _) in rows.items():
-                key = (topic_id, queue_id)
-                found[key] = min(found.get(key, offset), offset)
-        return found
+    def all_passed(self, topic_id: int, queue_id: int, offset: int) -> bool:
+        """Whether every group that has an offset in a topic has got to this one; no offset in the queue is none."""
+        rows = self._topics.get(topic_id, {}).values()
+        return all(queue_id in one and one[queue_id][0] >= offset for one in rows if one)
 
     def follow(self, topic_id: int, group: str, queue_id: int, offset: int) -> None:
         """A group that pops is done with everything below `offset`."""

@@ -222,7 +222,7 @@ def _held(queue: Queue, found: enode_pop_pb2.DescribeDeliveriesResponse) -> Held
     tried = [one for one in found.ranges if one.phase in HAD and one.error]
     return Held(
         queue,
-        behind=found.end_offset - max(found.committed_offset, found.begin_offset),
+        behind=max(0, found.end_offset - max(found.committed_offset, found.begin_offset)),
         pops=found.pops,
         leased=count(LEASED),
         delayed=count(RETURNED),

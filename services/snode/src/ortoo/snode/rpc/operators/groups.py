@@ -76,7 +76,7 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
             group=group_to(group),
             members=map(member_to, members),
             topics=topics,
-            progress=[await self._progress(request.name, topic) for topic in topics],
+            progress=[one for topic in topics if (one := await self._progress(request.name, topic)) is not None],
         )
 
     async def ListClients(self, request: pb.ListClientsRequest, context: Context) -> pb.ListClientsResponse:
@@ -191,8 +191,12 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
                     f"there is no group {name!r}; `ortoo group list` shows those there are", field="group"
                 ) from None
 
-    async def _progress(self, group: str, topic: str) -> pb.TopicProgress:
-        lags = await self.lag.of(group, topic)
+    async def _progress(self, group: str, topic: str) -> pb.TopicProgress | None:
+        """How far a group is in a topic; None when that is gone, though its members still want it."""
+        try:
+            lags = await self.lag.of(group, topic)
+        except NotFound:
+            return None
         return pb.TopicProgress(
             topic=topic,
             offsets=[pull_pb2.ConsumerOffset(queue=queue_to(one.queue), offset=one.committed_offset) for one in lags],
