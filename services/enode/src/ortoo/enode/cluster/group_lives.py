@@ -37,7 +37,7 @@ class GroupLives:
         self._engine = store.engine
         self._groups = store.engine.state.groups
         self._clock = clock
-        self._ageing = Ageing(clock)
+        self._ageing = Ageing(clock.now_ms(), clock.monotonic_s())
         self.retention_ms = retention_ms
         self._following = following
         self.dropped = {"deleted": 0, "silent": 0}
@@ -71,7 +71,7 @@ class GroupLives:
     async def look(self) -> None:
         """Write down who is used, and drop what nobody declared and nobody has used for long."""
         now_ms, step_ms = self._clock.now_ms(), min(SEEN_STEP_MS, max(1, self.retention_ms // 8))
-        aged_ms = self._ageing.now_ms()
+        aged_ms = self._ageing.now_ms(now_ms, self._clock.monotonic_s())
         in_use, self._engine.read = self._engine.read | self._store.locks.held(), set()
         self._engine.accepted.clear()
         # What was kept before this was written down counts as used when it is first looked at.

@@ -68,7 +68,7 @@ class Housekeeping:
     def __post_init__(self) -> None:
         """Nothing is done before `start`."""
         self._tide_mark = TideMark(self.disk, self.appender.active.folder)
-        self._ageing = Ageing(self.clock)
+        self._ageing = Ageing(self.clock.now_ms(), self.clock.monotonic_s())
         self._keys_advanced = 0
         self._keys_due = asyncio.Event()
         self._keys_due.set()
@@ -195,7 +195,7 @@ class Housekeeping:
             return
         count = expired_count(
             catalog.segments,
-            now_ms=self._ageing.now_ms(),
+            now_ms=self._ageing.now_ms(self.clock.now_ms(), self.clock.monotonic_s()),
             log_end=self.appender.appended_position,
             checkpoint_from=self.checkpoints[0] if len(self.checkpoints) == CHECKPOINTS_KEPT else 0,
             settings=self.settings,

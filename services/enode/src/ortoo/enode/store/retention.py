@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 
-from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.log.settings import StoreSettings
@@ -17,17 +16,15 @@ _log = get_logger("store")
 class Ageing:
     """The time by which things are too old. A clock that is set forward makes nothing old for a day."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, wall_ms: int, monotonic_s: float) -> None:
         """Believe the clock as it is now: what happened before the process began nobody knows."""
-        self._clock = clock
-        self._seen = clock.now_ms(), clock.monotonic_s()
+        self._seen = wall_ms, monotonic_s
         self._ahead_ms = 0
         """By how much it was set and is not believed yet."""
         self._believed_at_s = 0.0
 
-    def now_ms(self) -> int:
+    def now_ms(self, wall_ms: int, monotonic_s: float) -> int:
         """What the time is, by the wall clock and the monotonic one; to be asked every now and then."""
-        wall_ms, monotonic_s = self._clock.now_ms(), self._clock.monotonic_s()
         was_ms, was_s = self._seen
         self._seen = wall_ms, monotonic_s
         step_ms = wall_ms - was_ms - int((monotonic_s - was_s) * 1000)
