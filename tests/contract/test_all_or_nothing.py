@@ -50,7 +50,8 @@ async def delete_topics(it: PopStore, held: Held) -> None:
 
 async def commit_each(it: PopStore, held: Held) -> None:
     """Offsets under many generations."""
-    await it.store.offsets.commit_each(TOPIC, f"group {LONG}", [(number, 5, 1 + number) for number in range(MANY)])
+    rows = [(number, 5, TOPIC + 1 + number) for number in range(MANY)]
+    await it.store.offsets.commit_each(TOPIC, f"group {LONG}", rows)
 
 
 async def reset_offsets(it: PopStore, held: Held) -> None:
@@ -225,7 +226,7 @@ async def _filled(it: PopStore) -> Held:
     await it.store.put_topics([TopicCopy(1000 + number, f"going {number}", 1, 1) for number in range(MANY)])
     holders = [LockRequest((TOPIC, f"holder {number}", 0), LONG, "session") for number in range(MANY)]
     assert all(isinstance(answer, Granted) for answer in await it.store.locks.take(holders))
-    for first in range(MANY):  # so that each queue's lock has another generation, from 1 on
+    for first in range(MANY):  # so that each queue's lock has another generation, from the topic's first on
         keys = [(TOPIC, f"group {LONG}", number) for number in range(first, MANY)]
         await it.store.locks.fence(keys, lambda _: [])
     await it.send(*(f"m{number}" for number in range(MANY)))

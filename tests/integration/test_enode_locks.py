@@ -12,7 +12,8 @@ from ortoo.enode.store import lock_table
 from ortoo.testing.servers.lone_enode import LoneEnode, append_batches, open_lone_enode, topic
 from ortoo.v1 import enode_pb2, failure_pb2
 
-TOPIC = 7
+TOPIC = 7 << 31
+"""Its locks begin with generation 1."""
 
 
 async def take(enode: LoneEnode, owner: str, *queue_ids: int, session_id: str = "", incarnation: str = "") -> list[int]:

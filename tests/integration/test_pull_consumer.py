@@ -86,24 +86,6 @@ async def test_an_offset_that_is_not_stored_is_corrected(mq: Client) -> None:
         assert batch[0].offset == 10
 
 
-async def test_a_topic_made_anew_is_consumed_from_its_own_offsets(mq: Client) -> None:
-    """G2: how far a member was in a topic that is no more says nothing of another one with the same name."""
-    await send(mq, range(10), "one")
-    async with mq.pull_consumer("g", "one", prompt(commit_first_ms=60_000, commit_interval_ms=60_000)) as consumer:
-        batch = await consumer.poll()
-        assert batch is not None
-        batch.ack()
-        await mq.admin.delete_topic("one")
-        await mq.admin.create_topic("one", queue_count=1)
-        await send(mq, [b"new %d" % number for number in range(5)], "one")
-        await consumer.commit()
-        found: list[bytes] = []
-        while len(found) < 5 and (batch := await consumer.poll(10_000)) is not None:
-            found += batch.bodies()
-            batch.ack()
-        assert found == [b"new %d" % number for number in range(5)]
-
-
 async def test_a_pull_gives_as_many_messages_as_were_asked_for(mq: Client) -> None:
     """A stored batch of a thousand is cut by the server; tags leave others out and offsets stay."""
     queue = await only_queue(mq, "one")

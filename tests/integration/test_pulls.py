@@ -202,6 +202,13 @@ async def test_locks_are_taken_through_any_snode(tmp_path: Path) -> None:
         late = pull_pb2.ConsumerOffset(queue=queue("t", 1), offset=5, generation=granted.generation - 1)
         request = pull_pb2.CommitConsumerOffsetsRequest(group="g", offsets=[late])
         assert await refusal(running.consumer.CommitOffsets(request)) is grpc.StatusCode.ABORTED
+        # Nothing of it is stored, and each queue says why: whose lock is lost must not hear of another topic instead.
+        request.offsets.insert(0, pull_pb2.ConsumerOffset(queue=queue("nobody-made-it"), offset=3))
+        refused = (await running.consumer.CommitOffsets(request)).refused
+        assert {one.queue.topic: one.failure.kind for one in refused} == {
+            "nobody-made-it": failure_pb2.FAILURE_KIND_NOT_FOUND,
+            "t": failure_pb2.FAILURE_KIND_FENCED,
+        }
         assert await refusal(pull_under(running, 1, granted.generation - 1)) is grpc.StatusCode.ABORTED
         assert (await pull_under(running, 1, granted.generation)).status == pull_pb2.PULL_STATUS_NO_NEW
 

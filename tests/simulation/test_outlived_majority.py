@@ -18,6 +18,8 @@ from tests.simulation.test_take_over import THREE, leader, sent, topic
 
 PRODUCER = 7
 DATA = b"x" * 50
+LOCKS = 4_000
+"""To give them all up takes more than a segment."""
 
 
 async def leading(stage: Stage, before: Parts | None = None) -> tuple[MemberMachine, Parts]:
@@ -93,5 +95,39 @@ def test_what_others_still_hold_of_a_lost_majority_is_nothing_of_what_comes_afte
             assert await locked(parts, topic_id, 0) > generation
             with pytest.raises(Fenced):
                 parts.store.locks.check_given((topic_id, "g", 0), generation)
+
+    play(script, shape=THREE)
+
+
+def test_a_disk_that_goes_on_alone_and_is_full_waits_for_room() -> None:
+    """Like any log that has no room: its process does not end, and it leads as soon as there is some."""
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            await topic(stage, client)
+            first, parts = await leading(stage)
+            [topic_id] = [one.topic_id for one in parts.store.topics() if one.name == "t"]
+            keys = [(topic_id, "g", queue_id) for queue_id in range(LOCKS)]
+            await parts.store.locks.take([LockRequest(key, "client", "session") for key in keys])
+            others = [one for one in stage.cluster.members if one is not first]
+            for one in stage.cluster.members:
+                one.kill()
+            for one in others:
+                one.disk.destroyed()
+            go_on_alone(first.disk.opened(), Path("/") / first.name, stage.clock, stage.world.chances.of("operator"))
+            first.start()
+            await first.ready.wait()
+            assert not first.leads
+            platter, process = first.disk.current.platter, first.process
+            room, platter.capacity_bytes = platter.capacity_bytes, platter.image.used_bytes() + 4096
+            await stage.clock.sleep(20)
+            assert first.process is process
+            assert not first.leads
+            platter.capacity_bytes = room
+            _, parts = await leading(stage, parts)
+            assert first.process is process
+            for key in keys:
+                with pytest.raises(Fenced):
+                    parts.store.locks.check_given(key, 1)
 
     play(script, shape=THREE)

@@ -1,5 +1,6 @@
 """A backup of a store that has lost something: what the backup before it has is not given up for that."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from ortoo.common.errors import DataLoss
 from ortoo.common.process.randomness import Randomness
+from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.__main__ import run_tool
 from ortoo.enode.disk.disk import RealDisk
 from ortoo.enode.disk.tide_mark import read_tide_mark
@@ -76,6 +78,50 @@ async def test_a_backup_is_not_given_up_for_a_store_that_has_less(tmp_path: Path
     lose(folder)
     with pytest.raises(DataLoss, match=r"stays as it is|ends at position"):
         take_backup(disk, folder, backup, CLOCK)
+    make_store(disk, backup, tmp_path / "restored", CLOCK, Randomness(2))
+    store = await opened(tmp_path / "restored")
+    assert await batches(store) == whole
+    await store.close()
+
+
+async def killed_later(folder: Path, count: int) -> None:
+    """So many batches more, and no word of how far the log was durable but in the log itself."""
+    store = await opened(folder)
+    sender = Sender(store)
+    sender.acknowledged = store.describe_queues(1)[0].end_offset // 2
+    await sender.send(count)
+    await store.close()
+    for name in ("clean", "durable"):
+        (folder / name).unlink(missing_ok=True)
+
+
+async def test_a_last_file_that_was_cut_short_is_missed_without_the_mark_beside_the_log(tmp_path: Path) -> None:
+    """G15: a store that never falls idle leaves none; its files have their whole length as long as they are written."""
+    disk, folder, backup = RealDisk(), tmp_path / "store", tmp_path / "backup"
+    await fallen_idle(folder, 5)
+    await killed_later(folder, 5)
+    take_backup(disk, folder, backup, CLOCK)
+    end_of_the_last_segment(folder)
+    with pytest.raises(DataLoss, match="stays as it is"):
+        take_backup(disk, folder, backup, CLOCK)
+
+
+async def test_what_was_copied_before_it_was_durable_may_be_lost_again(tmp_path: Path) -> None:
+    """A power cut takes what nobody was told of; a segment that goes on otherwise then than its copy is no loss."""
+    disk, folder, backup = RealDisk(), tmp_path / "store", tmp_path / "backup"
+    await fallen_idle(folder, 5)
+    shutil.copytree(folder, tmp_path / "durable")
+    await killed_later(folder, 5)
+    take_backup(disk, folder, backup, CLOCK)
+    shutil.rmtree(folder)
+    (tmp_path / "durable").rename(folder)
+    store = await opened(folder)
+    large = b"x" * (SETTINGS.segment_bytes - 1_000)
+    await store.append(1, 0, SealedBatch(large, crc32c(large), 1, len(large)))
+    assert store.describe().segment_count == 2
+    take_backup(disk, folder, backup, CLOCK)
+    whole = await batches(store)
+    await store.close()
     make_store(disk, backup, tmp_path / "restored", CLOCK, Randomness(2))
     store = await opened(tmp_path / "restored")
     assert await batches(store) == whole

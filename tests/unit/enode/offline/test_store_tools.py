@@ -13,7 +13,9 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.disk.disk import RealDisk
 from ortoo.enode.log.frame import FrameHeader
+from ortoo.enode.log.segment import segment_name
 from ortoo.enode.offline import inspect, repair
+from ortoo.enode.store.lock_table import Granted, LockRequest
 from ortoo.enode.store.store import Store, StoreSettings, TopicCopy
 
 SETTINGS = StoreSettings(
@@ -171,6 +173,39 @@ async def test_a_log_can_be_cut_at_a_frame(folder: Path, capsys: pytest.CaptureF
     capsys.readouterr()
     left = list(kinds(lines_of(folder, "--frames", capsys=capsys), "frame"))
     assert [one["position"] for one in left] == [one["position"] for one in frames[: len(frames) // 2]]
+
+
+async def test_what_is_given_up_is_nobodys_any_more(folder: Path) -> None:
+    """G10: an owner of a lock, or a producer, that knows what was cut off begins anew, as after another loss of it."""
+    store = await opened(folder)
+    key = (1, "billing", 0)
+    [kept] = await store.locks.take([LockRequest(key, "client", "session")])
+    position, opening = store.engine.appender.durable_position, store.describe().store_open_number
+    await store.locks.fence([key], lambda _: [])
+    [lost] = await store.locks.take([LockRequest(key, "client", "other session")])
+    await store.close()
+    assert repair.main([str(folder), "--cut", str(position), "--apply"]) == 0
+    store = await opened(folder)
+    [after] = await store.locks.take([LockRequest(key, "client", "third session")])
+    assert isinstance(kept, Granted)
+    assert isinstance(lost, Granted)
+    assert isinstance(after, Granted)
+    assert after.generation > lost.generation > kept.generation
+    assert store.describe().store_open_number > opening + 1_000
+    await store.close()
+
+
+async def test_a_stray_beside_a_log_that_is_gone_is_no_log(folder: Path) -> None:
+    """The way to begin an empty log ends there, whatever else lies in the folder."""
+    for file in folder.glob("*.seg"):
+        file.unlink()
+    (folder / segment_name(3)).write_bytes(b"x" * 100)
+    with pytest.raises(DataLoss, match="--caches"):
+        await opened(folder)
+    assert repair.main([str(folder), "--caches", "--apply"]) == 0
+    store = await opened(folder)
+    assert store.describe().segment_count == 1
+    await store.close()
 
 
 def test_a_lost_identity_is_written_anew(folder: Path) -> None:

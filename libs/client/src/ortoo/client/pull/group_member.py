@@ -131,8 +131,12 @@ class GroupMember:
         if self.settings.broadcast:
             path = offset_path(self.settings.offsets_folder, self._connection.client_id, self.group)
             return LocalOffsets(OffsetFile(path))
-        locks = self._locks
-        return RemoteOffsets(self._connection, self.group, locks.generation if locks is not None else lambda _: 0)
+        return RemoteOffsets(self._connection, self.group, self._generation)
+
+    def _generation(self, queue: Queue) -> int:
+        """Of the lock under which a queue was consumed: another one since then may be of another owner, or topic."""
+        owned = self._owned.get(queue)
+        return (owned.queue if owned is not None else self._handover[queue]).generation
 
     # what the consumer asks
 

@@ -28,6 +28,9 @@ class Handover:
     def __contains__(self, queue: Queue) -> bool:
         return queue in self._leaving
 
+    def __getitem__(self, queue: Queue) -> ProcessQueue:
+        return self._leaving[queue][0]
+
     @property
     def locked(self) -> Collection[Queue]:
         """Those whose locks are still ours and have to be renewed."""

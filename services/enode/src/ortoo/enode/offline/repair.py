@@ -33,6 +33,9 @@ from ortoo.enode.log.segment import INDEX_SUFFIX, KEYS_SUFFIX, Segment, bases
 from ortoo.enode.offline.inspect import inspect
 from ortoo.enode.recovery.member_opening import known_end
 from ortoo.enode.recovery.opening import marker_of, recover
+from ortoo.enode.recovery.restored import FILE_NAME as RESTORED_NAME
+from ortoo.enode.recovery.restored import write_restored
+from ortoo.enode.recovery.strays import strays_among
 
 OF_A_SET = (
     "the others have what it lacks: empty it and add it anew (`ortoo enode add`, then `remove`); where a majority is "
@@ -92,8 +95,14 @@ def remove_caches(disk: Disk, folder: Path, *, gives_up_end: bool = False) -> It
     How far that was durable is not, where its end is bad or missing: it stays known as long as there is a log, unless
     that end is given up.
     """
-    names = disk.list(folder)
-    end = known_end(disk, folder) if bases(names) and not gives_up_end else 0
+    names, end = disk.list(folder), known_end(disk, folder)
+    starts = bases(names)
+    if gives_up_end or (end and starts == strays_among(disk, folder, starts)):
+        end = 0
+        yield Step(
+            f"write {RESTORED_NAME}: who holds a lock, a lease or a transaction of what is given up begins anew",
+            partial(write_restored, disk, folder, Randomness()),
+        )
     if end > read_tide_mark(disk, folder):
         yield Step(f"write {TIDE_NAME}: the log goes up to position {end}", partial(_mark, disk, folder, end))
     endings, whole = (INDEX_SUFFIX, KEYS_SUFFIX, ".tmp"), (CLEAN_NAME,) if end else (CLEAN_NAME, TIDE_NAME)

@@ -1,7 +1,7 @@
 """The mark of a store that ends before what others know of it, and was not started yet.
 
 It was made of a backup, or is the disk of a set that goes on alone because a majority is lost, or its last file was cut
-short.
+short, or its end was given up by a repair.
 
 Others have outlived what is gone: a session that is ahead of its queue would pass over new messages that get the old
 offsets, an old handle would settle a new lease, end another's transaction or recall another's message, and a producer

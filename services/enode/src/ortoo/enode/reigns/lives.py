@@ -273,6 +273,12 @@ class Lives:
             with self._reads(log, background):
                 while (epoch := driver.leads) is None:
                     await self._change(driver)
+            try:
+                await log.begin_anew()
+            except (OrtooError, OSError) as error:  # the reign is over, or there is no room: the next try finds out
+                _log.error("what is held of a lost majority cannot be ended; serving nobody", reason=str(error))
+                await self.clock.sleep(AGAIN_S)
+                continue
             async with self._open_reign(log, epoch):
                 while driver.leads == epoch:
                     await self._change(driver)
@@ -293,7 +299,6 @@ class Lives:
     async def _open_reign(self, log: SharedLog, epoch: int) -> AsyncIterator[None]:
         settings, clock = self.settings, self.clock
         log.engine.housekeeping.retain_as(settings.store)
-        await log.begin_anew()
         over = asyncio.Event()
         async with contextlib.AsyncExitStack() as stack:
             background = await stack.enter_async_context(Background("enode"))

@@ -13,6 +13,8 @@ from ortoo.enode.store.lock_table import Granted, Key, LockRequest, LockTable, R
 
 GENERATION_BITS = 32
 """More generations than one log ever gives to a lock."""
+TOPIC_MASK = (1 << GENERATION_BITS - 1) - 1
+"""What of a topic's id its generations begin behind; they use the other half by themselves."""
 Holder = tuple[int, str, str, str, str]
 """(topic id, group, owner, session id, incarnation)."""
 
@@ -136,10 +138,11 @@ class QueueLocks:
     def _given_before(self, key: Key) -> int:
         """Above all generations of this lock that somebody may still hold.
 
-        It may have been given first by a log of which this one is a backup, and nothing here tells of it.
+        It may have been given first by a log of which this one is a backup, and nothing here tells of it. Who had it in
+        a topic that is no more asks for it by the name of that: a topic made anew begins elsewhere.
         """
         lost = self._engine.appender.store_open // APART << GENERATION_BITS
-        return max(lost, self._engine.state.offsets.generation(*key))
+        return max(lost + (key[0] & TOPIC_MASK), self._engine.state.offsets.generation(*key))
 
     async def _store(self, decided: Mapping[Key, tuple[Lock | None, Lock | None]], more: Sequence[Change] = ()) -> None:
         if not decided and not more:

@@ -105,7 +105,7 @@ class Pulling:
             else:
                 lost = Fenced("the lock of this queue has a newer generation: take the lock again", field="generation")
                 refused += [dataclasses.replace(one, error=lost) for one in items if one.queue.queue_id in fenced]
-        if refused and len(refused) == len(offsets):
+        if len(refused) == len(offsets) and len({type(one.error) for one in refused}) == 1:
             assert refused[0].error is not None
             raise refused[0].error
         return refused

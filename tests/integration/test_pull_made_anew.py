@@ -1,0 +1,105 @@
+"""A pull consumer whose topic is deleted and made again under its name."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from ortoo.client import Client, Queue, ReceivedMessage, connect
+from ortoo.client.pull.flow_control import FlowLimits
+from ortoo.client.pull.queue_locks import QueueLocks
+from ortoo.testing.servers.cluster import open_cluster
+from tests.integration.pull_group import beside, only_queue, prompt, send, stored_offset, until
+
+
+@pytest.fixture
+async def mq(tmp_path: Path) -> AsyncIterator[Client]:
+    """A client of a cluster with the topics t and one; a test that hangs ends."""
+    async with open_cluster(tmp_path) as cluster, asyncio.timeout(60):
+        await cluster.create_topic("t")
+        await cluster.create_topic("one", queues=1)
+        async with connect(cluster.address) as opened:
+            yield opened
+
+
+@pytest.fixture
+def renewals(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The generations that servers grant, from now on."""
+    seen: list[int] = []
+    granted = QueueLocks.granted
+
+    def noted(locks: QueueLocks, queue: Queue, generation: int, asked_at_s: float) -> None:
+        granted(locks, queue, generation, asked_at_s)
+        seen.append(generation)
+
+    monkeypatch.setattr(QueueLocks, "granted", noted)
+    return seen
+
+
+async def made_anew(mq: Client, renewals: list[int]) -> None:
+    """There is another topic of that name, with five messages, and the member has renewed its locks since."""
+    await mq.admin.delete_topic("one")
+    await mq.admin.create_topic("one", queue_count=1)
+    await send(mq, [b"new %d" % number for number in range(5)], "one")
+    renewals.clear()
+    await until(lambda: len(renewals) >= 2)
+
+
+async def test_a_topic_made_anew_is_consumed_from_its_own_offsets(mq: Client) -> None:
+    """G2: how far a member was in a topic that is no more says nothing of another one with the same name."""
+    await send(mq, range(10), "one")
+    async with mq.pull_consumer("g", "one", prompt(commit_first_ms=60_000, commit_interval_ms=60_000)) as consumer:
+        batch = await consumer.poll()
+        assert batch is not None
+        batch.ack()
+        await mq.admin.delete_topic("one")
+        await mq.admin.create_topic("one", queue_count=1)
+        await send(mq, [b"new %d" % number for number in range(5)], "one")
+        await consumer.commit()
+        found: list[bytes] = []
+        while len(found) < 5 and (batch := await consumer.poll(10_000)) is not None:
+            found += batch.bodies()
+            batch.ack()
+        assert found == [b"new %d" % number for number in range(5)]
+
+
+async def test_a_lock_of_a_topic_made_anew_is_another_one(mq: Client, renewals: list[int]) -> None:
+    """G2: a member that does not pull just then hears of it when it renews its locks, and stores no old offset."""
+    await send(mq, range(10), "one")
+    full = prompt(limits=FlowLimits(messages_max=1), lock_renewal_ms=100, commit_first_ms=60_000)
+    async with mq.pull_consumer("g", "one", full) as consumer:
+        batch = await consumer.poll()
+        assert batch is not None
+        for message in list(batch)[:5]:
+            message.ack()
+        await made_anew(mq, renewals)
+        await consumer.commit()
+        found: list[bytes] = []
+        while len(found) < 5 and (batch := await consumer.poll(10_000)) is not None:
+            found += batch.bodies()
+            batch.ack()
+        assert found == [b"new %d" % number for number in range(5)]
+
+
+async def test_a_queue_that_goes_stores_its_offset_under_the_lock_that_it_had(mq: Client, renewals: list[int]) -> None:
+    """G2: also when a topic was made anew while a handler had the last message, and the lock was renewed there."""
+    await send(mq, range(4), "one")
+    arrived, may_end = asyncio.Event(), asyncio.Event()
+
+    async def handle(message: ReceivedMessage) -> None:
+        if message.offset == 3:
+            arrived.set()
+            await may_end.wait()
+
+    settings = prompt(lock_renewal_ms=100, commit_first_ms=60_000, commit_interval_ms=60_000)
+    async with mq.pull_consumer("g", "one", settings) as consumer:
+        task = beside(consumer.run_in_order(handle))
+        await arrived.wait()
+        consumer.subscribe("t")
+        await until(lambda: all(queue.topic != "one" for queue in consumer.queues))
+        await made_anew(mq, renewals)
+        may_end.set()
+        await until(lambda: len(consumer.queues) == 4)
+        task.cancel()
+    assert await stored_offset(mq, "g", await only_queue(mq, "one")) is None
