@@ -185,6 +185,22 @@ def test_without_a_dead_letter_topic_the_message_stays_and_the_pop_asks_for_one(
     play(scenario)
 
 
+def test_a_message_that_says_at_length_where_it_lay_is_parked_too() -> None:
+    """G9: what its producer made up is no name, and does not count twice."""
+
+    async def scenario(it: PopStore) -> None:
+        made_up = {"RETRY_TOPIC": "x" * (TEXT_BYTES_MAX - 100), "ORIGIN_MESSAGE_ID": "y"}
+        await it.store.append(TOPIC, 0, encode([Message(b"a", properties=made_up)], now_ms=1))
+        for _ in range(3):
+            await it.give_back(await it.pop(), error="\u00e9" * 5_000)
+        [letter] = await it.dead_letters()
+        told = letter.properties
+        assert (told["DLQ_ORIGIN_TOPIC"], told["DLQ_ORIGIN_OFFSET"]) == (it.store.topic_name(TOPIC), "0")
+        assert {name: told[name] for name in made_up} == made_up
+
+    play(scenario)
+
+
 @pytest.mark.parametrize("is_cut", [False, True])
 @pytest.mark.parametrize("attempts_max", [1, 3])
 def test_a_groups_first_dead_letter_says_why_too(attempts_max: int, is_cut: bool) -> None:
