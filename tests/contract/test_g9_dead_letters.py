@@ -80,8 +80,15 @@ def test_a_plain_message_is_parked_with_no_more_than_it_has() -> None:
         Message(b"a", properties={f"p{number}": "v" for number in range(PROPERTIES_MAX)}),
         Message(b"a", "t", ("k",), properties={"p": "v" * (TEXT_BYTES_MAX - 3)}),
         Message(b"a" * BODY_BYTES_MAX, properties={"p": "v" * (TEXT_BYTES_MAX - 1)}),
+        Message(b"a" * BODY_BYTES_MAX, None, ("k",) * 13_000),
     ],
-    ids=["plain", "as many properties as there may be", "as long texts as there may be", "as large as there may be"],
+    ids=[
+        "plain",
+        "as many properties as there may be",
+        "as long texts as there may be",
+        "as large as there may be",
+        "many keys",
+    ],
 )
 def test_whatever_a_message_holds_and_its_consumer_says_it_is_parked(sent: Message) -> None:
     """G9: an error of several lines, of any length; with everything the message had, and sent again from there."""
