@@ -80,8 +80,15 @@ def test_a_plain_message_is_parked_with_no_more_than_it_has() -> None:
         Message(b"a", properties={f"p{number}": "v" for number in range(PROPERTIES_MAX)}),
         Message(b"a", "t", ("k",), properties={"p": "v" * (TEXT_BYTES_MAX - 3)}),
         Message(b"a" * BODY_BYTES_MAX, properties={"p": "v" * (TEXT_BYTES_MAX - 1)}),
+        Message(b"a" * BODY_BYTES_MAX, None, ("k",) * 13_000),
     ],
-    ids=["plain", "as many properties as there may be", "as long texts as there may be", "as large as there may be"],
+    ids=[
+        "plain",
+        "as many properties as there may be",
+        "as long texts as there may be",
+        "as large as there may be",
+        "many keys",
+    ],
 )
 def test_whatever_a_message_holds_and_its_consumer_says_it_is_parked(sent: Message) -> None:
     """G9: an error of several lines, of any length; with everything the message had, and sent again from there."""
@@ -181,6 +188,22 @@ def test_without_a_dead_letter_topic_the_message_stays_and_the_pop_asks_for_one(
         assert texts(await it.pop(attempts_max=1)) == []
         await it.one.clock.sleep(1)
         assert [one.body for one in await it.dead_letters()] == [b"a"]
+
+    play(scenario)
+
+
+def test_a_message_that_says_at_length_where_it_lay_is_parked_too() -> None:
+    """G9: what its producer made up is no name, and does not count twice."""
+
+    async def scenario(it: PopStore) -> None:
+        made_up = {"RETRY_TOPIC": "x" * (TEXT_BYTES_MAX - 100), "ORIGIN_MESSAGE_ID": "y"}
+        await it.store.append(TOPIC, 0, encode([Message(b"a", properties=made_up)], now_ms=1))
+        for _ in range(3):
+            await it.give_back(await it.pop(), error="\u00e9" * 5_000)
+        [letter] = await it.dead_letters()
+        told = letter.properties
+        assert (told["DLQ_ORIGIN_TOPIC"], told["DLQ_ORIGIN_OFFSET"]) == (it.store.topic_name(TOPIC), "0")
+        assert {name: told[name] for name in made_up} == made_up
 
     play(scenario)
 

@@ -1,10 +1,12 @@
 """Retention beside delayed messages: what waits stays, and holds nothing else up."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
 from ortoo.common.records.batch import Message, encode
+from ortoo.common.records.stored_batch import StoredBatch
 from tests.contract.deferred_store import DeferredStore
 from tests.contract.one_store import QUEUES, SETTINGS, TOPIC
 
@@ -77,6 +79,34 @@ async def test_what_comes_due_while_it_is_moved_comes_once() -> None:
     assert one.store.timers.live == 0
     found = await delayed_bodies(one, bodies)
     assert len(found) == len(set(found)), "a delayed message came twice"
+    await one.halt()
+    await one.store.close()
+
+
+async def test_what_is_moved_while_it_is_read_is_not_taken_for_damaged() -> None:
+    """G6: their segment went between the look and the read; they came after the next start, or never."""
+    one = DeferredStore(settings=replace(SMALL, recent_bytes=0))
+    await one.open()
+    bodies = await delay(one, 20, 30_000)
+    await fill(one, 3 * RETENTION_BYTES)
+    read, may_read, calls = one.store.read_deferred, asyncio.Event(), 0
+
+    async def slow_at_first(system_topic_id: int, place: int, *, bytes_max: int) -> tuple[StoredBatch, ...]:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            await may_read.wait()
+        return await read(system_topic_id, place, bytes_max=bytes_max)
+
+    one.store.read_deferred = slow_at_first  # type: ignore[method-assign]
+    await one.clock.pass_time(29)
+    assert calls == 1
+    keeping = one.store.engine.housekeeping
+    await keeping.retain()
+    assert keeping.deleted_segments
+    may_read.set()
+    await one.clock.pass_time(5)
+    assert await delayed_bodies(one, bodies) == sorted(bodies)
     await one.halt()
     await one.store.close()
 

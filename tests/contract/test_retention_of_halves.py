@@ -136,6 +136,21 @@ async def test_a_topic_that_goes_takes_its_transactions_with_it_and_none_comes_b
     await one.store.close()
 
 
+async def test_a_transaction_that_outlived_its_topic_is_checked_no_more() -> None:
+    """One that a former version stored again behind the end of its topic; an operator can still roll it back."""
+    one = DeferredStore()
+    await one.open()
+    [half] = await begun(one, 1)
+    await one.store.change(replace(half, topic_id=TOPIC + 1_000))
+    await one.crash(1)
+    await one.clock.pass_time(10)
+    assert one.transactions._due == []
+    await one.transactions.end(TOPIC + 1_000, half.number, Verdict.ROLLED_BACK, Source.OPERATOR)
+    assert one.store.halves.open == {}
+    await one.halt()
+    await one.store.close()
+
+
 async def test_a_commit_beside_a_deletion_that_was_refused_can_be_said_again() -> None:
     """G7: what is not visible was not committed."""
     one = DeferredStore()

@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 
 from ortoo.common.errors import Invalid
+from ortoo.common.records.batch import encode, open_batch
+from ortoo.common.records.message import BODY_BYTES_MAX, Message
 from ortoo.common.records.sealed_batch import (
     BODY_INFLATED_BYTES_MAX,
     RECORDS_BYTES_MAX,
@@ -12,6 +14,7 @@ from ortoo.common.records.sealed_batch import (
     SealedBatch,
     crc32c,
 )
+from ortoo.common.records.text_rules import OF_COPIES
 
 
 def sealed(records: bytes = b"records", count: int = 1) -> SealedBatch:
@@ -46,3 +49,13 @@ def test_wrong_envelope_is_refused_by_field(wrong: SealedBatch, field: str) -> N
     with pytest.raises(Invalid) as caught:
         wrong.check()
     assert caught.value.field == field
+
+
+def test_readers_take_a_copy_that_is_larger_than_what_its_producer_could_send() -> None:
+    """G9: a dead letter says more than its message did, and that may have been as large as there may be."""
+    largest = Message(b"a" * BODY_BYTES_MAX, None, ("k",) * 13_000)
+    encode([largest], now_ms=1).check()
+    copy = encode([largest.replace(properties={"DLQ_ERROR": "e" * 8_192})], now_ms=1, limits=OF_COPIES)
+    with pytest.raises(Invalid, match="a batch of 1 may have"):
+        copy.check()
+    assert open_batch(copy, verify_crc=True).message(0).properties["DLQ_ERROR"] == "e" * 8_192

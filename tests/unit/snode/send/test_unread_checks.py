@@ -7,7 +7,7 @@ import pytest
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.records.batch import Message, encode
 from ortoo.snode.enodes.link import OpenHalf
-from ortoo.snode.rpc.producer import CHECKS_MAX, ProducerService
+from ortoo.snode.rpc.producer import CHECKS_BYTES_MAX, CHECKS_MAX, ProducerService
 from ortoo.snode.rpc.streams import LongCalls
 from ortoo.snode.send.transactions import Ask, Check
 from ortoo.v1 import producer_pb2 as pb
@@ -25,10 +25,10 @@ class Asking:
         return lambda: setattr(self, "is_gone", True)
 
 
-@pytest.mark.parametrize(("body_bytes", "most"), [(1, CHECKS_MAX), (1 << 20, 64)])
+@pytest.mark.parametrize(("body_bytes", "most"), [(1, CHECKS_MAX), (1 << 20, CHECKS_BYTES_MAX >> 20)])
 async def test_no_more_wait_than_there_is_room_for_and_none_when_it_reads_again(body_bytes: int, most: int) -> None:
-    """G17: they are bounded by their number and by the process's memory; what is left out is asked again."""
-    budget, asking = MemoryBudget(64_000_000), Asking()
+    """G13, G17: by their number, their bytes and the process's memory; what is left out is asked again."""
+    budget, asking = MemoryBudget(512_000_000), Asking()
     service = cast(Any, ProducerService.__new__(ProducerService))
     service.long_calls, service.transactions = LongCalls(budget), asking
     watching = service.WatchTransactionChecks(pb.WatchTransactionChecksRequest(producer_group="p"), None)

@@ -89,6 +89,19 @@ async def test_what_waits_for_a_client_is_drawn_from_the_process() -> None:
     stream.say(large)
 
 
+async def test_one_client_that_does_not_read_leaves_the_others_their_memory() -> None:
+    """G13, G17: it says its settings over and over and reads no answer; others have room at once."""
+    budget = MemoryBudget(256 << 20)
+    stream, other = CommandStream(budget.share("Telemetry")), budget.share("Fetch")
+    settings = TelemetryCommand(settings=Settings(publishing=Publishing(topics=[Resource(name="t" * (250 << 10))])))
+    with pytest.raises(Overloaded):
+        while True:
+            stream.say(settings)
+    other.draw(32 << 20)
+    await stream.next()
+    stream.say(settings)
+
+
 @pytest.mark.parametrize(
     ("remaining_s", "wanted_ms", "expected_ms"),
     [

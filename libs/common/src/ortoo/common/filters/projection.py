@@ -6,7 +6,7 @@ from typing import Final
 
 from ortoo.common.errors import Invalid
 from ortoo.common.records.columns import NUMBERS
-from ortoo.common.records.sealed_batch import SealedBatch, crc32c
+from ortoo.common.records.sealed_batch import COPY_RECORD_BYTES_MAX, SealedBatch, crc32c
 from ortoo.common.records.wire import Field, bytes_head, number_field, read_fields
 
 Columns = frozenset[int]
@@ -51,7 +51,7 @@ def projected(batch: SealedBatch, columns: Columns) -> SealedBatch:
     left_out = sum(_size(field) for number, field in fields.items() if number not in columns)
     if _SAVED_PART * left_out < len(batch.records):
         return batch
-    batch.check()
+    batch.check(single_bytes_max=COPY_RECORD_BYTES_MAX)
     parts: list[bytes | memoryview] = []
     for number, field in kept.items():
         parts += [number_field(number, field)] if isinstance(field, int) else [bytes_head(number, len(field)), field]

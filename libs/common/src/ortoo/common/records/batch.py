@@ -43,7 +43,6 @@ from ortoo.common.records.sealed_batch import (
     BODY_INFLATED_BYTES_MAX,
     MESSAGES_MAX,
     RECORDS_BYTES_MAX,
-    SINGLE_RECORD_BYTES_MAX,
     SealedBatch,
     crc32c,
 )
@@ -217,7 +216,7 @@ def _encode(columns: Columns, now_ms: int, codec: Codec, limits: text_rules.Limi
             bytes_head(NUMBERS["body"], stored_bytes),
         )
     )
-    limit = RECORDS_BYTES_MAX if count > 1 else SINGLE_RECORD_BYTES_MAX
+    limit = RECORDS_BYTES_MAX if count > 1 else limits.single_bytes
     size = len(head) + stored_bytes + len(after)
     if size > limit:
         raise Invalid(f"{count} messages make {size} bytes; a batch may have {limit}: cut them first", field="messages")

@@ -10,6 +10,8 @@ RECORDS_BYTES_MAX = 1 << 20
 """How large a batch of several messages may be as stored."""
 SINGLE_RECORD_BYTES_MAX = (4 << 20) + (64 << 10)
 """How large a batch of one message may be: a body of 4 MiB and its properties."""
+COPY_RECORD_BYTES_MAX = SINGLE_RECORD_BYTES_MAX + (32 << 10)
+"""The same of a copy that a server makes, which says more than its producer did."""
 BODY_INFLATED_BYTES_MAX = 4 << 20
 """How large the bodies of one batch may be after decompression."""
 MESSAGES_MAX = 4096
@@ -29,14 +31,14 @@ class SealedBatch:
     delayed: bool = False
     """On the way in: its messages have times before which nobody sees them."""
 
-    def check(self) -> None:
+    def check(self, *, single_bytes_max: int = SINGLE_RECORD_BYTES_MAX) -> None:
         """Refuse a batch that is too large, empty, or whose bytes are not those the producer sealed.
 
-        Only the envelope is looked at; the columns are the snode's business.
+        Only the envelope is looked at; the columns are the snode's business. Who reads what is stored takes copies too.
         """
         if not 1 <= self.count <= MESSAGES_MAX:
             raise Invalid(f"{self.count} messages; a batch holds 1 to {MESSAGES_MAX}", field="batch.count")
-        limit = RECORDS_BYTES_MAX if self.count > 1 else SINGLE_RECORD_BYTES_MAX
+        limit = RECORDS_BYTES_MAX if self.count > 1 else single_bytes_max
         if not 0 < len(self.records) <= limit:
             raise Invalid(
                 f"{len(self.records)} bytes; a batch of {self.count} may have 1 to {limit}: "

@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 
 from ortoo.common.errors import Invalid
+from ortoo.common.records.sealed_batch import COPY_RECORD_BYTES_MAX, SINGLE_RECORD_BYTES_MAX
 
 TEXT_BYTES_MAX = 16 << 10
 """How many bytes the tag, keys and properties (names and values) of one message may have together."""
@@ -19,14 +20,15 @@ DIGITS_MAX = 19
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much text one message may have."""
+    """How much text one message may have, and how large it may be."""
 
     properties: int = PROPERTIES_MAX
     text_bytes: int = TEXT_BYTES_MAX
+    single_bytes: int = SINGLE_RECORD_BYTES_MAX
 
 
 OF_PRODUCERS = Limits()
-OF_COPIES = Limits(PROPERTIES_MAX + 32, 2 * TEXT_BYTES_MAX)
+OF_COPIES = Limits(PROPERTIES_MAX + 32, 2 * TEXT_BYTES_MAX, COPY_RECORD_BYTES_MAX)
 """A copy that a server makes says where it comes from and why, whatever room its producer left."""
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")

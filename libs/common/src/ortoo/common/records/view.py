@@ -19,7 +19,7 @@ from ortoo.common.records import reader
 from ortoo.common.records.columns import FORMAT, KNOWN_FEATURES, NUMBERS
 from ortoo.common.records.compression import Codec, inflate
 from ortoo.common.records.message import NO_PROPERTIES, Message, RareFields, set_body, set_keys, set_rare, set_tag
-from ortoo.common.records.sealed_batch import BODY_INFLATED_BYTES_MAX, MESSAGES_MAX, SealedBatch
+from ortoo.common.records.sealed_batch import BODY_INFLATED_BYTES_MAX, COPY_RECORD_BYTES_MAX, MESSAGES_MAX, SealedBatch
 from ortoo.common.records.wire import read_fields
 
 _PATH = "batch.records"
@@ -155,7 +155,7 @@ def open_batch(sealed: SealedBatch, *, verify_crc: bool = False) -> RecordBatchV
     Raises Invalid or Unsupported as the module says; the envelope must agree with what is inside.
     """
     if verify_crc:
-        sealed.check()
+        sealed.check(single_bytes_max=COPY_RECORD_BYTES_MAX)
     view = RecordBatchView(sealed.records)
     check_envelope(sealed, view.count, view.body_inflated_bytes)
     return view

@@ -16,6 +16,7 @@ from ortoo.common.records.columns import NUMBERS
 from ortoo.common.records.compression import Codec
 from ortoo.common.records.message import BODY_BYTES_MAX, BODY_GZIP
 from ortoo.common.records.reader import Fields, buffer
+from ortoo.common.records.sealed_batch import COPY_RECORD_BYTES_MAX
 from ortoo.common.records.view import body_block, read_head
 from ortoo.common.records.wire import read_fields
 from ortoo.spark.arrow import buffers as arrow
@@ -39,7 +40,7 @@ class BatchDecoder:
     def decode(self, received: ReceivedBatch) -> Any:
         """The rows of `received` that are meant, as a pyarrow.RecordBatch. Errors: Invalid, Unsupported."""
         sealed = received.sealed
-        sealed.check()
+        sealed.check(single_bytes_max=COPY_RECORD_BYTES_MAX)
         fields = read_fields(memoryview(sealed.records), _PATH)
         count, codec, inflated_bytes = read_head(fields)
         if count != sealed.count:

@@ -279,12 +279,17 @@ class Delays:
             self._wake(0)
 
     async def _read(self, rows: TimerArray, pause_s: float) -> None:
-        """Bring messages in, as far as there is room for their bytes; the others stay free."""
+        """Bring messages in, as far as there is room for their bytes; the others stay free.
+
+        Errors: Unavailable when the disk cannot be read now, or retention moved them meanwhile.
+        """
         done, places, buffer = 0, rows["place"].tolist(), StagingBuffer()
         handed_over_s = self._clock.monotonic_s()
         try:
             found = read_waiting(self._store, DELAYED_TOPIC_ID, places, clock=self._clock, pause_s=pause_s)
             async for start, end, opened, chosen in found:
+                if opened is None and self._are_moved(rows[start:end]):
+                    raise Unavailable("they were just stored elsewhere, and their segment is gone")
                 done = end
                 if opened is None:
                     self._timers.unstage(*_times_and_ids(rows[start:end]), Hold.UNREADABLE)
@@ -302,6 +307,11 @@ class Delays:
         finally:
             self._timers.unstage(*_times_and_ids(rows[done:]))
             buffer.hand_over(self._staging)
+
+    def _are_moved(self, rows: TimerArray) -> bool:
+        """Whether any of these messages lies elsewhere since somebody looked."""
+        places = self._timers.places(*_times_and_ids(rows))
+        return bool(((places >= 0) & (places != rows["place"])).any())
 
     def _due_in(self, rows: TimerArray, opened: OpenedBatch, chosen: Int32s) -> Iterator[Due]:
         """Messages of one batch, by destination."""

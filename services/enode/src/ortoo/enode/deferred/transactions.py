@@ -234,7 +234,7 @@ class Transactions:
         """Ask one producer, if the transaction is still open and due."""
         async with self._alone(number):
             half, now_ms = self._halves.open.get(number), self._clock.now_ms()
-            if half is None or half.parked:
+            if half is None or half.parked or self._store.engine.state.topics.get(half.topic_id) is None:
                 return
             if half.next_check_ms > now_ms:
                 self._watch(half)

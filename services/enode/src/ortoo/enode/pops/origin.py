@@ -10,6 +10,8 @@ ORIGIN_ID = "ORIGIN_MESSAGE_ID"
 ORIGIN_ENODE, ORIGIN_QUEUE_ID, ORIGIN_OFFSET = "ORIGIN_ENODE", "ORIGIN_QUEUE_ID", "ORIGIN_OFFSET"
 ORIGIN_STORED_AT_MS = "ORIGIN_STORED_AT_MS"
 _NUMBER = re.compile("[0-9]{0,18}")
+_WORD_LENGTH_MAX = 255
+"""Longer is no name and no id; said a second time in a dead letter it might find no room there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,8 @@ class Origin:
         if ORIGIN_TOPIC not in properties or ORIGIN_ID not in properties:
             return None
         numbers = [properties.get(name, "") for name in (ORIGIN_QUEUE_ID, ORIGIN_OFFSET, ORIGIN_STORED_AT_MS)]
-        if any(_NUMBER.fullmatch(number) is None for number in numbers):
+        words = [properties.get(name, "") for name in (ORIGIN_TOPIC, ORIGIN_ID, ORIGIN_ENODE)]
+        if any(_NUMBER.fullmatch(one) is None for one in numbers) or max(map(len, words)) > _WORD_LENGTH_MAX:
             return None
         return cls(
             properties[ORIGIN_TOPIC],

@@ -1,6 +1,7 @@
 """Timers of one stretch of time, packed: 29 bytes each, in the order of their ids."""
 
 import enum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,12 +98,11 @@ class TimerBucket:
 
     def holds(self, ids: Int64s) -> NDArray[np.uint8]:
         """What is being done with each of these timers; 255 = it is no more."""
-        result = np.full(len(ids), 255, np.uint8)
-        at, found = self._find(ids)
-        table = self._table
-        alive = table["deliver_at_ms"][at] != NEVER_MS
-        result[np.flatnonzero(found)[alive]] = table["hold"][at[alive]]
-        return result
+        return self._column("hold", ids, 255)
+
+    def places(self, ids: Int64s) -> Int64s:
+        """Where the message of each of these timers lies; -1 = it is no more."""
+        return self._column("place", ids, -1)
 
     def destination(self, timer_id: int) -> int | None:
         """Where a timer leads, as its row says; None if it is not here."""
@@ -141,6 +141,14 @@ class TimerBucket:
         self._ids += rows["timer_id"].tobytes()
         self._data += table.tobytes()
         self.live += len(rows)
+
+    def _column(self, name: str, ids: Int64s, missing: int) -> NDArray[Any]:
+        result = np.full(len(ids), missing, _TABLE[name])
+        at, found = self._find(ids)
+        table = self._table
+        alive = table["deliver_at_ms"][at] != NEVER_MS
+        result[np.flatnonzero(found)[alive]] = table[name][at[alive]]
+        return result
 
     def _find(self, ids: Int64s) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
         """Where the rows of those ids are that are here, and which of `ids` these are."""

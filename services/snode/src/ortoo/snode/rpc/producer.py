@@ -32,8 +32,8 @@ from ortoo.snode.topics.arrival import TopicSource
 from ortoo.v1 import producer_pb2 as pb
 from ortoo.v1 import producer_pb2_grpc
 
-CHECKS_MAX = 1_000
-"""So many questions wait for a producer that does not read them; further ones are left out."""
+CHECKS_MAX, CHECKS_BYTES_MAX = 1_000, 16 << 20
+"""So many questions wait for a producer that does not read them, and so much of them; further ones are left out."""
 _log = get_logger("producer")
 NAME = pb.DESCRIPTOR.services_by_name["ProducerService"].full_name
 
@@ -119,20 +119,24 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
         """Ask a producer about transactions that nobody has ended."""
         check_group_name(request.producer_group, "producer_group")
         checks: asyncio.Queue[Check] = asyncio.Queue(CHECKS_MAX)
+        waiting_bytes = 0
         principal = PRINCIPAL.get()
         with self.long_calls.running() as memory:
 
             def ask(check: Check) -> bool:
+                nonlocal waiting_bytes
                 if not principal.sends_to(check.topic):
                     return False
-                if checks.full():  # the enode has it asked again
+                size_bytes = len(check.batch.records)
+                if checks.full() or waiting_bytes + size_bytes > CHECKS_BYTES_MAX:  # the enode has it asked again
                     return True
                 try:
-                    memory.draw(len(check.batch.records))
+                    memory.draw(size_bytes)
                 except Overloaded as error:
                     _log.debug("a check is left out", transaction=check.transaction_id, reason=str(error))
                 else:
                     checks.put_nowait(check)
+                    waiting_bytes += size_bytes
                 return True
 
             gone = self.transactions.watch(request.producer_group, ask)
@@ -142,6 +146,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
                     check = await checks.get()
                     yield _check(check)
                     memory.give_back(len(check.batch.records))
+                    waiting_bytes -= len(check.batch.records)
             finally:
                 gone()
 

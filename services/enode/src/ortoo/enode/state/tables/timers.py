@@ -203,6 +203,15 @@ class Timers(Table[dict[int, int]]):
                 result[at] = bucket.holds(ids[at])
         return result
 
+    def places(self, deliver_at_ms: Int64s, ids: Int64s) -> Int64s:
+        """Where the message of each of these timers lies; -1 = it is no more."""
+        result = np.full(len(ids), -1, "<i8")
+        for buckets, key, at in self._split(deliver_at_ms):
+            bucket = buckets.get(key)
+            if bucket is not None:
+                result[at] = bucket.places(ids[at])
+        return result
+
     def hold(self, deliver_at_ms: Int64s, ids: Int64s, hold: Hold) -> None:
         """Note what is being done with timers."""
         for buckets, key, at in self._split(deliver_at_ms):

@@ -20,6 +20,8 @@ from ortoo.snode.rocketmq.protocol.caller import Caller
 EXPIRY_S = 120.0
 CLIENTS_MAX = 50_000
 COMMANDS_MAX = 1024
+COMMANDS_BYTES_MAX = 16 << 20
+"""What may wait for one client, beside the command that is the first to wait: several checks of large messages."""
 TOPICS_MAX = 2_000
 """How many topics a client may name in its settings, and is known to send to."""
 SETTINGS_BYTES_MAX = 256 << 10
@@ -32,6 +34,7 @@ class CommandStream:
         """What waits is drawn from `memory`: a check brings messages, as large as they may be."""
         self._memory = memory
         self._waiting: deque[tuple[TelemetryCommand, int]] = deque()
+        self._bytes = 0
         self._changed = asyncio.Event()
         self._ended = False
         self.error: Exception | None = None
@@ -44,12 +47,13 @@ class CommandStream:
 
     def say(self, command: TelemetryCommand) -> None:
         """Tell the client something. Errors: Overloaded when it does not listen, or the process has no room for it."""
-        if len(self._waiting) >= COMMANDS_MAX:
-            raise Overloaded(f"{COMMANDS_MAX} commands wait for a client that does not read them")
-        size_bytes = command.ByteSize()
+        waiting, size_bytes = len(self._waiting), command.ByteSize()
+        if waiting >= COMMANDS_MAX or (waiting and self._bytes + size_bytes > COMMANDS_BYTES_MAX):
+            raise Overloaded(f"{waiting} commands of {self._bytes} bytes wait for a client that does not read them")
         if self._memory is not None:
             self._memory.draw(size_bytes)
         self._waiting.append((command, size_bytes))
+        self._bytes += size_bytes
         self._changed.set()
 
     def end(self, error: Exception | None = None) -> None:
@@ -71,6 +75,7 @@ class CommandStream:
             self._changed.clear()
             await self._changed.wait()
         command, size_bytes = self._waiting.popleft()
+        self._bytes -= size_bytes
         if self._memory is not None:
             self._memory.give_back(size_bytes)
         return command
