@@ -54,6 +54,13 @@ class Opening:
         return self.requests.pop(0)
 
 
+class Talking(Opening):
+    """One that stays."""
+
+    async def __anext__(self) -> pb.PushRequest:
+        return self.requests.pop(0) if self.requests else await asyncio.Event().wait()  # type: ignore[func-returns-value]
+
+
 @in_virtual_time
 async def test_a_client_whose_own_session_ends_while_its_push_session_opens_is_no_member() -> None:
     """Nobody would take it out of its group again."""
@@ -81,6 +88,36 @@ async def test_a_client_whose_own_session_ends_while_its_push_session_opens_is_n
         joined = dataclasses.replace(registered, active=True)
         assert (own.consumers, dict(it.groups.membership.members("g"))) == ({"g": joined}, {"c": joined})
         assert it.sessions.all() == [session]
+
+
+@in_virtual_time
+async def test_what_a_client_wants_that_registers_again_while_its_push_session_opens_counts() -> None:
+    """With its filter, in the topics that it named before and in those that it names now."""
+    registered = Member("c", "client's", subscriptions=(Subscription("t", "old"), Subscription("u")), active=False)
+    now = (Subscription("t", "new"), Subscription("v", "new"))
+    async with bench() as it:
+        asked, answer = asyncio.Event(), asyncio.Event()
+
+        async def get_topic(name: str) -> Topic:
+            asked.set()
+            await answer.wait()
+            return dataclasses.replace(TOPIC, name=name, topic_id=ord(name))
+
+        it.watch._name_server = SimpleNamespace(get_topic=get_topic)  # type: ignore[assignment]
+        own = SimpleNamespace(consumers={"g": registered})
+        clients: Any = Clients(own)
+        call = PushCall(it.sessions, clients, Talking(), registered)
+        open_ = it.parts.background.asked("open", call.open())
+        await asked.wait()
+        own.consumers["g"] = dataclasses.replace(registered, subscriptions=now)
+        answer.set()
+        session = await open_
+        it.parts.background.spawn("read", call.read(session))
+        await it.rest()
+        assert it.groups.membership.members("g")["c"].subscriptions == now
+        assert own.consumers["g"].subscriptions == now
+        made = {name: wanted.expressions for name, wanted in session._filters.items() if wanted is not None}
+        assert made == {"t": ("new", ""), "v": ("new", "")}
 
 
 @in_virtual_time

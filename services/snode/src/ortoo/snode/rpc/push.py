@@ -13,7 +13,7 @@ from ortoo.common.grpc.errors import request_failed
 from ortoo.common.grpc.fields import write
 from ortoo.snode.clients.sessions import TEXT_LENGTH_MAX, ClientSessions, check_owner
 from ortoo.snode.cluster.wire import envelope_to, queue_of, queue_to
-from ortoo.snode.membership.members import CloseReason, Member, merged
+from ortoo.snode.membership.members import CloseReason, Member, Subscription, merged
 from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.pull.offsets import StartFrom, StartRule
 from ortoo.snode.push.outbox import AcknowledgedOffsets, Assigned, Closed, Delivery, Event, Opened
@@ -37,6 +37,8 @@ class PushCall:
     member: Member
     """Says at which snode, and for which peer."""
     _error: OrtooError | None = None
+    _news: tuple[Subscription, ...] = field(default=(), init=False)
+    """What the client came to want while its session was being opened."""
     _kept: dict[str, int] = field(default_factory=dict, init=False)
     """How many bytes are drawn for the last request of each kind that is kept."""
 
@@ -72,7 +74,9 @@ class PushCall:
             self._keep(session, "open", wanted)
             if wanted.session_id:
                 self.clients.get(wanted.session_id).consumers[wanted.group] = joining
-            return joining
+            if joining.subscriptions != member.subscriptions:
+                self._news = joining.subscriptions
+            return dataclasses.replace(joining, subscriptions=member.subscriptions)  # those that the plan has filters of
 
         return await self.sessions.open(plan, as_member)
 
@@ -107,6 +111,8 @@ class PushCall:
     async def read(self, session: PushSession) -> None:
         """Do what the client asks until it leaves or breaks off."""
         try:
+            if self._news:
+                await self.sessions.subscribe(session, self._news)
             async for request in self.requests:
                 session.heard()
                 if not await self._act(session, request):
