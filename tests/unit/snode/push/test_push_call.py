@@ -139,6 +139,9 @@ async def test_what_a_client_says_and_a_session_keeps_is_drawn_from_the_budget_a
         with pytest.raises(Overloaded):
             await call._act(session, named[0])
         assert session.memory.fixed_bytes == first + KEPT_FACTOR * named[1].suspend.ByteSize()
+        for request in (named[1], pb.PushRequest(suspend=pb.Suspend())):  # who says as much or less is not refused
+            await call._act(session, request)
+        assert session.memory.fixed_bytes == first
 
 
 @in_virtual_time

@@ -76,7 +76,7 @@ class PushCall:
                 self.clients.get(wanted.session_id).consumers[wanted.group] = joining
             if joining.subscriptions != member.subscriptions:
                 self._news = joining.subscriptions
-            return dataclasses.replace(joining, subscriptions=member.subscriptions)  # those that the plan has filters of
+            return dataclasses.replace(joining, subscriptions=member.subscriptions)  # which have their filters
 
         return await self.sessions.open(plan, as_member)
 
@@ -153,9 +153,11 @@ class PushCall:
 
     def _keep(self, session: PushSession, kind: str, said: Any) -> None:
         """Draw what is kept of a request from the session's memory. Errors: Overloaded."""
-        size_bytes = KEPT_FACTOR * said.ByteSize()
-        session.memory.fix(size_bytes)
-        session.memory.unfix(self._kept.get(kind, 0))
+        kept_bytes, size_bytes = self._kept.get(kind, 0), KEPT_FACTOR * said.ByteSize()
+        if size_bytes > kept_bytes:
+            session.memory.fix(size_bytes - kept_bytes)
+        else:
+            session.memory.unfix(kept_bytes - size_bytes)
         self._kept[kind] = size_bytes
 
 
