@@ -54,13 +54,16 @@ class Server:
         assignment = pb.Assignment(generation=self.generation, queues=map(wire_queue, queues))
         self.member._hear(Bulky(pb.PushResponse(assignment=assignment), (b"",)))
 
-    def deliver(self, queue: Queue, first_offset: int, count: int, message_group: str | None = None) -> None:
+    def deliver(
+        self, queue: Queue, first_offset: int, count: int, message_group: str | None = None, *, topic_id: int = 77
+    ) -> None:
         """So many messages."""
         sealed = encode([Message(b"x" * 50, message_group=message_group)] * count, now_ms=1)
         self.messages -= count
         self.size_bytes -= len(sealed.records)
         delivery = pb.Delivery(
             queue=wire_queue(queue),
+            topic_id=topic_id,
             first_offset=first_offset,
             next_offset=first_offset + count,
             generation=self.generation,
