@@ -294,11 +294,12 @@ class PushSession:
 
     def _start_of(self, topic_id: int, queue: Queue) -> StartRule:
         """What was added or made anew while the session was there is its group's from the first message on."""
-        start = self._plan.start
-        if (topic_id, queue) in self._first_seen.get(queue.topic, ()):
+        start, seen = self._plan.start, self._first_seen.get(queue.topic, frozenset())
+        if (topic_id, queue) in seen:
             return start
         start_from = StartFrom.FIRST if start.start_from is StartFrom.LAST else start.start_from
-        return dataclasses.replace(start, start_from=start_from, offsets={})  # the client's are those of the old topic
+        is_anew = all(seen_id != topic_id for seen_id, _ in seen)  # the client's offsets are those of the old topic
+        return dataclasses.replace(start, start_from=start_from, offsets={} if is_anew else start.offsets)
 
     async def _feed(self, feeder: Feeder, request: LockRequest) -> None:
         queue = feeder.cursor.queue
@@ -314,7 +315,7 @@ class PushSession:
                 await self._parts.groups.hold(self.group, queue, feeder)
             await feeder.run(nothing if self._plan.broadcast else acquire)
         except Fenced as error:
-            if request.resume and not feeder.fence:
+            if request.resume and not feeder.fence and not self._plan.broadcast:
                 self.replaced()
             else:
                 self._fenced(queue, str(error))
