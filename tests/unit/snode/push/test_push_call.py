@@ -58,7 +58,9 @@ class Talking(Opening):
     """One that stays."""
 
     async def __anext__(self) -> pb.PushRequest:
-        return self.requests.pop(0) if self.requests else await asyncio.Event().wait()  # type: ignore[func-returns-value]
+        if not self.requests:
+            await asyncio.Event().wait()
+        return await super().__anext__()
 
 
 @in_virtual_time
