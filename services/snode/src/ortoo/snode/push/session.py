@@ -263,10 +263,14 @@ class PushSession:
         topic = self._parts.directory.find_topic(queue.topic)
         return topic is None or self._lines[queue].feeder.topic_id != topic.topic_id
 
-    def _take_on(self, queue: Queue, generation: int, *, resume: bool = False) -> None:
+    def _take_on(self, queue: Queue, generation: int, *, former: Feeder | None = None) -> None:
+        """Begin a queue; with `former` again, which the session had until now."""
         topic = self._parts.directory.find_topic(queue.topic)
         if topic is None:
             return  # it was deleted a moment ago; the next assignment is without it
+        start, resume = self._start_of(topic.topic_id, queue), former is not None
+        if former is not None and former.topic_id == topic.topic_id and former.cursor.acknowledged is not None:
+            start = dataclasses.replace(start, offsets={queue: former.cursor.acknowledged})  # a broadcast's
         feeder = Feeder(
             self._parts,
             QueueCursor(queue, generation),
@@ -274,7 +278,7 @@ class PushSession:
             self.group,
             self._filters.get(queue.topic),
             self,
-            self._start_of(topic.topic_id, queue),
+            start,
             self._plan.broadcast,
             self._fetch_bytes,
             generation,
@@ -340,7 +344,7 @@ class PushSession:
         self._assigned(Assigned(advance(self.group), rest))
         generation = advance(self.group)
         self._assigned(Assigned(generation, (*rest, queue)))
-        self._take_on(queue, generation, resume=True)
+        self._take_on(queue, generation, former=line.feeder)
 
     def _give_up(self, queue: Queue, *, flush: bool = True) -> asyncio.Task[Any]:
         line = self._lines.pop(queue)
