@@ -4,7 +4,6 @@ import asyncio
 import dataclasses
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Conflict, Invalid, OrtooError
@@ -20,11 +19,9 @@ from ortoo.snode.push.outbox import AcknowledgedOffsets, Assigned, Closed, Deliv
 from ortoo.snode.push.session import PushPlan, PushSession
 from ortoo.snode.push.sessions import Sessions
 from ortoo.snode.rpc.conversion import failure_to, how_consuming, subscriptions
+from ortoo.snode.rpc.kept import Kept, cost_of
 from ortoo.snode.rpc.streams import first_request
 from ortoo.v1 import consumer_pb2 as pb
-
-KEPT_FACTOR = 16
-"""What is kept of a request takes so many times its bytes, about: names of queues and topics, and where to begin."""
 
 
 @dataclass(slots=True, eq=False)
@@ -39,8 +36,8 @@ class PushCall:
     _error: OrtooError | None = None
     _news: tuple[Subscription, ...] = field(default=(), init=False)
     """What the client came to want while its session was being opened."""
-    _kept: dict[str, int] = field(default_factory=dict, init=False)
-    """How many bytes are drawn for the last request of each kind that is kept."""
+    _kept: Kept = field(init=False)
+    """Requests, by kind."""
 
     async def open(self) -> PushSession:
         """Read the first request, which opens the session. Errors: Invalid, NotFound, Conflict, Forbidden."""
@@ -71,7 +68,8 @@ class PushCall:
             joining = dataclasses.replace(
                 joining, client_id=session.client_id, session_id=session.member_session_id, pushed=True, active=True
             )
-            self._keep(session, "open", wanted)
+            self._kept = Kept(session.memory)
+            self._kept.keep("open", cost_of(wanted))
             if wanted.session_id:
                 self.clients.get(wanted.session_id).consumers[wanted.group] = joining
             if joining.subscriptions != member.subscriptions:
@@ -142,23 +140,14 @@ class PushCall:
             await self.sessions.close(session, CloseReason.CLIENT_LEFT, "the client left")
             return False
         elif kind == "subscribe":
-            self._keep(session, kind, request.subscribe)
+            self._kept.keep(kind, cost_of(request.subscribe))
             await self.sessions.subscribe(session, subscriptions(request.subscribe.subscriptions))
         elif kind == "suspend":
-            self._keep(session, kind, request.suspend)
+            self._kept.keep(kind, cost_of(request.suspend))
             session.suspend(None if request.suspend.everything else frozenset(map(queue_of, request.suspend.queues)))
         elif kind == "open":
             raise Invalid("the session is open already; open another one on a stream of its own", field="open")
         return True
-
-    def _keep(self, session: PushSession, kind: str, said: Any) -> None:
-        """Draw what is kept of a request from the session's memory. Errors: Overloaded."""
-        kept_bytes, size_bytes = self._kept.get(kind, 0), KEPT_FACTOR * said.ByteSize()
-        if size_bytes > kept_bytes:
-            session.memory.fix(size_bytes - kept_bytes)
-        else:
-            session.memory.unfix(kept_bytes - size_bytes)
-        self._kept[kind] = size_bytes
 
 
 def _start(wanted: pb.OpenSession) -> StartRule:
