@@ -176,6 +176,26 @@ async def test_one_registration_is_refused_and_the_others_go_on(tmp_path: Path) 
             ]
 
 
+async def test_what_a_client_names_at_its_registration_is_drawn_from_the_budget_as_long_as_it_is_a_member(
+    tmp_path: Path,
+) -> None:
+    """G17: what is refused changes nothing, and what is left makes room."""
+    queues = [topic_pb2.Queue(topic="t", enode="e", queue_id=number) for number in range(10_000)]
+    async with open_snode_cluster(tmp_path, memory_budget_bytes=64 << 20) as running, asyncio.timeout(30):
+        await running.topic("t")
+        async with SessionClient(running, "a") as client:
+            kinds: list[int] = []
+            while not kinds or (not kinds[-1] and len(kinds) < 30):
+                answer = await client.consume(f"g{len(kinds)}", "t", configured_queues=queues)
+                kinds.append(answer.failure.kind)
+            assert kinds[-1] == failure_pb2.FAILURE_KIND_OVERLOADED
+            assert (await client.consume("g0", "nowhere")).failure.kind == failure_pb2.FAILURE_KIND_NOT_FOUND
+            again = await client.consume("g", "t", configured_queues=queues)
+            assert again.failure.kind == failure_pb2.FAILURE_KIND_OVERLOADED
+            await client.answer(await client.say(unregister_consumer=session_pb2.UnregisterConsumer(group="g0")))
+            assert not (await client.consume("g", "t", configured_queues=queues)).failure.kind
+
+
 async def test_a_client_that_connects_again_takes_its_own_place(tmp_path: Path) -> None:
     """The newer session of one client id stays, the older one hears why it ends."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):

@@ -5,6 +5,7 @@ from typing import Any
 from ortoo.client.core.place import Queue
 from ortoo.client.core.wire import wire_queue
 from ortoo.client.offsets.losses import Losses
+from ortoo.client.push.broadcast_offsets import BroadcastOffsets
 from ortoo.client.push.push_member import PushMember
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.records.batch import encode
@@ -19,11 +20,10 @@ MESSAGES_MAX, BYTES_MAX = 1_000, 1 << 20
 class Server:
     """What a member hears, and what it says."""
 
-    def __init__(self) -> None:
+    def __init__(self, broadcast: BroadcastOffsets | None = None) -> None:
         connection: Any = None
-        self.member = PushMember(
-            connection, pb.OpenSession(group="g"), Losses(None), messages_max=MESSAGES_MAX, bytes_max=BYTES_MAX
-        )
+        opening, limits = pb.OpenSession(group="g"), {"messages_max": MESSAGES_MAX, "bytes_max": BYTES_MAX}
+        self.member = PushMember(connection, opening, Losses(None), **limits, broadcast=broadcast)
         self.generation = 0
         self.open()
 
@@ -54,13 +54,16 @@ class Server:
         assignment = pb.Assignment(generation=self.generation, queues=map(wire_queue, queues))
         self.member._hear(Bulky(pb.PushResponse(assignment=assignment), (b"",)))
 
-    def deliver(self, queue: Queue, first_offset: int, count: int, message_group: str | None = None) -> None:
+    def deliver(
+        self, queue: Queue, first_offset: int, count: int, message_group: str | None = None, *, topic_id: int = 77
+    ) -> None:
         """So many messages."""
         sealed = encode([Message(b"x" * 50, message_group=message_group)] * count, now_ms=1)
         self.messages -= count
         self.size_bytes -= len(sealed.records)
         delivery = pb.Delivery(
             queue=wire_queue(queue),
+            topic_id=topic_id,
             first_offset=first_offset,
             next_offset=first_offset + count,
             generation=self.generation,

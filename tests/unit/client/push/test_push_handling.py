@@ -26,6 +26,9 @@ class Handled:
         self.goes_on = asyncio.Event()
         """The handler waits for it."""
         self.goes_on.set()
+        self.answers = asyncio.Event()
+        """The server does when it is set."""
+        self.answers.set()
 
     async def messages(self) -> AsyncGenerator[ReceivedMessage, None]:
         """As the consumer gives them."""
@@ -42,6 +45,7 @@ class Handled:
 
     async def send_back(self, given: GivenBack) -> pull_pb2.SendBackResponse:
         """Again, much later."""
+        await self.answers.wait()
         return pull_pb2.SendBackResponse(delay_ms=int(BACK_OFF_S * 1000))
 
     async def rest(self, seconds: float = 0.001) -> None:
@@ -125,3 +129,38 @@ async def test_a_message_whose_queue_went_while_it_failed_holds_nothing() -> Non
         server.deliver(A, 1, 1, "m")
         await it.rest()
         assert it.tried == [(0, 1), (1, 1)]
+
+
+@in_virtual_time
+async def test_a_message_whose_queue_went_and_is_back_before_it_is_known_when_to_try_again_holds_nothing() -> None:
+    """The queue began anew, while its handler ran or the server was asked; nobody waits for the former try."""
+    for waits in ("handler", "server"):
+        async with handled() as it:
+            server = it.server
+            slow = it.goes_on if waits == "handler" else it.answers
+            slow.clear()
+            server.assign(A)
+            server.deliver(A, 0, 1, "m")
+            await it.rest()
+            server.assign()
+            server.assign(A)
+            server.deliver(A, 1, 1, "m")
+            await it.rest()
+            it.works = waits == "server"
+            slow.set()
+            await it.rest()
+            it.works = True
+            assert it.tried[:2] == [(0, 1), (1, 1)]
+
+
+@in_virtual_time
+async def test_tries_are_those_of_one_topic_also_when_another_one_gets_its_name() -> None:
+    """What lies at the same offset there is another message, and would be parked too early."""
+    async with handled() as it:
+        server = it.server
+        for topic_id in (77, 78):
+            server.assign()
+            server.assign(A)
+            server.deliver(A, 0, 1, "m", topic_id=topic_id)
+            await it.rest()
+        assert it.tried == [(0, 1), (0, 1)]

@@ -1,8 +1,12 @@
 """A push consumer's place in its group: what it says of credit and offsets, whatever the server says."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from ortoo.client.offsets.file import OffsetFile
+from ortoo.client.offsets.start_point import StartRule
+from ortoo.client.push.broadcast_offsets import BroadcastOffsets
 from ortoo.client.push.consumer import Consumer, ConsumerSettings
 from tests.unit.client.push.member_bench import A, B, Server
 
@@ -66,3 +70,19 @@ async def test_what_is_wanted_later_counts_as_later_also_when_the_clock_was_set_
         consumer.subscribe("t")
         versions += [one.version for one in consumer._member._opening.subscriptions]
     assert versions == [5_000, 5_001, 5_002, 6_000]
+
+
+async def test_a_broadcasts_file_follows_a_queue_that_begins_anew(tmp_path: Path) -> None:
+    """Of a topic that was made anew it would go on where it was in the former one, and miss what lies before."""
+    connection: Any = None
+    file = OffsetFile(tmp_path / "offsets")
+    broadcast = BroadcastOffsets(connection, file, StartRule())
+    server = Server(broadcast)
+    for first_offset in (100, 0):
+        server.assign()
+        server.assign(A)
+        server.deliver(A, first_offset, 3)
+        (await server.member.next_batch()).ack()
+        server.member.report()
+        await broadcast.persist()
+        assert file.read() == {A: first_offset + 3}

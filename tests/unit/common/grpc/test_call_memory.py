@@ -115,7 +115,7 @@ async def test_a_call_that_does_not_fit_is_refused() -> None:
 
 async def test_what_a_request_brings_counts_while_it_is_served() -> None:
     """G17: large requests that wait for somebody else fill the budget, and the next one is told to slow down."""
-    budget = MemoryBudget((CALL_BYTES + REQUEST_COPIES * len(LARGE)) * RESIDENT_PERCENT * 3 // 200)
+    budget = MemoryBudget((CALL_BYTES + REQUEST_COPIES * len(LARGE)) * RESIDENT_PERCENT * 9 // 500)
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def waits(request: bytes, context: Any) -> bytes:
@@ -133,6 +133,20 @@ async def test_what_a_request_brings_counts_while_it_is_served() -> None:
         assert budget.used_bytes == CALL_BYTES + REQUEST_COPIES * len(LARGE)
         go_on.set()
         assert await first == await one(b"") == b""
+        await until(lambda: not budget.used_bytes)
+
+
+async def test_the_largest_request_passes_also_where_little_memory_is() -> None:
+    """One that is refused whatever the others do would be sent again for ever."""
+    budget = MemoryBudget(64 << 20)
+    assert budget.bytes_max < REQUEST_COPIES * len(LARGE)
+
+    async def taken(request: bytes, context: Any) -> bytes:
+        return str(len(request)).encode()
+
+    async with asyncio.timeout(30), server_of(budget, None, taken) as server, connected(server) as channel:
+        one: Any = channel.unary_unary("/ortoo.v1.Test/One")
+        assert await one(LARGE) == str(len(LARGE)).encode()
         await until(lambda: not budget.used_bytes)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
@@ -23,9 +24,13 @@ class CountingEnode(FakeEnode):
         self.asked: list[int] = []
         self.given_back: list[int] = []
         self.away = 0
+        """How often releases are not answered."""
+        self.is_away = False
 
     async def take_locks(self, incarnation: str, wishes: Sequence[LockRequest]) -> list[LockAnswer]:
         self.asked.append(len(wishes))
+        if self.is_away:
+            raise Unavailable("away")
         return await super().take_locks(incarnation, wishes)
 
     async def release_locks(self, wishes: Sequence[LockRequest]) -> list[bool]:
@@ -95,6 +100,28 @@ async def test_a_lock_that_is_taken_again_while_its_release_is_tried_on_stays_wi
         assert await them.hold("e", wish(0, "a")) == 2
         assert enode.given_back == [0]
         assert (await enode.take_locks("i", [wish(0, "b")]))[0].owner == "a"
+
+
+async def test_who_asks_waits_for_no_release_but_of_the_same_lock() -> None:
+    """Others may give back without end, or an enode be away that a release has to reach."""
+    async with locks() as (them, enode, _):
+        given_back, numbers = enode.release_locks, itertools.count(1)
+
+        async def again(wishes: Sequence[LockRequest]) -> list[bool]:
+            await SystemClock().sleep(0.001)
+            them.give_back("e", wish(next(numbers), "others"))
+            return await given_back(wishes)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(enode, "release_locks", again)
+            them.give_back("e", wish(0, "others"))
+            async with asyncio.timeout(5):
+                assert await them.hold("e", wish(0, "a")) == 1
+        enode.away = 1 << 30
+        them.give_back("e", wish(0, "others"))
+        enode.is_away = True
+        with pytest.raises(Unavailable):
+            await them.hold("e", wish(0, "a"))
 
 
 async def test_a_session_does_not_take_its_lock_back_from_its_successor() -> None:

@@ -13,7 +13,8 @@ from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.wire import queue_to
 from ortoo.snode.membership.members import Member, Subscription
 from ortoo.snode.push.sessions import SESSION_FIXED_BYTES
-from ortoo.snode.rpc.push import KEPT_FACTOR, PushCall
+from ortoo.snode.rpc.kept import KEPT_FACTOR
+from ortoo.snode.rpc.push import PushCall
 from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
 from ortoo.v1 import consumer_pb2 as pb
 from tests.unit.snode.fake_enode import TOPIC
@@ -54,6 +55,15 @@ class Opening:
         return self.requests.pop(0)
 
 
+class Talking(Opening):
+    """One that stays."""
+
+    async def __anext__(self) -> pb.PushRequest:
+        if not self.requests:
+            await asyncio.Event().wait()
+        return await super().__anext__()
+
+
 @in_virtual_time
 async def test_a_client_whose_own_session_ends_while_its_push_session_opens_is_no_member() -> None:
     """Nobody would take it out of its group again."""
@@ -84,6 +94,36 @@ async def test_a_client_whose_own_session_ends_while_its_push_session_opens_is_n
 
 
 @in_virtual_time
+async def test_what_a_client_wants_that_registers_again_while_its_push_session_opens_counts() -> None:
+    """With its filter, in the topics that it named before and in those that it names now."""
+    registered = Member("c", "client's", subscriptions=(Subscription("t", "old"), Subscription("u")), active=False)
+    now = (Subscription("t", "new"), Subscription("v", "new"))
+    async with bench() as it:
+        asked, answer = asyncio.Event(), asyncio.Event()
+
+        async def get_topic(name: str) -> Topic:
+            asked.set()
+            await answer.wait()
+            return dataclasses.replace(TOPIC, name=name, topic_id=ord(name))
+
+        it.watch._name_server = SimpleNamespace(get_topic=get_topic)  # type: ignore[assignment]
+        own = SimpleNamespace(consumers={"g": registered})
+        clients: Any = Clients(own)
+        call = PushCall(it.sessions, clients, Talking(), registered)
+        open_ = it.parts.background.asked("open", call.open())
+        await asked.wait()
+        own.consumers["g"] = dataclasses.replace(registered, subscriptions=now)
+        answer.set()
+        session = await open_
+        it.parts.background.spawn("read", call.read(session))
+        await it.rest()
+        assert it.groups.membership.members("g")["c"].subscriptions == now
+        assert own.consumers["g"].subscriptions == now
+        made = {name: wanted.expressions for name, wanted in session._filters.items() if wanted is not None}
+        assert made == {"t": ("new", ""), "v": ("new", "")}
+
+
+@in_virtual_time
 async def test_what_a_client_says_and_a_session_keeps_is_drawn_from_the_budget_and_refused_beyond() -> None:
     """A client may name queues that there are not: 100,000 of them are a megabyte on the wire, and 14 here."""
     named = [pb.PushRequest(suspend=pb.Suspend(queues=map(wire_queue, range(count)))) for count in (1_000, 1)]
@@ -102,6 +142,9 @@ async def test_what_a_client_says_and_a_session_keeps_is_drawn_from_the_budget_a
         with pytest.raises(Overloaded):
             await call._act(session, named[0])
         assert session.memory.fixed_bytes == first + KEPT_FACTOR * named[1].suspend.ByteSize()
+        for request in (named[1], pb.PushRequest(suspend=pb.Suspend())):  # who says as much or less is not refused
+            await call._act(session, request)
+        assert session.memory.fixed_bytes == first
 
 
 @in_virtual_time

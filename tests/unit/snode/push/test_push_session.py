@@ -252,6 +252,38 @@ async def test_what_a_client_has_of_a_log_that_was_cut_acknowledges_nothing_of_w
 
 
 @in_virtual_time
+async def test_a_broadcast_begins_anew_as_often_as_the_log_is_cut() -> None:
+    """Behind what its client has acknowledged; it has no locks, and nobody has taken its place."""
+    async with bench() as it:
+        await it.store(0, *[b"old"] * 3)
+        session = await it.open(broadcast=True)
+        old = await event(session, Delivery)
+        session.acknowledge(old.queue, 1, old.generation)
+        for stored in ([b"new"] * 2, [b"newest"], [b"next"]):
+            if stored != [b"next"]:
+                it.enode.queues[0].clear()
+            await it.store(0, *stored)
+            await it.rest(1.0)
+            assert it.sessions.all() == [session]
+            if stored != [b"newest"]:  # with that alone nothing lies behind the acknowledged offset
+                new = await event(session, Delivery)
+                assert (new.next_offset, new.messages) == (2, 1)
+
+
+@in_virtual_time
+async def test_a_broadcast_goes_on_where_its_client_says_also_in_a_queue_that_this_snode_hears_of_later() -> None:
+    """The client had it of a snode that knew more."""
+    async with bench() as it:
+        await it.store(1, b"before", b"next")
+        it.directory.learn_topic(dataclasses.replace(TOPIC, version=2, placements=(Placement("e", 1, 1),)))
+        session = await it.open(broadcast=True, start=StartRule(offsets={QUEUES[1]: 1}))
+        it.directory.learn_topic(dataclasses.replace(TOPIC, version=3))
+        it.groups.topics_changed({"t"})
+        delivery = await event(session, Delivery)
+        assert (delivery.queue, delivery.next_offset, delivery.messages) == (QUEUES[1], 2, 1)
+
+
+@in_virtual_time
 async def test_unacknowledged_bytes_have_a_limit_of_their_own() -> None:
     """However much credit a client grants, it holds no more than the group allows, and goes on after acknowledging."""
     async with bench() as it:

@@ -1,19 +1,26 @@
 """Clients are known by their id for as long as they say something."""
 
+import tracemalloc
+
 import pytest
 
 from apache.rocketmq.v2.definition_pb2 import Publishing, Resource, Settings
 from apache.rocketmq.v2.service_pb2 import TelemetryCommand
 from ortoo.common.errors import Overloaded
 from ortoo.common.process.memory_budget import RESIDENT_PERCENT, MemoryBudget
+from ortoo.common.process.randomness import Randomness
+from ortoo.snode.membership.local import LocalMembership
+from ortoo.snode.rocketmq.clients.registration import Registration
 from ortoo.snode.rocketmq.clients.table import (
     COMMANDS_MAX,
     EXPIRY_S,
+    SETTINGS_COPIES,
     TOPICS_MAX,
     Clients,
     CommandStream,
 )
 from ortoo.snode.rocketmq.protocol.caller import WAIT_MS_MAX, Caller
+from ortoo.testing.time.virtual_clock import VirtualClock
 
 
 def test_a_client_is_gone_after_a_silence_of_120_s_and_not_before() -> None:
@@ -129,11 +136,39 @@ def test_what_clients_say_of_themselves_counts_as_long_as_they_are_there() -> No
     small, large = (Settings(publishing=Publishing(topics=[Resource(name="t" * size)])) for size in (10, 50_000))
     for _ in range(3):
         clients.learn(client, small)
-    assert budget.used_bytes == small.ByteSize()
+    assert budget.used_bytes == SETTINGS_COPIES * small.ByteSize()
     with pytest.raises(Overloaded):
         clients.learn(client, large)
     assert client.settings is small
+    budget.bytes_max = 0
+    clients.learn(client, small)  # who says as much or less than before is not refused
     clients.leave("a")
+    assert not budget.used_bytes
+
+
+def test_what_a_client_takes_that_names_topics_is_counted() -> None:
+    """G17: a name is a few bytes on the wire, and here a group of producers of which the client is a member."""
+    budget, names = MemoryBudget(3 << 30), [f"topic-{number}" for number in range(TOPICS_MAX)]
+    clients = Clients(budget.share("clients"))
+    registration = Registration(LocalMembership(VirtualClock()), VirtualClock(), Randomness(1), "snode-0", "i")
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        client = clients.seen(Caller("a"), 0.0)
+        clients.publishes(client, names)
+        registration.register(client)
+        taken_bytes = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert taken_bytes < budget.used_bytes * RESIDENT_PERCENT // 100 < 2 * taken_bytes
+    budget.bytes_max = budget.used_bytes
+    clients.publishes(client, names)  # no news
+    other = clients.seen(Caller("b"), 0.0)
+    with pytest.raises(Overloaded):
+        clients.publishes(other, names)
+    assert not other.publishes
+    for name in "ab":
+        clients.leave(name)
     assert not budget.used_bytes
 
 

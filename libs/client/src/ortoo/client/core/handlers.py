@@ -74,19 +74,19 @@ class Tries:
     """How often messages in order failed at one consumer, which keeps them: in memory, gone with the process."""
 
     def __init__(self) -> None:
-        self._tries: OrderedDict[tuple[Queue, int], int] = OrderedDict()
+        self._tries: OrderedDict[tuple[int, Queue, int], int] = OrderedDict()
 
     def begin(self, message: ReceivedMessage) -> None:
         """It is tried now: let it say which try this is."""
-        message.tried_here(self._tries.get((message.queue, message.offset), 0))
+        message.tried_here(self._tries.get(_place(message), 0))
 
     def failed(self, message: ReceivedMessage) -> int:
         """It failed; how often it has been tried, this time included."""
-        return self._tries.get((message.queue, message.offset), message.attempt - 1) + 1
+        return self._tries.get(_place(message), message.attempt - 1) + 1
 
     def keep(self, message: ReceivedMessage, tries: int) -> None:
         """It was tried so often, and comes again."""
-        place = (message.queue, message.offset)
+        place = _place(message)
         self._tries[place] = tries
         self._tries.move_to_end(place)
         while len(self._tries) > TRIES_MAX:
@@ -94,7 +94,11 @@ class Tries:
 
     def forget(self, message: ReceivedMessage) -> None:
         """It is processed or parked."""
-        self._tries.pop((message.queue, message.offset), None)
+        self._tries.pop(_place(message), None)
+
+
+def _place(message: ReceivedMessage) -> tuple[int, Queue, int]:
+    return message.topic_id, message.queue, message.offset
 
 
 async def send_back(

@@ -189,6 +189,11 @@ class MessageFields:
         return self._batch.queue.topic
 
     @property
+    def topic_id(self) -> int:
+        """Its topic's number, another one when a topic is made anew under the name."""
+        return self._batch.topic_id
+
+    @property
     def origin_topic(self) -> str:
         """The topic it was sent to; another than `topic` for a message that the group gave back."""
         return self.properties.get("RETRY_TOPIC", self.topic)

@@ -34,8 +34,8 @@ class BroadcastOffsets:
         return starts
 
     def done(self, queue: Queue, offset: int) -> None:
-        """Everything before `offset` is processed."""
-        self._store.table.update(queue, offset, increase_only=True)
+        """Everything before `offset` is processed. It is less than before where the queue began anew."""
+        self._store.table.update(queue, offset)
 
     async def persist(self) -> None:
         """Write the file if something is new. Errors: Unavailable."""

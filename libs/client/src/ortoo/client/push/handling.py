@@ -97,12 +97,14 @@ class PushHandlers:
         hold: Hold | None = None
         try:
             while (failure := await self._call(message)) is not None:
+                if in_order and hold is None:
+                    hold = self._holding.hold(message.queue)  # before the server is asked: meanwhile the queue may go
+                    if not message.is_current:
+                        hold.is_over.set()
                 wait_ms = await self._failed(message, failure, in_order)
                 if wait_ms is None:
                     self._tries.forget(message)
                     break
-                if in_order and hold is None:
-                    hold = self._holding.hold(message.queue)
                 if hold is None:
                     await self._clock.sleep(wait_ms / 1000)
                 else:

@@ -105,8 +105,6 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
     def hold(self, queue: Queue) -> Hold:
         """Take nothing more from a queue whose order is kept, until it is released or goes."""
         hold = self._suspension.hold(queue)
-        if queue not in self._progress:
-            hold.is_over.set()
         self._suspension_changed()
         return hold
 

@@ -4,6 +4,7 @@ They live as long as this snode is attached to their enode, and the news of free
 """
 
 import asyncio
+import dataclasses
 import functools
 import itertools
 from collections.abc import Sequence
@@ -30,9 +31,9 @@ _log = get_logger("locks")
 
 @dataclass(slots=True, eq=False)
 class _LockBatcher(Batcher):
-    """What is to be said to one enode. Nothing is asked for before all releases are answered.
+    """What is to be said to one enode: releases first, for a taker may wait for them.
 
-    Others may wait for those, and one that comes late frees what its session has taken again meanwhile.
+    A lock is not asked for before its session's release of it is answered: that would come late, and free it again.
     """
 
     enode: str
@@ -48,8 +49,7 @@ class _LockBatcher(Batcher):
         backoff, attempt = Backoff(first_s=0.05, max_s=1.0), 0
         while self.releases or self.takes:
             ok = await self._release() if self.releases else True
-            if self.takes and not self.releases:
-                ok = await self._ask()
+            ok = await self._ask() and ok
             attempt = 0 if ok else attempt + 1
             if not ok and self.releases:
                 await self.clock.sleep(backoff.delay_s(attempt, self.randomness))
@@ -74,14 +74,16 @@ class _LockBatcher(Batcher):
         return True
 
     async def _ask(self) -> bool:
-        requests = [request for request, futures in self.takes.items() if not all(one.done() for one in futures)][
-            :LOCKS_MAX
-        ]
-        asked = {request: self.takes.pop(request) for request in requests}
-        if len(asked) < LOCKS_MAX:
-            self.takes.clear()  # what is left, nobody waits for any more
+        waiting, self.takes = self.takes, {}
+        asked: dict[LockRequest, list[asyncio.Future[LockAnswer]]] = {}
+        for request, futures in waiting.items():
+            if len(asked) >= LOCKS_MAX or self._is_given_back(request):
+                self.takes[request] = futures
+            elif not all(one.done() for one in futures):
+                asked[request] = futures
         if not asked:
             return True
+        requests = list(asked)
         try:
             answers = await self.links.to(self.enode).take_locks(self.incarnation, requests)
         except Exception as error:
@@ -95,6 +97,9 @@ class _LockBatcher(Batcher):
                 if not future.done():
                     future.set_result(answer)
         return True
+
+    def _is_given_back(self, request: LockRequest) -> bool:
+        return (dataclasses.replace(request, resume=False) if request.resume else request) in self.releases
 
 
 _attachments_log = get_logger("attachments")

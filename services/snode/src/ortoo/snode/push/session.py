@@ -263,10 +263,14 @@ class PushSession:
         topic = self._parts.directory.find_topic(queue.topic)
         return topic is None or self._lines[queue].feeder.topic_id != topic.topic_id
 
-    def _take_on(self, queue: Queue, generation: int, *, resume: bool = False) -> None:
+    def _take_on(self, queue: Queue, generation: int, *, former: Feeder | None = None) -> None:
+        """Begin a queue; with `former` again, which the session had until now."""
         topic = self._parts.directory.find_topic(queue.topic)
         if topic is None:
             return  # it was deleted a moment ago; the next assignment is without it
+        start, resume = self._start_of(topic.topic_id, queue), former is not None
+        if former is not None and former.topic_id == topic.topic_id and former.cursor.acknowledged is not None:
+            start = dataclasses.replace(start, offsets={queue: former.cursor.acknowledged})  # a broadcast's
         feeder = Feeder(
             self._parts,
             QueueCursor(queue, generation),
@@ -274,7 +278,7 @@ class PushSession:
             self.group,
             self._filters.get(queue.topic),
             self,
-            self._start_of(topic.topic_id, queue),
+            start,
             self._plan.broadcast,
             self._fetch_bytes,
             generation,
@@ -294,11 +298,12 @@ class PushSession:
 
     def _start_of(self, topic_id: int, queue: Queue) -> StartRule:
         """What was added or made anew while the session was there is its group's from the first message on."""
-        start = self._plan.start
-        if (topic_id, queue) in self._first_seen.get(queue.topic, ()):
+        start, seen = self._plan.start, self._first_seen.get(queue.topic, frozenset())
+        if (topic_id, queue) in seen:
             return start
         start_from = StartFrom.FIRST if start.start_from is StartFrom.LAST else start.start_from
-        return dataclasses.replace(start, start_from=start_from, offsets={})  # the client's are those of the old topic
+        is_anew = all(seen_id != topic_id for seen_id, _ in seen)  # the client's offsets are those of the old topic
+        return dataclasses.replace(start, start_from=start_from, offsets={} if is_anew else start.offsets)
 
     async def _feed(self, feeder: Feeder, request: LockRequest) -> None:
         queue = feeder.cursor.queue
@@ -314,7 +319,7 @@ class PushSession:
                 await self._parts.groups.hold(self.group, queue, feeder)
             await feeder.run(nothing if self._plan.broadcast else acquire)
         except Fenced as error:
-            if request.resume and not feeder.fence:
+            if request.resume and not feeder.fence and not self._plan.broadcast:
                 self.replaced()
             else:
                 self._fenced(queue, str(error))
@@ -339,7 +344,7 @@ class PushSession:
         self._assigned(Assigned(advance(self.group), rest))
         generation = advance(self.group)
         self._assigned(Assigned(generation, (*rest, queue)))
-        self._take_on(queue, generation, resume=True)
+        self._take_on(queue, generation, former=line.feeder)
 
     def _give_up(self, queue: Queue, *, flush: bool = True) -> asyncio.Task[Any]:
         line = self._lines.pop(queue)

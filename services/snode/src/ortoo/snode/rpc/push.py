@@ -4,7 +4,6 @@ import asyncio
 import dataclasses
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Conflict, Invalid, OrtooError
@@ -13,18 +12,16 @@ from ortoo.common.grpc.errors import request_failed
 from ortoo.common.grpc.fields import write
 from ortoo.snode.clients.sessions import TEXT_LENGTH_MAX, ClientSessions, check_owner
 from ortoo.snode.cluster.wire import envelope_to, queue_of, queue_to
-from ortoo.snode.membership.members import CloseReason, Member, merged
+from ortoo.snode.membership.members import CloseReason, Member, Subscription, merged
 from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.pull.offsets import StartFrom, StartRule
 from ortoo.snode.push.outbox import AcknowledgedOffsets, Assigned, Closed, Delivery, Event, Opened
 from ortoo.snode.push.session import PushPlan, PushSession
 from ortoo.snode.push.sessions import Sessions
 from ortoo.snode.rpc.conversion import failure_to, how_consuming, subscriptions
+from ortoo.snode.rpc.kept import Kept, cost_of
 from ortoo.snode.rpc.streams import first_request
 from ortoo.v1 import consumer_pb2 as pb
-
-KEPT_FACTOR = 16
-"""What is kept of a request takes so many times its bytes, about: names of queues and topics, and where to begin."""
 
 
 @dataclass(slots=True, eq=False)
@@ -37,8 +34,10 @@ class PushCall:
     member: Member
     """Says at which snode, and for which peer."""
     _error: OrtooError | None = None
-    _kept: dict[str, int] = field(default_factory=dict, init=False)
-    """How many bytes are drawn for the last request of each kind that is kept."""
+    _news: tuple[Subscription, ...] = field(default=(), init=False)
+    """What the client came to want while its session was being opened."""
+    _kept: Kept = field(init=False)
+    """Requests, by kind."""
 
     async def open(self) -> PushSession:
         """Read the first request, which opens the session. Errors: Invalid, NotFound, Conflict, Forbidden."""
@@ -69,10 +68,13 @@ class PushCall:
             joining = dataclasses.replace(
                 joining, client_id=session.client_id, session_id=session.member_session_id, pushed=True, active=True
             )
-            self._keep(session, "open", wanted)
+            self._kept = Kept(session.memory)
+            self._kept.keep("open", cost_of(wanted))
             if wanted.session_id:
                 self.clients.get(wanted.session_id).consumers[wanted.group] = joining
-            return joining
+            if joining.subscriptions != member.subscriptions:
+                self._news = joining.subscriptions
+            return dataclasses.replace(joining, subscriptions=member.subscriptions)  # which have their filters
 
         return await self.sessions.open(plan, as_member)
 
@@ -107,6 +109,8 @@ class PushCall:
     async def read(self, session: PushSession) -> None:
         """Do what the client asks until it leaves or breaks off."""
         try:
+            if self._news:
+                await self.sessions.subscribe(session, self._news)
             async for request in self.requests:
                 session.heard()
                 if not await self._act(session, request):
@@ -136,21 +140,14 @@ class PushCall:
             await self.sessions.close(session, CloseReason.CLIENT_LEFT, "the client left")
             return False
         elif kind == "subscribe":
-            self._keep(session, kind, request.subscribe)
+            self._kept.keep(kind, cost_of(request.subscribe))
             await self.sessions.subscribe(session, subscriptions(request.subscribe.subscriptions))
         elif kind == "suspend":
-            self._keep(session, kind, request.suspend)
+            self._kept.keep(kind, cost_of(request.suspend))
             session.suspend(None if request.suspend.everything else frozenset(map(queue_of, request.suspend.queues)))
         elif kind == "open":
             raise Invalid("the session is open already; open another one on a stream of its own", field="open")
         return True
-
-    def _keep(self, session: PushSession, kind: str, said: Any) -> None:
-        """Draw what is kept of a request from the session's memory. Errors: Overloaded."""
-        size_bytes = KEPT_FACTOR * said.ByteSize()
-        session.memory.fix(size_bytes)
-        session.memory.unfix(self._kept.get(kind, 0))
-        self._kept[kind] = size_bytes
 
 
 def _start(wanted: pb.OpenSession) -> StartRule:

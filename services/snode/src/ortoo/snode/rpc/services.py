@@ -137,7 +137,7 @@ def make_services(
         inner_ports_open=policy.access is not None
         and not (runtime.settings.cluster_token_file or runtime.settings.tls_cluster_listen_address),
     )
-    connecting = session.SessionService(clients.sessions, background)
+    connecting = session.SessionService(clients.sessions, background, runtime.memory)
     looking_after = dead_letter.DeadLetterService(pop.dead_letters, long_calls, operating.known_group)
     authentication = policy.access.authentication if policy.access is not None else None
     finding = findings.ClusterFindings(found, cluster, runtime.channels, authentication, clock)

@@ -5,9 +5,11 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from ortoo.common.errors import OrtooError
+from ortoo.common.grpc.around.call_memory import call_share
 from ortoo.common.grpc.errors import Context, request_failed
 from ortoo.common.grpc.fields import read, write
 from ortoo.common.process.background import Background
+from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.snode.clients.session import (
     ClientSession,
     CommandSent,
@@ -21,6 +23,7 @@ from ortoo.snode.clients.sessions import ClientSessions, refused
 from ortoo.snode.membership.members import CloseReason, sharing, strategy_of
 from ortoo.snode.push.outbox import Closed, Opened
 from ortoo.snode.rpc.conversion import failure_to, how_consuming, subscriptions
+from ortoo.snode.rpc.kept import Kept, cost_of
 from ortoo.snode.rpc.streams import first_request
 from ortoo.v1 import consumer_pb2, session_pb2_grpc
 from ortoo.v1 import session_pb2 as pb
@@ -34,12 +37,13 @@ class SessionService(session_pb2_grpc.SessionServiceServicer):
 
     sessions: ClientSessions
     background: Background
+    memory: MemoryBudget
 
     async def Connect(
         self, request_iterator: AsyncIterator[pb.ConnectRequest], context: Context
     ) -> AsyncIterator[pb.ConnectResponse]:
         """A session."""
-        call = ConnectCall(self.sessions, request_iterator)
+        call = ConnectCall(self.sessions, request_iterator, Kept(call_share(self.memory, "Connect")))
         session = await call.open(context.peer())
         scope = self.background.scope("Connect", failed=lambda _: session.call and session.call.cancel())
         scope.start("read", call.read(session))
@@ -58,6 +62,8 @@ class ConnectCall:
 
     sessions: ClientSessions
     requests: AsyncIterator[pb.ConnectRequest]
+    kept: Kept
+    """Registrations, by group."""
     _error: OrtooError | None = None
 
     async def open(self, peer: str) -> ClientSession:
@@ -117,13 +123,22 @@ class ConnectCall:
                     pushed=wanted.consume_type == pb.CONSUME_TYPE_PUSH,
                     **how_consuming(wanted),
                 )
-                return await self.sessions.register_consumer(session, wish)
+                was_bytes, size_bytes = self.kept[wanted.group], cost_of(wanted)
+                self.kept.keep(wanted.group, max(was_bytes, size_bytes))
+                try:
+                    members = await self.sessions.register_consumer(session, wish)
+                except BaseException:
+                    self.kept.keep(wanted.group, was_bytes)
+                    raise
+                self.kept.keep(wanted.group, size_bytes)
+                return members
             case "register_producer":
                 self.sessions.register_producer(session, request.register_producer.group)
             case "unregister_producer":
                 self.sessions.unregister_producer(session, request.unregister_producer.group)
             case _:
                 self.sessions.unregister_consumer(session, request.unregister_consumer.group)
+                self.kept.keep(request.unregister_consumer.group, 0)
         return None
 
 

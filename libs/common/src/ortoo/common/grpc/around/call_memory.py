@@ -20,6 +20,8 @@ CALL_BYTES = 16 << 10
 """What an open call costs by itself, about: its tasks, its stream, its metadata."""
 REQUEST_COPIES = 6
 """How often what one request brings exists at most: as it came, read, as messages, as their batch, twice on its way."""
+LARGEST_PERCENT = 60
+"""What of the budget one request counts as at most: the largest must pass by itself, or its sender tries for ever."""
 TRANSPORT_COPIES = 2
 """How often an answer exists while it is written: as bytes, and as gRPC's copy of them."""
 UNCOUNTED = "/grpc."
@@ -56,7 +58,8 @@ class CallMemory(Layer):
         share = self._budget.share(kind)
         try:
             came_bytes = 0 if call.data is None else len(call.data)
-            share.fix(CALL_BYTES + REQUEST_COPIES * came_bytes, is_request=not method.gives_many)
+            brought_bytes = min(REQUEST_COPIES * came_bytes, self._budget.bytes_max * LARGEST_PERCENT // 100)
+            share.fix(CALL_BYTES + brought_bytes, is_request=not method.gives_many)
         except BaseException:
             share.close()
             raise

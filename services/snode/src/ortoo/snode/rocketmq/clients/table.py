@@ -24,7 +24,11 @@ COMMANDS_BYTES_MAX = 16 << 20
 """What may wait for one client, beside the command that is the first to wait: several checks of large messages."""
 TOPICS_MAX = 2_000
 """How many topics a client may name in its settings, and is known to send to."""
+TOPIC_BYTES = 384
+"""What a topic takes that a client sends to, about: its name, and a group of producers with the client in it."""
 SETTINGS_BYTES_MAX = 256 << 10
+SETTINGS_COPIES = 3
+"""How often what settings say is there: as they came, read, and as the client is a member of its group."""
 
 
 class CommandStream:
@@ -89,6 +93,10 @@ def check_size(settings: Settings) -> None:
             f"{count} topics in {size_bytes} bytes; at most {TOPICS_MAX} in {SETTINGS_BYTES_MAX}: use several clients"
         )
         raise Invalid(said, field="settings")
+
+
+def _kept_bytes(settings: Settings | None) -> int:
+    return 0 if settings is None else SETTINGS_COPIES * settings.ByteSize()
 
 
 @dataclass(slots=True)
@@ -160,17 +168,19 @@ class Clients:
 
     def learn(self, client: Client, settings: Settings) -> None:
         """Keep what a client says of itself. Errors: Overloaded; then it is known as before."""
-        self._memory.draw(settings.ByteSize())
-        self._forget(client)
+        more_bytes = _kept_bytes(settings) - _kept_bytes(client.settings)
+        if more_bytes > 0:
+            self._memory.draw(more_bytes)
+        else:
+            self._memory.give_back(-more_bytes)
         client.settings = settings
 
-    def _forget(self, client: Client) -> None:
-        if client.settings is not None:
-            self._memory.give_back(client.settings.ByteSize())
-
     def publishes(self, client: Client, topics: Collection[str]) -> None:
-        """The client is a producer of these topics as well, but for those that are too many."""
-        for topic in sorted(set(topics) - client.publishes)[: TOPICS_MAX - len(client.publishes)]:
+        """The client is a producer of these topics as well, but for those that are too many. Errors: Overloaded."""
+        news = sorted(set(topics) - client.publishes)[: TOPICS_MAX - len(client.publishes)]
+        if news:
+            self._memory.draw(TOPIC_BYTES * len(news))
+        for topic in news:
             self._producers.setdefault(topic, {})[client.client_id] = None
             client.publishes.add(topic)
 
@@ -202,7 +212,7 @@ class Clients:
         client = self._clients.pop(client_id, None)
         if client is None:
             return None
-        self._forget(client)
+        self._memory.give_back(_kept_bytes(client.settings) + TOPIC_BYTES * len(client.publishes))
         for topic in client.publishes:
             producers = self._producers[topic]
             producers.pop(client_id, None)

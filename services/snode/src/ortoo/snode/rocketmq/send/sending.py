@@ -1,12 +1,13 @@
 """Sends: each message checked and typed, stored durably, answered with an entry of its own."""
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from apache.rocketmq.v2 import definition_pb2
 from apache.rocketmq.v2.definition_pb2 import Code, MessageType
 from apache.rocketmq.v2.service_pb2 import SendMessageRequest, SendMessageResponse, SendResultEntry
-from ortoo.common.errors import OrtooError
+from ortoo.common.errors import OrtooError, Overloaded
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.sealed_batch import MESSAGES_MAX
 from ortoo.snode.cluster.routes import MessageType as MessageKind
@@ -44,7 +45,8 @@ class Sending:
         _check_types(topic, sent)
         client = self.clients.seen(caller, self.clock.monotonic_s())
         if topic.name not in client.publishes:
-            self.clients.publishes(client, {topic.name})
+            with contextlib.suppress(Overloaded):  # it may send, and is known to with a later message
+                self.clients.publishes(client, {topic.name})
         if any(one.message_type == TRANSACTION for one in sent):
             return await self._begin(topic.name, sent)
         receipts = await self._publish(topic, sent)
