@@ -67,7 +67,8 @@ def test_a_clock_that_was_set_forward_is_believed_after_a_day_and_set_right_at_o
     """Small steps count, as those of a clock that is kept in time."""
     clock = VirtualClock()
     begun_ms = clock.now_ms()
-    ageing = Ageing(begun_ms, clock.monotonic_s())
+    ageing = Ageing()
+    assert ageing.now_ms(begun_ms, clock.monotonic_s()) == begun_ms
 
     def now_ms() -> int:
         return ageing.now_ms(clock.now_ms(), clock.monotonic_s())

@@ -37,7 +37,7 @@ class GroupLives:
         self._engine = store.engine
         self._groups = store.engine.state.groups
         self._clock = clock
-        self._ageing = Ageing(clock.now_ms(), clock.monotonic_s())
+        self._ageing = Ageing()
         self.retention_ms = retention_ms
         self._following = following
         self.dropped = {"deleted": 0, "silent": 0}

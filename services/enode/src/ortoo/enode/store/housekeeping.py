@@ -68,7 +68,7 @@ class Housekeeping:
     def __post_init__(self) -> None:
         """Nothing is done before `start`."""
         self._tide_mark = TideMark(self.disk, self.appender.active.folder)
-        self._ageing = Ageing(self.clock.now_ms(), self.clock.monotonic_s())
+        self._ageing = Ageing()
         self._keys_advanced = 0
         self._keys_due = asyncio.Event()
         self._keys_due.set()

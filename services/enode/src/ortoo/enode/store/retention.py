@@ -16,16 +16,16 @@ _log = get_logger("store")
 class Ageing:
     """The time by which things are too old. A clock that is set forward makes nothing old for a day."""
 
-    def __init__(self, wall_ms: int, monotonic_s: float) -> None:
-        """Believe the clock as it is now: what happened before the process began nobody knows."""
-        self._seen = wall_ms, monotonic_s
+    def __init__(self) -> None:
+        """Believe the clock as it is when it is first asked: what happened before nobody knows."""
+        self._seen: tuple[int, float] | None = None
         self._ahead_ms = 0
         """By how much it was set and is not believed yet."""
         self._believed_at_s = 0.0
 
     def now_ms(self, wall_ms: int, monotonic_s: float) -> int:
         """What the time is, by the wall clock and the monotonic one; to be asked every now and then."""
-        was_ms, was_s = self._seen
+        was_ms, was_s = self._seen or (wall_ms, monotonic_s)
         self._seen = wall_ms, monotonic_s
         step_ms = wall_ms - was_ms - int((monotonic_s - was_s) * 1000)
         if step_ms > STEP_MS:
