@@ -1,16 +1,14 @@
 """What is kept of a call's requests, drawn from the memory of its process."""
 
-from google.protobuf.message import Message
-
 from ortoo.common.process.memory_budget import MemoryShare
 
 KEPT_FACTOR = 16
 """What is kept of a request takes so many times its bytes, about: names of queues and topics, and where to begin."""
 
 
-def cost_of(said: Message) -> int:
-    """What is kept of a request takes, in bytes."""
-    return KEPT_FACTOR * said.ByteSize()
+def cost_of(wire_bytes: int) -> int:
+    """What is kept of so long a request takes, in bytes."""
+    return KEPT_FACTOR * wire_bytes
 
 
 class Kept:

@@ -69,7 +69,7 @@ class PushCall:
                 joining, client_id=session.client_id, session_id=session.member_session_id, pushed=True, active=True
             )
             self._kept = Kept(session.memory)
-            self._kept.keep("open", cost_of(wanted))
+            self._kept.keep("open", cost_of(wanted.ByteSize()))
             if wanted.session_id:
                 self.clients.get(wanted.session_id).consumers[wanted.group] = joining
             if joining.subscriptions != member.subscriptions:
@@ -140,10 +140,10 @@ class PushCall:
             await self.sessions.close(session, CloseReason.CLIENT_LEFT, "the client left")
             return False
         elif kind == "subscribe":
-            self._kept.keep(kind, cost_of(request.subscribe))
+            self._kept.keep(kind, cost_of(request.subscribe.ByteSize()))
             await self.sessions.subscribe(session, subscriptions(request.subscribe.subscriptions))
         elif kind == "suspend":
-            self._kept.keep(kind, cost_of(request.suspend))
+            self._kept.keep(kind, cost_of(request.suspend.ByteSize()))
             session.suspend(None if request.suspend.everything else frozenset(map(queue_of, request.suspend.queues)))
         elif kind == "open":
             raise Invalid("the session is open already; open another one on a stream of its own", field="open")

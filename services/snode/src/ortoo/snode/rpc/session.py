@@ -123,7 +123,7 @@ class ConnectCall:
                     pushed=wanted.consume_type == pb.CONSUME_TYPE_PUSH,
                     **how_consuming(wanted),
                 )
-                was_bytes, size_bytes = self.kept[wanted.group], cost_of(wanted)
+                was_bytes, size_bytes = self.kept[wanted.group], cost_of(wanted.ByteSize())
                 self.kept.keep(wanted.group, max(was_bytes, size_bytes))
                 try:
                     members = await self.sessions.register_consumer(session, wish)
