@@ -10,6 +10,7 @@ from ortoo.enode.reigns.member import RunningMember, open_member
 from ortoo.enode.settings import Settings
 from ortoo.testing.servers.cluster import STOP_GRACE_S, Cluster
 from ortoo.testing.servers.ports import free_address, free_ports
+from ortoo.v1 import namesrv_pb2
 
 
 def one_member(
@@ -40,10 +41,17 @@ async def open_members(cluster: Cluster, count: int = 3, /, **chosen: Any) -> As
 
 
 async def leading(cluster: Cluster, members: Sequence[RunningMember]) -> RunningMember:
-    """The member that serves, as soon as one does."""
+    """The member that serves, as soon as one does and its name server has heard of it."""
     async with asyncio.timeout(30):
         while True:
             for one in members:
-                if one.lives.parts is not None:
+                if one.lives.parts is not None and one.lives.driver is not None:
+                    await _heard(cluster, one.lives.settings.name, one.lives.driver.leads or 0)
                     return one
             await cluster.clock.sleep(0.02)
+
+
+async def _heard(cluster: Cluster, enode: str, epoch: int) -> None:
+    async for news in cluster.name_service.WatchRoutes(namesrv_pb2.WatchRoutesRequest()):
+        if any(known.name == enode and known.alive and known.epoch >= epoch for known in news.enodes):
+            return
