@@ -12,4 +12,6 @@ async def uninterrupted(running: "asyncio.Future[T]") -> T:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
         await asyncio.wait((running,))
+        if not running.cancelled():
+            running.exception()  # nobody else looks at it
         raise
