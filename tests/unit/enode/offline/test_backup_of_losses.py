@@ -118,7 +118,9 @@ async def test_what_was_copied_before_it_was_durable_may_be_lost_again(tmp_path:
     store = await opened(folder)
     large = b"x" * (SETTINGS.segment_bytes - 1_000)
     await store.append(1, 0, SealedBatch(large, crc32c(large), 1, len(large)))
-    assert store.describe().segment_count == 2
+    first, second = bases(disk.list(folder))
+    while (folder / segment_name(first)).stat().st_size != second - first:  # a file that is full is cut to what it has
+        await CLOCK.sleep(0.01)
     take_backup(disk, folder, backup, CLOCK)
     whole = await batches(store)
     await store.close()

@@ -116,8 +116,8 @@ def _copy(
     sizes = {base: _size(disk, folder / segment_name(base)) for base in starts}
     for base, kept in known.segments.items() if known is not None else ():
         # What the store lost since is whole in the backup, perhaps nowhere else. What was copied before it was durable
-        # may be gone with a power cut, but it took nothing of the file's length.
-        has_all = base in sizes and kept.used_bytes <= sizes[base]
+        # may be gone with a power cut: that took nothing of the file's length, or the next file begins where it ends.
+        has_all = base in sizes and (kept.used_bytes <= sizes[base] or base + sizes[base] in sizes)
         if not has_all and (begin is None or base >= begin.position):
             raise DataLoss(
                 f"{folder / segment_name(base)} is gone or shorter than it was, and retention did not do that: "
