@@ -15,6 +15,7 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.disk.disk import Buffer, RealDisk, RealFile
+from ortoo.enode.store.lock_table import LockRequest
 from ortoo.enode.store.store import FlushMode, Store, StoreSettings, TopicCopy
 
 SETTINGS = StoreSettings(
@@ -120,6 +121,22 @@ async def test_a_write_that_meets_a_full_disk_is_written_again(tmp_path: Path) -
     async with asyncio.timeout(5):
         assert (await waiting).first_offset == 0
     assert (await store.fetch(1, 0, 0)).batches
+    await store.close()
+
+
+async def test_a_lock_whose_grant_met_a_failing_disk_is_not_said_to_be_free(tmp_path: Path) -> None:
+    """G2: the log may have it, and gives it back at the next start: its session has to ask again until it is freed."""
+    disk = TroubledDisk()
+    store = await opened(tmp_path, disk)
+    wish, freed = LockRequest((1, "g", 0), "owner", "session"), [((1, "g", 0), "session")]
+    disk.sync_error = errno.EIO
+    with pytest.raises(Unavailable):
+        await store.locks.take([wish])
+    with pytest.raises(Unavailable):
+        await store.locks.release(freed)
+    await store.close()
+    store = await opened(tmp_path, RealDisk())
+    assert await store.locks.release(freed) == [True]
     await store.close()
 
 

@@ -55,7 +55,11 @@ class QueueLocks:
         return answers
 
     async def release(self, keys: Sequence[tuple[Key, str]]) -> list[bool]:
-        """Free locks, each (key, session id); tells which the session held. Errors: Overloaded, Unavailable."""
+        """Free locks, each (key, session id); tells which the session held. Errors: Overloaded, Unavailable.
+
+        None is said not to be held while the log takes nothing: it may have one whose grant met a failing disk.
+        """
+        self._engine.appender.check_load(0)
         answers: list[bool] = []
         before: dict[Key, tuple[Lock | None, Lock | None]] = {}
         for key, session_id in keys:
