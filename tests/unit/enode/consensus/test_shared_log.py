@@ -4,11 +4,52 @@ from dataclasses import replace
 
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.consensus.joining import Founding, Joining
-from ortoo.enode.consensus.shared_log import open_shared_log
+from ortoo.enode.consensus.shared_log import SharedLog, open_shared_log
 from ortoo.enode.disk.identity import Identity
+from ortoo.enode.log.copies.copying import entry_of, frames_in
+from ortoo.enode.log.frame import Kind
 from ortoo.enode.store.store import Store
 from ortoo.testing.store.workload import FOLDER
 from tests.contract.one_store import SETTINGS, OneStore
+
+
+async def opened_log(one: OneStore, joining: Joining) -> SharedLog:
+    """The log of a member in the store's folder."""
+    kept, outline = joining.started()
+    identity = Identity("default", "enode-0", kept.set_id, kept.created_at_ms)
+    return await open_shared_log(
+        FOLDER, identity=identity, settings=one.settings, disk=one.disk, clock=one.clock, kept=outline
+    )
+
+
+async def test_who_leads_no_more_keeps_the_copies_that_did_not_go_to_the_disk_yet() -> None:
+    """It counted them as it followed, and forgets its own alone; the simulation found it with seed 443."""
+    one = OneStore(settings=SETTINGS)
+    await one.open()
+    await one.store.close()
+    log = await opened_log(one, Joining(one.disk, FOLDER, Founding(1, 1, ()), one.clock, Randomness(1)))
+    log.engine.appender.commit_limit = 1 << 62
+    log.begin_reign(1)
+    begin = log.engine.appender.appended_position
+    await log.append_word(Kind.EPOCH)
+    await log.engine.appender.flush()
+    data = await log.bytes.from_disk(begin, 1 << 20)
+    at = log.engine.appender.appended_position
+    [frame] = frames_in(data, begin)
+    copy = replace(frame, header=frame.header._replace(position=at))
+    log.follow()
+    log.engine.appender.append_copy(entry_of(copy.header, copy.body), copy.data)
+    copied = log.engine.appender.appended_position
+    assert copied > at
+    log.begin_reign(2)
+    await log.append_word(Kind.EPOCH)
+    assert log.engine.appender.appended_position > copied
+    log.follow()
+    assert log.engine.appender.appended_position == copied
+    log.engine.appender.want_flush()
+    await log.engine.appender.quiet()
+    assert log.engine.appender.durable_position == copied
+    await log.close()
 
 
 async def test_closing_a_log_that_was_emptied_writes_nothing_about_what_it_held() -> None:
@@ -18,11 +59,7 @@ async def test_closing_a_log_that_was_emptied_writes_nothing_about_what_it_held(
     await one.store.close()
     disk = one.disk
     joining = Joining(disk, FOLDER, Founding(1, 1, ()), one.clock, Randomness(1))
-    kept, outline = joining.started()
-    identity = Identity("default", "enode-0", kept.set_id, kept.created_at_ms)
-    log = await open_shared_log(
-        FOLDER, identity=identity, settings=one.settings, disk=disk, clock=one.clock, kept=outline
-    )
+    log = await opened_log(one, joining)
     await log.engine.housekeeping.stop()  # so that no index is written meanwhile
     log.engine.appender.commit_limit = 1 << 62
     log.begin_reign(1)
@@ -34,8 +71,6 @@ async def test_closing_a_log_that_was_emptied_writes_nothing_about_what_it_held(
     assert await log.restart(replace(log.outline, begin=2 * end, appended=2 * end, flushed=2 * end))
     await log.close()
     assert set(disk.list(FOLDER)) == {"begin", "identity", "outline", "reign"}
-    log = await open_shared_log(
-        FOLDER, identity=identity, settings=one.settings, disk=disk, clock=one.clock, kept=joining.started()[1]
-    )
+    log = await opened_log(one, joining)
     assert log.engine.appender.appended_position == 2 * end
     await log.close()

@@ -226,10 +226,14 @@ class Flusher:
             _fail_all(group.let_go(), reason)
 
     def take_back(self, reason: str) -> None:
-        """Forget what was accepted and has not gone to the disk: it is nowhere. Who waits hears that it is unknown."""
-        groups, self._groups = list(self._groups), deque()
-        waiters = [waiter for one in groups for waiter in one.let_go()]
+        """Forget what was accepted and has not gone to the disk: it is nowhere. Who waits hears that it is unknown.
+
+        Copies stay: those who follow count them as soon as they are accepted.
+        """
+        waiters = [waiter for one in self._groups for waiter in one.let_go()]
         waiters += self._drop_changes()
+        groups = [one for one in self._groups if not one.is_copy]
+        self._groups = deque(one for one in self._groups if one.is_copy)
         for group in groups:
             self.pending_bytes -= group.bytes
         begun = [group for group in groups if group.parts]
@@ -240,8 +244,8 @@ class Flusher:
             if first.segment.end is not None:
                 first.segment.end = None
         _fail_all(waiters, reason)
-        self._wanted = False
-        if self._flushing is None:
+        self._wanted = bool(self._groups)
+        if self._flushing is None and not self._groups:
             self._quiet.set()
             if not self._held:
                 self._idle.set()
