@@ -6,7 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from ortoo.client import ConsumerSettings, DataLoss, LostMessages, Message, PullSettings, Queue, connect
+from ortoo.client import (
+    Client,
+    Consumer,
+    ConsumerSettings,
+    DataLoss,
+    LostMessages,
+    Message,
+    PullConsumer,
+    PullSettings,
+    Queue,
+    connect,
+)
 from ortoo.testing.servers.cluster import Cluster, open_cluster
 from ortoo.testing.servers.grpcurl import call
 
@@ -37,46 +48,39 @@ def damage(folder: Path, body: bytes) -> None:
     segment.write_bytes(data)
 
 
+async def told_what_is_lost(mq: Client, consumer: Consumer | PullConsumer, losses: list[LostMessages]) -> None:
+    """Every other message comes, the gap is named to the application, and the group's offset moves on."""
+    found = []
+    async with asyncio.timeout(20), consumer:
+        async for message in consumer:
+            found.append(message.offset)
+            message.ack()
+            if message.offset == COUNT - 1:
+                break
+        assert consumer.lost_messages == 1
+    (lost,) = losses
+    assert (lost.queue, lost.begin_offset, lost.end_offset) == (QUEUE, LOST, LOST + 1)
+    assert ".seg" in lost.reason
+    assert found == [offset for offset in range(COUNT) if offset != LOST]
+    assert (await mq.admin.lag("g", "t")).lag_messages == 0
+
+
 @pytest.mark.parametrize("wanted", ["*", "red || blue"])
 async def test_a_consumer_is_told_what_is_lost_and_goes_on_behind_it(cluster: Cluster, wanted: str) -> None:
-    """G12, F9: every other message comes, the gap is named to the application, and the group's offset moves on."""
+    """G12, F9: it is pushed what lies behind."""
     losses: list[LostMessages] = []
     settings = ConsumerSettings(from_first=True, on_loss=losses.append)
     async with connect(cluster.address) as mq:
-        found = []
-        async with asyncio.timeout(20), mq.consumer("g", {"t": wanted}, settings) as consumer:
-            async for message in consumer:
-                found.append(message.offset)
-                message.ack()
-                if message.offset == COUNT - 1:
-                    break
-            assert consumer.lost_messages == 1
-        (lost,) = losses
-        assert (lost.queue, lost.begin_offset, lost.end_offset) == (QUEUE, LOST, LOST + 1)
-        assert ".seg" in lost.reason
-        assert found == [offset for offset in range(COUNT) if offset != LOST]
-        assert (await mq.admin.lag("g", "t")).lag_messages == 0
+        await told_what_is_lost(mq, mq.consumer("g", {"t": wanted}, settings), losses)
 
 
 @pytest.mark.parametrize("wanted", ["*", "red || blue"])
 async def test_a_consumer_that_pulls_is_told_what_is_lost_and_goes_on_behind_it(cluster: Cluster, wanted: str) -> None:
-    """G2, G12: the queue does not stand still at damaged bytes; the gap is named, counted once, and passed."""
+    """G2, G12: the queue does not stand still at damaged bytes; the gap is counted once, and passed."""
     losses: list[LostMessages] = []
     settings = PullSettings(from_first=True, on_loss=losses.append, pull_retry_ms=50)
     async with connect(cluster.address) as mq:
-        found = []
-        async with asyncio.timeout(20), mq.pull_consumer("g", {"t": wanted}, settings) as consumer:
-            async for message in consumer:
-                found.append(message.offset)
-                message.ack()
-                if message.offset == COUNT - 1:
-                    break
-            assert consumer.lost_messages == 1
-        (lost,) = losses
-        assert (lost.queue, lost.begin_offset, lost.end_offset) == (QUEUE, LOST, LOST + 1)
-        assert ".seg" in lost.reason
-        assert found == [offset for offset in range(COUNT) if offset != LOST]
-        assert (await mq.admin.lag("g", "t")).lag_messages == 0
+        await told_what_is_lost(mq, mq.pull_consumer("g", {"t": wanted}, settings), losses)
 
 
 async def test_a_reader_outside_groups_is_told_where_to_go_on(cluster: Cluster) -> None:

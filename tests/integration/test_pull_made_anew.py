@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from ortoo.client import Client, Queue, ReceivedMessage, connect
+from ortoo.client import Client, PullConsumer, Queue, ReceivedMessage, connect
 from ortoo.client.pull.flow_control import FlowLimits
 from ortoo.client.pull.queue_locks import QueueLocks
 from ortoo.testing.servers.cluster import open_cluster
 from tests.integration.pull_group import beside, only_queue, prompt, send, stored_offset, until
+
+NEW = [b"new %d" % number for number in range(5)]
 
 
 @pytest.fixture
@@ -37,13 +39,27 @@ def renewals(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
-async def made_anew(mq: Client, renewals: list[int]) -> None:
-    """There is another topic of that name, with five messages, and the member has renewed its locks since."""
+async def begin_anew(mq: Client) -> None:
+    """Another topic has that name, and messages of its own."""
     await mq.admin.delete_topic("one")
     await mq.admin.create_topic("one", queue_count=1)
-    await send(mq, [b"new %d" % number for number in range(5)], "one")
+    await send(mq, NEW, "one")
+
+
+async def made_anew(mq: Client, renewals: list[int]) -> None:
+    """The topic is another one, and the member has renewed its locks since."""
+    await begin_anew(mq)
     renewals.clear()
     await until(lambda: len(renewals) >= 2)
+
+
+async def bodies(consumer: PullConsumer) -> list[bytes]:
+    """As many as the topic that was made anew has."""
+    found: list[bytes] = []
+    while len(found) < len(NEW) and (batch := await consumer.poll(10_000)) is not None:
+        found += batch.bodies()
+        batch.ack()
+    return found
 
 
 async def test_a_topic_made_anew_is_consumed_from_its_own_offsets(mq: Client) -> None:
@@ -53,15 +69,9 @@ async def test_a_topic_made_anew_is_consumed_from_its_own_offsets(mq: Client) ->
         batch = await consumer.poll()
         assert batch is not None
         batch.ack()
-        await mq.admin.delete_topic("one")
-        await mq.admin.create_topic("one", queue_count=1)
-        await send(mq, [b"new %d" % number for number in range(5)], "one")
+        await begin_anew(mq)
         await consumer.commit()
-        found: list[bytes] = []
-        while len(found) < 5 and (batch := await consumer.poll(10_000)) is not None:
-            found += batch.bodies()
-            batch.ack()
-        assert found == [b"new %d" % number for number in range(5)]
+        assert await bodies(consumer) == NEW
 
 
 async def test_a_lock_of_a_topic_made_anew_is_another_one(mq: Client, renewals: list[int]) -> None:
@@ -75,11 +85,7 @@ async def test_a_lock_of_a_topic_made_anew_is_another_one(mq: Client, renewals: 
             message.ack()
         await made_anew(mq, renewals)
         await consumer.commit()
-        found: list[bytes] = []
-        while len(found) < 5 and (batch := await consumer.poll(10_000)) is not None:
-            found += batch.bodies()
-            batch.ack()
-        assert found == [b"new %d" % number for number in range(5)]
+        assert await bodies(consumer) == NEW
 
 
 async def test_a_queue_that_goes_stores_its_offset_under_the_lock_that_it_had(mq: Client, renewals: list[int]) -> None:
