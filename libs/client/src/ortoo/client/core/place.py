@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+RETRY_PREFIX = "%RETRY%"
+"""Before a group's name: the topic of the messages that it gave back."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Queue:

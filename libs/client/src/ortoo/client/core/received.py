@@ -4,7 +4,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
-from ortoo.client.core.place import Queue
+from ortoo.client.core.place import RETRY_PREFIX, Queue
 from ortoo.client.core.progress import BatchProgress
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
@@ -202,7 +202,7 @@ class MessageFields:
     def attempt(self) -> int:
         """Which delivery to the group this is, 1 for the first, as far as messages given back tell."""
         # Elsewhere it is what somebody sent on, with all the properties of what it had received.
-        times = self.properties.get("RECONSUME_TIMES", "") if self.topic.startswith("%RETRY%") else ""
+        times = self.properties.get("RECONSUME_TIMES", "") if self.topic.startswith(RETRY_PREFIX) else ""
         return (whole_number(times) or 0) + 1
 
     @property

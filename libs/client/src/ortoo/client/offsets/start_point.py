@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-RETRY_PREFIX = "%RETRY%"
+from ortoo.client.core.place import RETRY_PREFIX
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter
-from ortoo.client.core.place import Queue
-from ortoo.client.offsets.start_point import RETRY_PREFIX
+from ortoo.client.core.place import RETRY_PREFIX, Queue
 from ortoo.client.produce.routes import readable_queues
 from ortoo.client.pull.settings import PullSettings
 from ortoo.client.sessions.group_view import GroupView, allocated

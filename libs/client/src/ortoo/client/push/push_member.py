@@ -7,13 +7,12 @@ from collections.abc import Collection, Sequence
 from ortoo.client.core.closed import Left
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.kept_session import KeptSession
-from ortoo.client.core.place import Queue
+from ortoo.client.core.place import RETRY_PREFIX, Queue
 from ortoo.client.core.progress import BatchProgress, QueueProgress
 from ortoo.client.core.received import ReceivedBatch
 from ortoo.client.core.suspension import Hold, Suspension
 from ortoo.client.core.wire import queue_of, received_batch, subscription, wire_queue
 from ortoo.client.offsets.losses import Losses, LostMessages
-from ortoo.client.offsets.start_point import RETRY_PREFIX
 from ortoo.client.push.broadcast_offsets import BroadcastOffsets
 from ortoo.common.errors import OrtooError
 from ortoo.common.grpc import bulk_calls
