@@ -254,7 +254,7 @@ quick-seeds: $(READY)
 # Many of these wait for processes and for clocks, so that more of them run at once than there are cores. Who is free takes
 # the next one: those that wait run while Spark computes, and those that only compute come at the end.
 all-tests: $(READY) $(NODE_READY)
-	@ORTOO_SKIPS=$(SKIPS)/all-tests.json $(PYTEST) -n 3 --dist load --maxschedchunk 1 -m 'not crash and not image' \
+	@ORTOO_SKIPS=$(SKIPS)/all-tests.json $(PYTEST) -n 4 --dist load --maxschedchunk 1 -m 'not crash and not image' \
 	  $(SLOW_TESTS) $(QUICK_TESTS)
 
 # Other people's clients do little but wait, one for the back-off of another: beside the rest they cost next to nothing.
