@@ -1,16 +1,21 @@
 """Metrics as an OTLP receiver gets them, beside those that Prometheus scrapes (E-246)."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
+from opentelemetry.sdk.metrics.export import MetricExportResult
 
 from ortoo.client import connect
 from ortoo.common.errors import Invalid
+from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
+from ortoo.common.telemetry.export import MetricsExport
+from ortoo.common.telemetry.metrics import Metrics
 from ortoo.enode.settings import load
 from ortoo.testing.servers.cluster import open_cluster
 from ortoo.testing.servers.listening import listening
@@ -98,6 +103,26 @@ async def test_a_receiver_that_is_away_costs_nothing(tmp_path: Path) -> None:
         await mq.admin.create_topic("t")
         async with mq.producer("t") as producer:
             assert (await producer.send(b"x")).offset == 0
+
+
+async def test_a_stop_sends_behind_what_is_being_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exporter makes a new connection while a receiver is away, which nobody else may be using then."""
+    export = MetricsExport("enode", "e", "http://127.0.0.1:1", Metrics(), interval_s=0.0, clock=SystemClock())
+    exporting, begun, go_on = threading.Lock(), threading.Event(), threading.Timer(0.2, lambda: None)
+
+    def one_at_a_time(*_: object) -> MetricExportResult:
+        assert exporting.acquire(blocking=False)
+        begun.set()
+        go_on.join()
+        exporting.release()
+        return MetricExportResult.SUCCESS
+
+    monkeypatch.setattr(export._exporter, "export", one_at_a_time)
+    go_on.start()
+    async with Background("sending") as background:
+        background.spawn("export", export.run())
+        await asyncio.to_thread(begun.wait)
+    await export.close()
 
 
 def test_a_wrong_endpoint_is_refused() -> None:

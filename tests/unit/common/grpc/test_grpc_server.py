@@ -2,15 +2,17 @@
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from typing import Any
 
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from ortoo.common.errors import Conflict, Internal, Invalid, NotFound, Unsupported
+from ortoo.common.errors import Conflict, Forbidden, Internal, Invalid, NotFound, OrtooError, Unavailable, Unsupported
 from ortoo.common.errors.status import rpc_errors
+from ortoo.common.grpc.around.layers import Call, Layer
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.process.clock import SystemClock
@@ -40,10 +42,11 @@ class Names(namesrv_pb2_grpc.NameServiceServicer):
 NAME = "ortoo.v1.NameService"
 
 
-def server_of(names: Names, address: str = "127.0.0.1:0", grace_s: float = 5) -> GrpcServer:
-    names.server = GrpcServer(
-        address, [(NAME, lambda s: namesrv_pb2_grpc.add_NameServiceServicer_to_server(names, s))], grace_s=grace_s
-    )
+def server_of(
+    names: Names, address: str = "127.0.0.1:0", grace_s: float = 5, layers: Sequence[Layer] = ()
+) -> GrpcServer:
+    services = [(NAME, lambda server: namesrv_pb2_grpc.add_NameServiceServicer_to_server(names, server))]
+    names.server = GrpcServer(address, services, grace_s=grace_s, layers=layers)
     return names.server
 
 
@@ -138,3 +141,39 @@ async def test_long_streams_end_well_at_the_stop() -> None:
             assert (await call.read()).version == 1
         assert (await call.read()).version == 2
         assert await call.read() is grpc.aio.EOF
+
+
+@pytest.mark.parametrize(
+    ("is_told_why", "error", "said"), [(False, Unavailable, "make it again"), (True, Forbidden, "the right is gone")]
+)
+async def test_who_does_not_read_hears_of_the_end_of_its_call_as_it_reads_on(
+    is_told_why: bool, error: type[OrtooError], said: str
+) -> None:
+    """A handler that is cancelled while gRPC still waits to write its answer says nothing itself."""
+    writing = asyncio.Event()
+    small = namesrv_pb2.WatchRoutesResponse(version=1)
+    large = namesrv_pb2.WatchRoutesResponse(deleted_topics=["t" * 2_000_000])
+    ends: list[Callable[[], object]] = []
+
+    class Writing(Names):
+        async def WatchRoutes(self, request: Any, context: Any) -> AsyncIterator[namesrv_pb2.WatchRoutesResponse]:
+            yield small
+            writing.set()
+            yield large
+
+    class Ending(Layer):
+        def enter(self, call: Call) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            ends.append(partial(call.ender(), Forbidden(said)) if is_told_why else task.cancel)
+
+    async with asyncio.timeout(20), server_of(Writing(), layers=[Ending()]) as server, Channels() as channels:
+        call = namesrv_pb2_grpc.NameServiceStub(channels.to(server.address)).WatchRoutes(
+            namesrv_pb2.WatchRoutesRequest()
+        )
+        await writing.wait()
+        for end in ends:
+            end()
+        assert [await call.read(), await call.read()] == [small, large]
+        with pytest.raises(error, match=said), rpc_errors("name server"):
+            await call.read()

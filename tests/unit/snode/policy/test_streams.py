@@ -34,7 +34,7 @@ async def test_what_a_stream_names_counts_in_the_budget(monkeypatch: pytest.Monk
     rules = Access("", None, directory)  # type: ignore[arg-type]  # nobody signs
     rules.rules = access_rules_of(RULES)
     call = AccessOfCall(rules, "ProducerService/Produce", "10.1.0.1:80")
-    rules.stream_begins(call)
+    rules.stream_begins(call, print)
     for number in (0, 1, 0):
         call.ask(batch_for(number))
     assert 2 * NAME_BYTES < share.fixed_bytes < 3 * NAME_BYTES

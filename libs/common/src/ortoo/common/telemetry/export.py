@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ortoo.common.errors import Unsupported
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
+from ortoo.common.process.threads import uninterrupted
 from ortoo.common.telemetry.histogram import Histogram
 from ortoo.common.telemetry.metrics import Family, Metrics, Sample
 
@@ -59,7 +60,10 @@ class MetricsExport:
         for family, samples in self._metrics.read():
             readings.append((family, [_fixed(sample) for sample in samples]))
             await self._clock.sleep(0)  # messages go first
-        sent = await asyncio.to_thread(self._export, readings, self._clock.now_ms() * 1_000_000)
+        now_ns = self._clock.now_ms() * 1_000_000
+        # The exporter's connection is for one thread at a time, and a stop sends once more.
+        exporting = asyncio.get_running_loop().run_in_executor(None, self._export, readings, now_ns)
+        sent = await uninterrupted(exporting)
         if sent == self._is_away:
             self._is_away = not sent
             (_log.info if sent else _log.warning)("metrics are sent" if sent else "metrics cannot be sent; trying on")

@@ -16,6 +16,7 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
+from ortoo.common.process.threads import uninterrupted
 from ortoo.common.records.reader import buffer
 from ortoo.common.records.wire import read_fields
 
@@ -172,4 +173,5 @@ class _Sender:
             _log.warning("spans were dropped: the receiver is too slow", count=tracing.dropped)
             tracing.dropped = 0
         if spans:
-            await asyncio.to_thread(self.exporter.send, spans)
+            # The exporter is for one thread at a time, and a stop sends once more.
+            await uninterrupted(asyncio.get_running_loop().run_in_executor(None, self.exporter.send, spans))

@@ -1,8 +1,7 @@
 """Access control: who calls, by the signature, and whether that user may. Off unless there is a file of rules."""
 
-import asyncio
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from sys import getsizeof
 from typing import Any, TypeVar
@@ -137,44 +136,40 @@ class Access:
         self.authentication = authentication
         self.directory = directory
         self.file = WatchedFile(path, "rules of access", self._take)
-        self._streams: dict[AccessOfCall, None] = {}
+        self._streams: dict[AccessOfCall, Callable[[Forbidden], None]] = {}
 
     def register(self, metrics: Metrics) -> None:
         """Name what is read."""
         metrics.counter("ortoo_access_refused_total", "Requests beyond their users' rights.", lambda: self.refused)
         metrics.gauge("ortoo_access_users", "Users that the file of access names.", lambda: len(self.rules.users))
 
-    def stream_begins(self, call: "AccessOfCall") -> None:
-        """Count the current task among the streams, and the polls that wait, which end with the right to them."""
-        call.task = asyncio.current_task()
-        self._streams[call] = None
+    def stream_begins(self, call: "AccessOfCall", end: Callable[[Forbidden], None]) -> None:
+        """Count it among the streams, and the polls that wait, which `end` with the right to them."""
+        call.is_stream = True
+        self._streams[call] = end
 
-    def stream_ends(self, call: "AccessOfCall", error: BaseException | None) -> BaseException | None:
-        """Count it no more; returns why it failed: Forbidden instead of the cancellation that it was ended by."""
+    def stream_ends(self, call: "AccessOfCall") -> None:
+        """Count it no more."""
         self._streams.pop(call, None)
-        if not isinstance(error, asyncio.CancelledError) or call.revoked is None or call.task is None:
-            return error
-        call.task.uncancel()
-        return call.revoked
 
     async def look_at_users(self) -> None:
         """End the streams of users who were changed or deleted, also those on which nothing moves."""
-        for call in tuple(self._streams):
+        for call, end in tuple(self._streams.items()):
             try:
                 await call.look_at_user()
             except Forbidden as error:
-                call.revoke(error)
+                end(error)
             except OrtooError:
                 continue  # a name server that is away says nothing of users
 
     def _take(self, text: str) -> None:
         """Go by these rules; the streams that they do not allow end at once, also those that rest on another one."""
         self.rules = access_rules_of(text)
-        for call in tuple(self._streams):
+        for call, end in tuple(self._streams.items()):
             try:
                 call.look_again()
             except Forbidden as error:
-                call.revoke(error)
+                end(error)
 
     def may_send(self, user: str, topic: str) -> bool:
         """Whether a user may send to a topic, by the rules as they are now."""
@@ -193,10 +188,7 @@ class AccessOfCall:
         self._access = access
         self._method = method
         self._peer = peer
-        self.task: asyncio.Task[Any] | None = None
-        """Of a stream: who answers it."""
-        self.revoked: Forbidden | None = None
-        """Why its stream ends."""
+        self.is_stream = False
         self._secret_key = ""
         self._user: str | None = None
         """None = whoever calls from there is trusted."""
@@ -237,7 +229,7 @@ class AccessOfCall:
         new = [need for need in needs if need not in self._asked]
         if new:
             self._check(new)
-            if self.task is not None and (share := current_share()) is not None:
+            if self.is_stream and (share := current_share()) is not None:
                 share.fix(sum(NEED_BYTES + getsizeof(need.name) for need in new))
             self._asked.update(dict.fromkeys(new))
 
@@ -252,12 +244,6 @@ class AccessOfCall:
         if self._user is not None and await self._access.authentication.secret_of(self._user) != self._secret_key:
             self._access.refused += 1
             raise _refused(f"user {self._user} was changed or deleted; sign in again")
-
-    def revoke(self, error: Forbidden) -> None:
-        """End the stream, once."""
-        if self.revoked is None and self.task is not None:
-            self.revoked = error
-            self.task.cancel()
 
     def _check(self, needs: "list[Need] | dict[Need, None]") -> None:
         try:

@@ -4,6 +4,7 @@ from collections.abc import Awaitable
 
 import grpc
 
+from ortoo.common.errors import Unavailable
 from ortoo.common.errors.status import FAILURE_METADATA_KEY, failure_of, status_of
 from ortoo.common.grpc.around.layers import Call, Layer
 from ortoo.common.grpc.errors import request_failed
@@ -13,7 +14,9 @@ class ErrorTranslation(Layer):
     """Answers an OrtooError with its status and Failure; anything else is a defect, logged and answered as Internal."""
 
     def leave(self, call: Call) -> Awaitable[None] | None:
-        """Give a failed call its status."""
+        """Give a failed call its status, also where it was cancelled amid a write: its caller would wait for ever."""
+        if isinstance(call.error, GeneratorExit) and not call.context.done():
+            call.error = Unavailable("this call was ended; make it again")
         return self._abort(call, call.error) if isinstance(call.error, Exception) else None
 
     async def _abort(self, call: Call, error: Exception) -> None:

@@ -4,6 +4,7 @@ Layers are plain functions, entered in order and left in the reverse one; one co
 It is made once for a method, and the same whether grpc.aio or the queue front takes the call.
 """
 
+import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
@@ -36,7 +37,7 @@ class Method:
 class Call:
     """A call, for as long as it is served."""
 
-    __slots__ = ("answer", "context", "data", "entered", "error", "kept", "method", "request")
+    __slots__ = ("answer", "context", "data", "ended", "entered", "error", "is_writing", "kept", "method", "request")
 
     def __init__(self, method: Method, data: Any, context: Context) -> None:
         self.method = method
@@ -52,10 +53,41 @@ class Call:
         self.kept: dict[Layer, Any] = {}
         """What layers want to know again later."""
         self.entered = 0
+        self.is_writing = False
+        """Whether gRPC writes one of several answers; a task that is cancelled then ends without a status."""
+        self.ended: Exception | None = None
+        """Why it was ended from outside."""
 
     def fail(self, error: BaseException) -> None:
         """It ends with this error, whatever it had come to before."""
         self.answer, self.error = None, error
+
+    def ender(self) -> Callable[[Exception], None]:
+        """What ends it from outside with an error, behind an answer that is being written. Its own task asks for it."""
+        task = asyncio.current_task()
+
+        def end(error: Exception) -> None:
+            if self.ended is None:
+                self.ended = error
+                if task is not None and not self.is_writing:
+                    task.cancel()
+
+        return end
+
+    def written(self) -> None:
+        """An answer was taken. Errors: what ended it meanwhile."""
+        self.is_writing = False
+        if self.ended is not None:
+            raise self.ended
+
+    def failed(self, raised: BaseException) -> None:
+        """It came to this; an end from outside comes as a cancellation."""
+        if self.ended is not None and isinstance(raised, asyncio.CancelledError):
+            task = asyncio.current_task()
+            if task is not None:
+                task.uncancel()
+            raised = self.ended
+        self.error = raised
 
 
 class Layer:
@@ -152,7 +184,7 @@ def _one(handle: Any, method: Method, layers: Sequence[Layer], *, writes: bool =
                 call.entered += 1
             call.answer = await handle(given(call, data), context)
         except BaseException as raised:
-            call.error = raised
+            call.failed(raised)
         while (waiting := leave(call)) is not None:
             try:
                 await waiting
@@ -178,30 +210,29 @@ def _many(handle: Any, method: Method, layers: Sequence[Layer]) -> Any:
     takens = [one for one in _own(layers, "taken") if one is not None]
 
     async def many(data: Any, context: Context) -> AsyncIterator[Any]:
-        call = Call(method, data, context)
+        call, is_abandoned = Call(method, data, context), False
         try:
-            for enter in enters:
-                if enter is not None and (waiting := enter(call)) is not None:
-                    await waiting
-                call.entered += 1
+            await _entered(call, enters)
             async with aclosing(handle(given(call, data), context)) as answers:
                 async for answer in answers:
                     for answered in answereds:
                         answer = answered(call, answer)  # layer by layer
+                    call.is_writing = True
                     yield answer
+                    call.written()
                     for taken in takens:
                         taken(call, answer)
                     del answer
+        except GeneratorExit as raised:  # gRPC's task was cancelled amid a write, and comes back no more
+            call.error, is_abandoned = raised, True
         except BaseException as raised:
-            call.error = raised
-        while (waiting := leave(call)) is not None:
-            try:
-                await waiting
-            except BaseException as raised:
-                call.fail(raised)
+            call.failed(raised)
+        await _left(call, leave)
         last, error = call.answer, call.error
         call.error = None
         del call, data, context
+        if is_abandoned:
+            return
         if last is not None:
             yield last
         if error is not None:
@@ -211,6 +242,21 @@ def _many(handle: Any, method: Method, layers: Sequence[Layer]) -> Any:
                 del error
 
     return many
+
+
+async def _entered(call: Call, enters: Sequence[Any]) -> None:
+    for enter in enters:
+        if enter is not None and (waiting := enter(call)) is not None:
+            await waiting
+        call.entered += 1
+
+
+async def _left(call: Call, leave: Callable[[Call], Awaitable[None] | None]) -> None:
+    while (waiting := leave(call)) is not None:
+        try:
+            await waiting
+        except BaseException as raised:
+            call.fail(raised)
 
 
 def _leaving(layers: Sequence[Layer], *, writes: bool = True) -> Callable[[Call], Awaitable[None] | None]:

@@ -106,6 +106,10 @@ class FrontContext(grpc.aio.ServicerContext[Any, Any]):
         """Whether nobody waits for the answer any more."""
         return self._call.is_gone
 
+    def done(self) -> bool:
+        """Whether there is nobody to be told anything."""
+        return self._call.is_gone
+
     def add_done_callback(self, callback: Callable[[Any], None]) -> None:
         """Call it when gRPC has let go of the answer; it replaces one that was given before."""
         self._call.over = partial(callback, None)

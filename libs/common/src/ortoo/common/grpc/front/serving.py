@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 
 from ortoo.common.grpc.around.layers import Layers
-from ortoo.common.grpc.front.calls import FrontContext
+from ortoo.common.grpc.front.calls import OK, FrontContext
 from ortoo.common.grpc.front.core import Core, CoreCall
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.containment import told_as
@@ -102,7 +102,8 @@ class _Method:
             else:
                 data = await self._call(message, context)
         except asyncio.CancelledError:
-            context.set_code(grpc.StatusCode.CANCELLED)
+            if context.number == OK:  # no layer has said why
+                context.set_code(grpc.StatusCode.CANCELLED)
         except grpc.aio.AbortError:
             pass  # the context was told the status
         except Exception as error:  # no layer translated it

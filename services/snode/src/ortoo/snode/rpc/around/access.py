@@ -60,7 +60,7 @@ class AccessLayer(Layer):
         if not call.method.takes_many:
             access.ask(call.request)
         if call.method.gives_many or call.method.name in WAITING:
-            self._access.stream_begins(access)
+            self._access.stream_begins(access, call.ender())
             call.kept[self] = access
 
     def asked(self, call: Call, request: Any) -> None:
@@ -74,6 +74,6 @@ class AccessLayer(Layer):
         return answer
 
     def leave(self, call: Call) -> None:
-        """A stream that was ended with its right says so."""
+        """Look at a stream that is over no more."""
         if (access := call.kept.get(self)) is not None:
-            call.error = self._access.stream_ends(access, call.error)
+            self._access.stream_ends(access)
