@@ -70,7 +70,7 @@ async def kafka(
 async def _format(folder: Path, libraries: Path, cluster_id: str) -> None:
     process = await asyncio.create_subprocess_exec(
         *("java", "-Xmx256m", "-cp", f"{libraries}/*", "kafka.tools.StorageTool", "format"),
-        *("--cluster-id", cluster_id, "--config", "server.properties"),
+        *(f"--cluster-id={cluster_id}", "--config", "server.properties"),  # an id may begin with a dash
         cwd=folder,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
