@@ -4,12 +4,13 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 import msgspec
-import pyarrow as pa
 import pydantic
 import pytest
 
 from ortoo.client.apps.codecs import Undecodable, codec_of
 from ortoo.common.process.randomness import Randomness
+
+NO_ARROW = "pyarrow is not installed; run `make spark-setup`"
 
 
 @dataclass
@@ -63,6 +64,7 @@ def test_what_was_encoded_is_read_as_the_same(kind: Any, value: Any) -> None:
 
 def test_a_table_travels_as_arrows_stream() -> None:
     """Any program that knows Arrow can read it."""
+    pa = pytest.importorskip("pyarrow", reason=NO_ARROW)
     table = pa.table({"number": ["o-1", "o-2"], "cents": [1, 2]})
     codec = codec_of(pa.Table)
     body = codec.encode(table)
@@ -87,6 +89,7 @@ def test_bytes_that_are_no_text_are_undecodable() -> None:
 
 def test_a_damaged_table_is_undecodable_or_readable_and_ends_no_process() -> None:
     """Arrow believes the offsets in a stream; whoever read a table with wrong ones died of it."""
+    pa = pytest.importorskip("pyarrow", reason=NO_ARROW)
     table = pa.table(
         {"text": ["x", "y"] * 20, "many": [[1, 2], [3]] * 20, "few": pa.array(["k"] * 40).dictionary_encode()}
     )

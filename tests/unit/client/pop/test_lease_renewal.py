@@ -1,13 +1,18 @@
-"""Leases of a pop consumer while an enode is away for a moment."""
+"""Leases of a pop consumer while an enode is away, and when it is left."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from ortoo.client.core.closed import Left
+from ortoo.client.core.connection import TRIES_MAX
 from ortoo.client.core.received import ReceivedBatch
 from ortoo.client.pop.consumer import PopConsumer, PopSettings
 from ortoo.client.pop.popped import PopLease
 from ortoo.common.errors import Unavailable
+from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
 from ortoo.testing.time.virtual_clock import VirtualClock
 
@@ -16,27 +21,37 @@ ENODES = ("enode-0", "enode-1")
 
 
 class Renewals:
-    """Takes renewals; one enode is away until a time."""
+    """Takes renewals; one enode is away until a time, and says so at once or not at all."""
 
-    def __init__(self, clock: VirtualClock, away: str, away_until_s: float) -> None:
+    def __init__(self, clock: VirtualClock, away: str, away_until_s: float, *, is_frozen: bool = False) -> None:
         self.renewed_s: dict[str, list[float]] = {handle: [] for handle in ENODES}
         self._clock = clock
         self._away = away
         self._away_until_s = away_until_s
+        self._is_frozen = is_frozen
+        self.gone: tuple[set[str], set[tuple[str, int]]] = (set(), set())
 
     async def renew(
         self, receipts: Sequence[tuple[str, Sequence[int]]], invisible_ms: int, *, timeout_s: float
-    ) -> None:
+    ) -> tuple[set[str], set[tuple[str, int]]]:
         """Note when each lease was renewed."""
         handles = [handle for handle, _ in receipts]
         now_s = self._clock.monotonic_s()
         if self._away in handles and now_s < self._away_until_s:
+            await self._clock.sleep(TRIES_MAX * timeout_s if self._is_frozen else 0)
             raise Unavailable(f"{self._away} is away")
         for handle in handles:
             self.renewed_s[handle].append(now_s)
+        return self.gone
 
     async def settle(self) -> None:
         """Nothing is on its way."""
+
+
+def consumer_at(clock: VirtualClock) -> PopConsumer:
+    """One without a server."""
+    connection: Any = SimpleNamespace(clock=clock, client_id="c", randomness=Randomness(1))
+    return PopConsumer(connection, "g", "t", "*", PopSettings(invisible_ms=LEASE_S * 1000))
 
 
 def lease_on(enode: str, now_s: float) -> PopLease:
@@ -46,15 +61,15 @@ def lease_on(enode: str, now_s: float) -> PopLease:
     return PopLease(enode, held, {}, range(1), now_s)
 
 
-def test_one_enode_that_is_away_once_ends_no_lease() -> None:
-    """B-008: the other's are renewed at their time, and its own again and again, before they end."""
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_one_enode_that_is_away_once_ends_no_lease(is_frozen: bool) -> None:
+    """B-008: the other's are renewed at their time, and its own again and again, before they end if they can be."""
     clock = VirtualClock()
 
     async def scenario() -> None:
-        connection: Any = SimpleNamespace(clock=clock, client_id="c", randomness=Randomness(1))
-        consumer = PopConsumer(connection, "g", "t", "*", PopSettings(invisible_ms=LEASE_S * 1000))
+        consumer = consumer_at(clock)
         begun_s = clock.monotonic_s()
-        renewals: Any = Renewals(clock, "enode-0", begun_s + LEASE_S * 0.6)
+        renewals: Any = Renewals(clock, "enode-0", begun_s + LEASE_S * 0.6, is_frozen=is_frozen)
         consumer._calls = renewals
         consumer._leases = dict.fromkeys(lease_on(enode, begun_s) for enode in ENODES)
         async with consumer:
@@ -63,7 +78,93 @@ def test_one_enode_that_is_away_once_ends_no_lease() -> None:
         for enode, times_s in renewals.renewed_s.items():
             gaps_s = [after - before for before, after in zip([begun_s, *times_s], times_s, strict=False)]
             assert times_s, enode
-            assert max(gaps_s) < LEASE_S, f"the lease on {enode} ended"
+            is_waited_for = is_frozen and enode == "enode-0"
+            assert max(gaps_s) < LEASE_S or is_waited_for, f"the lease on {enode} ended"
         assert renewals.renewed_s["enode-1"][0] - begun_s <= LEASE_S / 2
+
+    clock.run(scenario, limit_s=60)
+
+
+def test_what_is_another_consumers_by_now_is_renewed_no_more() -> None:
+    """A message that was delivered again, and a lease that nobody knows."""
+    clock = VirtualClock()
+
+    async def scenario() -> None:
+        consumer, now_s = consumer_at(clock), clock.monotonic_s()
+        renewals: Any = Renewals(clock, "", 0)
+        renewals.gone = ({"enode-0"}, {("enode-1", 0)})
+        consumer._calls = renewals
+        consumer._leases = dict.fromkeys(lease_on(enode, now_s) for enode in ENODES)
+        async with consumer:
+            await clock.sleep(4 * LEASE_S)
+            assert not consumer._leases
+        assert [len(times) for times in renewals.renewed_s.values()] == [1, 1]
+
+    clock.run(scenario, limit_s=60)
+
+
+class Returns:
+    """Takes what is given back; an enode is away for good, and says so late."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.asked: list[list[str]] = []
+        self._clock = clock
+
+    async def nack(self, request: Any) -> list[int]:
+        """Note what was given back together."""
+        self.asked.append(sorted(one.receipt_handle for one in request.receipts))
+        if "enode-0" in self.asked[-1]:
+            await self._clock.sleep(10.0)
+            raise Unavailable("enode-0 is away")
+        return []
+
+    async def settle(self) -> None:
+        """Nothing is on its way."""
+
+
+def test_leaving_waits_once_for_an_enode_that_is_away() -> None:
+    """However many leases there are on it; what others hold goes back all the same, together."""
+    clock = VirtualClock()
+
+    async def scenario() -> None:
+        consumer, now_s = consumer_at(clock), clock.monotonic_s()
+        returns: Any = Returns(clock)
+        consumer._calls = returns
+        leases = [lease_on(enode, now_s) for enode in ENODES for _ in range(300)]
+        async with consumer:
+            consumer._leases = dict.fromkeys(leases)
+        assert [(handles[0], len(handles)) for handles in returns.asked] == [
+            ("enode-0", 256), ("enode-1", 256), ("enode-1", 44)
+        ]  # fmt: skip
+        assert clock.monotonic_s() - now_s < 11.0
+
+    clock.run(scenario, limit_s=60)
+
+
+def test_what_comes_for_a_consumer_that_was_left_goes_back() -> None:
+    """Another task of its waited for messages: it hears that the consumer was left, and they come again at once."""
+    clock = VirtualClock()
+
+    async def scenario() -> None:
+        consumer, now_s = consumer_at(clock), clock.monotonic_s()
+        returns: Any = Returns(clock)
+        consumer._calls = returns
+
+        async def late(*_: object) -> list[PopLease]:
+            await clock.sleep(20.0)
+            return [lease_on("enode-1", now_s)]
+
+        consumer._ask_as = late  # type: ignore[assignment,method-assign]
+        async with Background("test") as background:
+            async with consumer:
+                popping = background.spawn("pop", refused(consumer))
+                await clock.sleep(1.0)
+            assert returns.asked == []
+            await popping
+        assert returns.asked == [["enode-1"]]
+
+    async def refused(consumer: PopConsumer) -> None:
+        with pytest.raises(Left):
+            await consumer.pop()
 
     clock.run(scenario, limit_s=60)

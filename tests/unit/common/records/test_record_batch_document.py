@@ -10,7 +10,7 @@ DOCUMENT = Path(__file__).parents[4] / "docs" / "formats" / "record-batch.md"
 
 def test_the_document_has_the_codes_table() -> None:
     """Every field stands in the document as in the code, in the same order."""
-    rows = [line for line in DOCUMENT.read_text().splitlines() if line.startswith("| ") and line[2].isdigit()]
+    rows = [line for line in DOCUMENT.read_text().splitlines() if line.startswith("| ") and line[2].isdecimal()]
     documented = [tuple(cell.strip() for cell in row.strip("|").split("|")) for row in rows]
     assert documented[: len(COLUMNS)] == [
         (str(column.number), f"`{column.name}`", column.layout, column.presence) for column in COLUMNS

@@ -13,7 +13,7 @@ from ortoo.common.records.text_rules import whole_number
     ],
 )  # fmt: skip
 def test_a_text_tells_a_number_that_fits_or_none(text: str, number: int | None) -> None:
-    """Nothing that a sender writes ends who reads it: int() takes other digits than str.isdigit(), and not too many."""
+    """Nothing that a sender writes ends who reads it: int() takes others than these digits, and not too many."""
     assert whole_number(text) == number
 
 

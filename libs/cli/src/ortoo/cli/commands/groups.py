@@ -1,5 +1,6 @@
 """`ortoo group ...`, `ortoo lag`, `ortoo explain`, `ortoo delivery` and `ortoo reset-offset`."""
 
+import contextlib
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -216,15 +217,15 @@ def _target(to: str) -> dict[str, Any]:
         return {"offset": 0}
     if to == "end":
         return {"time_ms": -1}
-    if to.isdigit():
+    if to.isdecimal():
         return {"offset": int(to)}
-    try:
+    with contextlib.suppress(ValueError):
         at = datetime.fromisoformat(to)
-    except ValueError:
-        raise Invalid(
-            f"{to!r}; expected begin, end, an offset, or a time such as 2026-01-31T12:00:00Z", field="--to"
-        ) from None
-    return {"time_ms": int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)}
+        if (time_ms := int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)) >= 0:
+            return {"time_ms": time_ms}
+    raise Invalid(
+        f"{to!r}; expected begin, end, an offset, or a time since 1970 such as 2026-01-31T12:00:00Z", field="--to"
+    )
 
 
 def _how(member: "MemberInfo") -> str:

@@ -1,9 +1,11 @@
 """`ortoo send`, `ortoo tail`, `ortoo probe` and `ortoo message`."""
 
 import asyncio
+import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -19,6 +21,7 @@ from ortoo.common.process.clock import SystemClock
 if TYPE_CHECKING:
     from ortoo.client import Client, Filter, FoundMessages, Receipt, StoredMessage
 
+INPUT_BYTES = 1 << 20
 LAST_MESSAGES = 10
 PROBE_TAG = "ortoo-probe"
 
@@ -81,12 +84,21 @@ async def send(
             yield _stored(await producer.send(message(body.encode())))
             return
         count = 0
-        while lines := await asyncio.to_thread(sys.stdin.buffer.readlines, 1 << 20):
-            contents = [content for line in lines if (content := line.rstrip(b"\r\n"))]
+        async for lines in lines_of(partial(os.read, sys.stdin.fileno())):
+            contents = [content for line in lines if (content := line.rstrip(b"\r"))]
             receipts = await (await producer.send_many([message(content) for content in contents]))
             count += len(receipts)
             yield Answer(receipts)
         yield Answer((), f"sent {count} messages")
+
+
+async def lines_of(read: Callable[[int], bytes]) -> AsyncIterator[list[bytes]]:
+    """The lines of an input as they come, without their ends; `read` waits for some bytes, none = the end."""
+    begun = b""
+    while chunk := await asyncio.to_thread(read, INPUT_BYTES):
+        *lines, begun = (begun + chunk).split(b"\n")
+        yield lines
+    yield [begun]
 
 
 async def tail(

@@ -164,7 +164,7 @@ def _publish_order(text: str) -> list[tuple[str, int]] | None:
     if not text:
         return None
     pairs = [place.rpartition(":") for place in text.split(";")] if text != SORTED_ORDER else []
-    if not all(enode and count.isdigit() for enode, _, count in pairs):
+    if not all(enode and count.isdecimal() for enode, _, count in pairs):
         raise Invalid(f"{text!r}; expected ENODE:QUEUES;ENODE:QUEUES, or {SORTED_ORDER}", field="publish_order")
     return [(enode, int(count)) for enode, _, count in pairs]
 

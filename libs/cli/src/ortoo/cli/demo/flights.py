@@ -52,4 +52,4 @@ def messages(file: Path) -> Iterator[Message]:
 def _number(text: str) -> int | float | None:
     if text in ("", "NA"):
         return None
-    return int(text) if text.lstrip("-").isdigit() else float(text)
+    return int(text) if text.lstrip("-").isdecimal() else float(text)

@@ -83,7 +83,7 @@ async def _enode_known(address: str, clock: Clock) -> None:
 def tls_address_beside(listen_address: str) -> str:
     """Where TLS is spoken: the next port when it is free, else any free one; what is no address is left to others."""
     host, _, port = listen_address.rpartition(":")
-    if not port.isdigit():
+    if not port.isdecimal():
         return ""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as tried:
         tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -104,7 +104,7 @@ def _print_rows(cells: Sequence[Sequence[str]]) -> None:
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for number, row in enumerate(cells):
         parts = [
-            cell.rjust(width) if number and cell.lstrip("-").isdigit() else cell.ljust(width)
+            cell.rjust(width) if number and cell.lstrip("-").isdecimal() else cell.ljust(width)
             for cell, width in zip(row, widths, strict=True)
         ]
         print("  ".join(parts).rstrip())

@@ -54,7 +54,7 @@ class Connection:
             raise Invalid("no address; give host:port of a snode, such as localhost:8081", field="addresses")
         for address in addresses:
             host, colon, port = address.rpartition(":")
-            if not (host and colon and port.isdigit() and int(port) < 65536):
+            if not (host and colon and port.isdecimal() and int(port) < 65536):
                 raise Invalid(f"{address!r} is not host:port, such as localhost:8081", field="addresses")
         self.clock = clock
         self.randomness = randomness

@@ -11,8 +11,8 @@ from ortoo.client.core.closed import Left
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, expressions
 from ortoo.client.core.handlers import ERROR_LENGTH_MAX, PARK_LEVEL, RetryLater, named, run_handlers, said
-from ortoo.client.pop.pop_calls import PopCalls
-from ortoo.client.pop.popped import PopLease, PoppedMessage, lease_of, share
+from ortoo.client.pop.pop_calls import PopCalls, receipts_of
+from ortoo.client.pop.popped import PopLease, PoppedMessage, by_enode, lease_of, parts, share
 from ortoo.client.pop.request_batcher import RequestBatcher
 from ortoo.common.errors import Fenced, Invalid, OrtooError, Unavailable
 from ortoo.common.groups.delay_levels import delay_ms_of_level
@@ -26,7 +26,6 @@ SHARED_POPS_MAX = 2
 """So many pops that several tasks share are under way at once; what is asked for meanwhile waits for the next."""
 SHARED_MESSAGES_MAX = 1_024
 """So many messages one such pop may bring."""
-RENEWED_AT_ONCE = 256
 _log = get_logger("consumer")
 
 
@@ -98,6 +97,8 @@ class PopConsumer:
         )
         self._renewal_s = settings.invisible_ms / 3000
         """How long after it was popped or renewed a lease is renewed again; it is looked four times as often."""
+        self._renewing: set[str] = set()
+        """Enodes that are being asked to renew."""
         self._leases: dict[PopLease, None] = {}
         self._is_open = self._is_busy = False
         """Busy: the last pop brought all that was asked for, so there is more."""
@@ -138,6 +139,9 @@ class PopConsumer:
             leases = await self._pops.ask(count)
         if not leases and (wait_ms or not was_busy):
             leases = await self._ask(count, int(wait_ms))
+        if not self._is_open:  # it was left meanwhile
+            await self._return(leases)
+            self._check_open()
         self._is_busy = sum(map(len, leases)) >= count
         self._leases.update(dict.fromkeys(leases))
         return [message for lease in leases for message in lease.messages(self)]
@@ -183,11 +187,15 @@ class PopConsumer:
         return self._return_each(kept)
 
     async def _return_each(self, leases: Iterable[PopLease]) -> None:
-        for lease in leases:
-            try:
-                await self.give_back(lease, sorted(lease.open_offsets), delay_ms=0, counts=False, error="", park=False)
-            except OrtooError as failure:
-                _log.warning("messages come again when their lease ends", reason=str(failure))
+        for enode, some in by_enode(leases).items():
+            for part in parts(some):
+                chosen = [(lease, self._settling(lease, sorted(lease.open_offsets))) for lease in part]
+                try:
+                    await self._nack(chosen, delay_ms=0, counts=False)
+                except OrtooError as failure:
+                    _log.warning("messages come again when their leases end", enode=enode, reason=str(failure))
+                    if failure.retriable:
+                        break  # the others would wait there as long, in vain
 
     async def _return_called_off(self) -> None:
         """Give back what pops got whose answers nobody will see."""
@@ -284,8 +292,22 @@ class PopConsumer:
         chosen = self._settling(lease, offsets)
         if not chosen:
             return
+        self._check(
+            lease, await self._nack([(lease, chosen)], delay_ms=delay_ms, counts=counts, error=error, park=park)
+        )
+
+    async def _nack(
+        self,
+        chosen: Sequence[tuple[PopLease, list[int]]],
+        *,
+        delay_ms: float | None,
+        counts: bool,
+        error: str = "",
+        park: bool = False,
+    ) -> list[int]:
+        """Give messages of leases back, or park them; returns the stale offsets."""
         request = pop_pb2.NackRequest(
-            receipts=[pop_pb2.LeaseReceipt(receipt_handle=lease.receipt_handle, offsets=chosen)],
+            receipts=receipts_of((lease.receipt_handle, offsets) for lease, offsets in chosen),
             uncounted=not counts,
             error=error[:ERROR_LENGTH_MAX],
             client_id=self._client_id,
@@ -295,12 +317,12 @@ class PopConsumer:
         if delay_ms is not None:
             request.delay_ms = int(delay_ms)
         try:
-            stale = await self._calls.nack(request)
+            return await self._calls.nack(request)
         except asyncio.CancelledError:  # it may not have been heard: whoever leaves says it again
-            lease.open_offsets.update(chosen)
-            self._leases[lease] = None
+            for lease, offsets in chosen:
+                lease.open_offsets.update(offsets)
+                self._leases[lease] = None
             raise
-        self._check(lease, stale)
 
     def _settling(self, lease: PopLease, offsets: Iterable[int]) -> list[int]:
         chosen = list(offsets)
@@ -318,32 +340,39 @@ class PopConsumer:
             )
 
     async def _renew(self) -> None:
-        """Renew what is due: each enode's leases by themselves, for one that is away ends no others."""
+        """Renew what is due, each enode's leases by themselves: one that does not answer holds up no others."""
         now_s = self._clock.monotonic_s()
-        due: dict[str, list[PopLease]] = {}
-        for lease in self._leases:
-            is_kept = (now_s - lease.popped_at_s) * 1000 < self._settings.renew_max_ms
-            if is_kept and lease.renewed_at_s + self._renewal_s <= now_s:
-                due.setdefault(lease.batch.queue.enode, []).append(lease)
-        await asyncio.gather(
-            *(
-                self._renew_part(leases[start : start + RENEWED_AT_ONCE])
-                for leases in due.values()
-                for start in range(0, len(leases), RENEWED_AT_ONCE)
-            )
+        due = by_enode(
+            lease
+            for lease in self._leases
+            if (now_s - lease.popped_at_s) * 1000 < self._settings.renew_max_ms
+            and lease.renewed_at_s + self._renewal_s <= now_s
         )
+        for enode in due.keys() - self._renewing:
+            self._renewing.add(enode)
+            self._background.spawn("renew", self._renew_at(enode, due[enode]))
+
+    async def _renew_at(self, enode: str, leases: Sequence[PopLease]) -> None:
+        """Renew leases of one enode; those that cannot be now are tried again at the next look, before they end."""
+        try:
+            await asyncio.gather(*map(self._renew_part, parts(leases)))
+        finally:
+            self._renewing.discard(enode)
 
     async def _renew_part(self, leases: Sequence[PopLease]) -> None:
-        """Renew leases of one enode; those that cannot be now are tried again at the next look, before they end."""
         now_s = self._clock.monotonic_s()
         receipts = [(one.receipt_handle, sorted(one.open_offsets)) for one in leases]
+        invisible_ms = int(self._settings.invisible_ms)
         try:
-            await self._calls.renew(receipts, int(self._settings.invisible_ms), timeout_s=self._renewal_s)
+            refused, stale = await self._calls.renew(receipts, invisible_ms, timeout_s=self._renewal_s)
         except OrtooError as error:
             _log.warning("leases could not be renewed; trying on", leases=len(leases), reason=str(error))
-        else:
-            for lease in leases:
-                lease.renewed_at_s = now_s
+            return
+        for lease in leases:
+            lease.renewed_at_s = now_s
+            handle = lease.receipt_handle
+            gone = [offset for offset in lease.open_offsets if handle in refused or (handle, offset) in stale]
+            self._settling(lease, gone)
 
 
 async def _outcome(handler: PopHandler, message: PoppedMessage, where: dict[str, object]) -> Exception | None:

@@ -13,8 +13,8 @@ from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 
 MARGIN_S = 10.0
 """How much longer than its wait a pop may take."""
-ACKS_MAX = 1_000
-"""So many acknowledgements one request may bring."""
+RECEIPTS_MAX = 1_000
+"""So many receipts one request may bring."""
 
 Receipt = tuple[str, Sequence[int]]
 """A receipt handle and offsets of messages of its lease."""
@@ -53,7 +53,7 @@ class PopCalls:
         Errors: as the server says, of this receipt or of the whole request.
         """
         if enode not in self._acks:
-            self._acks[enode] = RequestBatcher(self._ack, self._background, size_max=ACKS_MAX)
+            self._acks[enode] = RequestBatcher(self._ack, self._background, size_max=RECEIPTS_MAX)
         stale = await self._acks[enode].ask((receipt_handle, offsets))
         if isinstance(stale, OrtooError):
             raise stale
@@ -70,7 +70,7 @@ class PopCalls:
         by_handle: dict[str, list[int]] = {}
         for handle, offsets in asked:
             by_handle.setdefault(handle, []).extend(offsets)
-        answer = await self._settle("Ack", pop_pb2.AckRequest(receipts=_receipts(by_handle.items())))
+        answer = await self._settle("Ack", pop_pb2.AckRequest(receipts=receipts_of(by_handle.items())))
         stale = {(one.receipt_handle, one.offset) for one in answer.stale}
         refused = {one.receipt_handle: one.failure for one in answer.refused}
         return [
@@ -81,8 +81,10 @@ class PopCalls:
         ]
 
     async def nack(self, request: pop_pb2.NackRequest) -> list[int]:
-        """Give back or park. Returns the stale offsets."""
+        """Give back or park. Returns the stale offsets. Errors: as the server says, of the first receipt it refuses."""
         answer = await self._settle("Nack", request)
+        if answer.refused:
+            raise error_of(answer.refused[0].failure)
         return [one.offset for one in answer.stale]
 
     async def _settle(self, method: str, request: Any) -> Any:
@@ -98,11 +100,19 @@ class PopCalls:
             await connection.pause(attempt)
             attempt += 1
 
-    async def renew(self, receipts: Sequence[Receipt], invisible_ms: int, *, timeout_s: float) -> None:
-        """Ask for more time; `timeout_s` is for one try. Errors: as the server says."""
-        request = pop_pb2.ChangeInvisibleRequest(receipts=_receipts(receipts), invisible_ms=invisible_ms)
-        await self._connection.call(ConsumerServiceStub, "ChangeInvisible", request, timeout_s=timeout_s)
+    async def renew(
+        self, receipts: Sequence[Receipt], invisible_ms: int, *, timeout_s: float
+    ) -> tuple[set[str], set[tuple[str, int]]]:
+        """Ask for more time; `timeout_s` is for one try. Errors: as the server says.
+
+        Returns what is this consumer's no more: handles that were refused, and (handle, offset) of stale messages.
+        """
+        request = pop_pb2.ChangeInvisibleRequest(receipts=receipts_of(receipts), invisible_ms=invisible_ms)
+        answer = await self._connection.call(ConsumerServiceStub, "ChangeInvisible", request, timeout_s=timeout_s)
+        refused = {one.receipt_handle for one in answer.refused}
+        return refused, {(one.receipt_handle, one.offset) for one in answer.stale}
 
 
-def _receipts(receipts: Iterable[Receipt]) -> list[pop_pb2.LeaseReceipt]:
+def receipts_of(receipts: Iterable[Receipt]) -> list[pop_pb2.LeaseReceipt]:
+    """As a request says them."""
     return [pop_pb2.LeaseReceipt(receipt_handle=handle, offsets=offsets) for handle, offsets in receipts]

@@ -2,7 +2,7 @@
 
 import struct
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from ortoo.client.core.received import MessageFields, ReceivedBatch
@@ -11,6 +11,7 @@ from ortoo.v1 import pop_pb2
 
 ORIGIN_TOPIC = "RETRY_TOPIC"
 """The property in which a copy in a retry topic keeps its first topic."""
+LEASES_AT_ONCE = 256
 
 
 class Settler(Protocol):
@@ -93,6 +94,20 @@ def share(leases: deque[PopLease], count: int) -> list[PopLease]:
         taken.append(first)
         count -= len(first)
     return taken
+
+
+def by_enode(leases: Iterable[PopLease]) -> dict[str, list[PopLease]]:
+    """Those with messages that are not settled, by where they lie."""
+    found: dict[str, list[PopLease]] = {}
+    for lease in leases:
+        if lease.open_offsets:
+            found.setdefault(lease.batch.queue.enode, []).append(lease)
+    return found
+
+
+def parts(leases: Sequence[PopLease]) -> list[Sequence[PopLease]]:
+    """As many at a time as one request is for."""
+    return [leases[start : start + LEASES_AT_ONCE] for start in range(0, len(leases), LEASES_AT_ONCE)]
 
 
 class PoppedMessage(MessageFields):

@@ -6,7 +6,7 @@ from ortoo.common.errors import Invalid
 def is_address(text: str, *, port_min: int = 1) -> bool:
     """Whether `text` is host:port with a port that exists."""
     host, colon, port = text.rpartition(":")
-    return bool(host and colon and port.isascii() and port.isdigit() and port_min <= int(port) < 65536)
+    return bool(host and colon and port.isascii() and port.isdecimal() and port_min <= int(port) < 65536)
 
 
 def check_address(text: str, field: str) -> None:

@@ -62,7 +62,7 @@ class ClusterToken:
         """Refuse what is no proof of a call. Errors: Forbidden."""
         said, _, digest = proof.partition(".")
         now_s = self._clock.now_ms() // 1000
-        time_s = int(said) if said.isascii() and said.isdigit() and len(said) < 16 else 0
+        time_s = int(said) if said.isascii() and said.isdecimal() and len(said) < 16 else 0
         if not hmac.compare_digest(digest.encode(), self._digest(time_s, path).encode()):
             raise Forbidden(
                 "this port is the cluster's own: clients call snodes, and the processes of the cluster need the same "

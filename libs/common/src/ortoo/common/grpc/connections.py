@@ -16,7 +16,7 @@ def peer_of(name: str) -> Peer | None:
     """The address in what gRPC says of a peer, such as `ipv4:127.0.0.1:4711`; None for one that has no port."""
     _, _, address = name.partition(":")
     host, _, port = unquote(address).rpartition(":")
-    return (_plain(host.strip("[]")), int(port)) if port.isdigit() else None
+    return (_plain(host.strip("[]")), int(port)) if port.isdecimal() else None
 
 
 def end_connections(peers: Collection[Peer | None]) -> set[Peer]:
@@ -39,7 +39,7 @@ def end_connections(peers: Collection[Peer | None]) -> set[Peer]:
 
 def _open_descriptors() -> Iterator[int]:
     with contextlib.suppress(OSError):
-        yield from (int(name) for name in os.listdir(DESCRIPTORS) if name.isdigit())
+        yield from (int(name) for name in os.listdir(DESCRIPTORS) if name.isdecimal())
 
 
 def _connected_to(descriptor: int) -> Peer | None:

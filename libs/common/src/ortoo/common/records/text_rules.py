@@ -114,5 +114,5 @@ def whole_number(text: str, bits: int = 31) -> int | None:
 
     For who sends may write what it likes into most of them.
     """
-    number = int(text) if len(text) <= DIGITS_MAX and text.isascii() and text.isdigit() else None
+    number = int(text) if len(text) <= DIGITS_MAX and text.isascii() and text.isdecimal() else None
     return number if number is not None and number.bit_length() <= bits else None

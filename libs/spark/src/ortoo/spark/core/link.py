@@ -53,7 +53,7 @@ class Cluster:
             )
         for address in addresses:
             host, _, port = address.rpartition(":")
-            if not (host and port.isdigit() and int(port) < 65536):
+            if not (host and port.isdecimal() and int(port) < 65536):
                 raise Invalid(f"{address!r} is not host:port, such as localhost:8081", field="address")
         if len(half := take.given("accessKey", "secretKey")) == 1:
             raise Invalid("give both accessKey and secretKey, or neither", field=half[0])

@@ -53,7 +53,7 @@ def parsed_tree(value: Any, field_name: str) -> dict[Queue, int]:
     for topic, enodes in _object(value, field_name, "topics").items():
         for enode, numbers in _object(enodes, field_name, f"enodes of {topic}").items():
             for queue_id, offset in _object(numbers, field_name, f"queues of {topic} on {enode}").items():
-                if not str(queue_id).isdigit():
+                if not str(queue_id).isdecimal():
                     raise Invalid(
                         f"{queue_id!r} is no queue id of {topic} on {enode}; expected 0, 1, ...", field=field_name
                     )

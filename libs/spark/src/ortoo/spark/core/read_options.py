@@ -195,7 +195,7 @@ def _bound(take: OptionReader, side: str, default: str) -> Bound:
 
 
 def _time_ms(text: str, field: str) -> int:
-    if text.isdigit():
+    if text.isdecimal():
         return int(text)
     try:
         moment = datetime.datetime.fromisoformat(text)

@@ -41,7 +41,7 @@ def _told(line: str) -> str:
     if ">" not in found["way"]:
         return f"{float(found['at']):12.3f} s  {found['way']} {' '.join(words)}"
     source, _, target = found["way"].partition(">")
-    said = [f"{words[1]} bytes" if len(words) > 2 and words[1].isdigit() else "", *words[3:]]
-    if len(words) > 1 and not words[1].isdigit():
+    said = [f"{words[1]} bytes" if len(words) > 2 and words[1].isdecimal() else "", *words[3:]]
+    if len(words) > 1 and not words[1].isdecimal():
         said = words[1:]
     return f"{float(found['at']):12.3f} s  {source:>8} > {target:<8} {words[0]} {' '.join(filter(None, said))}".rstrip()

@@ -139,6 +139,6 @@ class Scaling:
 
 def _number(metadata: Mapping[str, str], key: str, default: int, low: int) -> int:
     text = metadata.get(key, str(default))
-    if not (text.isascii() and text.isdigit() and low <= int(text) < 1 << 53):
+    if not (text.isascii() and text.isdecimal() and low <= int(text) < 1 << 53):
         raise Invalid(f"{text!r}; expected a whole number from {low}", field=f"scalerMetadata.{key}")
     return int(text)

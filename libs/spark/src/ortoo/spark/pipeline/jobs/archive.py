@@ -111,7 +111,7 @@ def remember_start(lake: Lake, checkpoint: Path) -> Offsets | None:
 
 
 def _numbers(folder: Path) -> set[int]:
-    return {int(file.name) for file in folder.glob("*") if file.name.isdigit()}
+    return {int(file.name) for file in folder.glob("*") if file.name.isdecimal()}
 
 
 def _offsets(checkpoint: Path, number: int) -> Offsets:

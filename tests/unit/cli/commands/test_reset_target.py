@@ -1,0 +1,30 @@
+"""Where `ortoo reset-offset --to` points."""
+
+from typing import Any
+
+import pytest
+
+from ortoo.cli.commands.groups import _target
+from ortoo.common.errors import Invalid
+
+
+@pytest.mark.parametrize(
+    ("to", "target"),
+    [
+        ("begin", {"offset": 0}),
+        ("end", {"time_ms": -1}),
+        ("42", {"offset": 42}),
+        ("1970-01-01", {"time_ms": 0}),
+        ("2026-01-31T12:00:00+01:00", {"time_ms": 1_769_857_200_000}),
+    ],
+)
+def test_a_group_goes_where_it_was_sent(to: str, target: dict[str, Any]) -> None:
+    """By name, offset or time; without a zone a time is of UTC."""
+    assert _target(to) == target
+
+
+@pytest.mark.parametrize("to", ["", "²", "-1", "tomorrow", "1969-12-31T23:59:59.999Z", "1960-01-01"])
+def test_a_place_that_is_none_is_refused(to: str) -> None:
+    """A time before 1970 above all, of which one millisecond would mean the end."""
+    with pytest.raises(Invalid, match="since 1970"):
+        _target(to)
