@@ -10,7 +10,11 @@ import pytest
 from ortoo.client.apps.codecs import Undecodable, codec_of
 from ortoo.common.process.randomness import Randomness
 
-NO_ARROW = "pyarrow is not installed; run `make spark-setup`"
+
+@pytest.fixture
+def pa() -> Any:
+    """Arrow, which comes with Spark."""
+    return pytest.importorskip("pyarrow", reason="pyarrow is not installed; run `make spark-setup`")
 
 
 @dataclass
@@ -62,9 +66,8 @@ def test_what_was_encoded_is_read_as_the_same(kind: Any, value: Any) -> None:
     assert codec.decode(codec.encode(value)) == value
 
 
-def test_a_table_travels_as_arrows_stream() -> None:
+def test_a_table_travels_as_arrows_stream(pa: Any) -> None:
     """Any program that knows Arrow can read it."""
-    pa = pytest.importorskip("pyarrow", reason=NO_ARROW)
     table = pa.table({"number": ["o-1", "o-2"], "cents": [1, 2]})
     codec = codec_of(pa.Table)
     body = codec.encode(table)
@@ -87,9 +90,8 @@ def test_bytes_that_are_no_text_are_undecodable() -> None:
         codec_of(str).decode(b"\xff")
 
 
-def test_a_damaged_table_is_undecodable_or_readable_and_ends_no_process() -> None:
+def test_a_damaged_table_is_undecodable_or_readable_and_ends_no_process(pa: Any) -> None:
     """Arrow believes the offsets in a stream; whoever read a table with wrong ones died of it."""
-    pa = pytest.importorskip("pyarrow", reason=NO_ARROW)
     table = pa.table(
         {"text": ["x", "y"] * 20, "many": [[1, 2], [3]] * 20, "few": pa.array(["k"] * 40).dictionary_encode()}
     )
