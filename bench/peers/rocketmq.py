@@ -51,7 +51,17 @@ async def rocketmq(folder: Path, topics: Sequence[str], queues: int) -> AsyncIte
     async with AsyncExitStack() as stack:
         process_ids = {
             name: await stack.enter_async_context(
-                java_server(folder, name, libraries, heap_mib, words, port, ROCKETMQ_HOME=home, RMQ_PROXY_HOME=home)
+                java_server(
+                    folder,
+                    name,
+                    libraries,
+                    heap_mib,
+                    words,
+                    port,
+                    ready="" if name == "proxy" else "boot success",
+                    ROCKETMQ_HOME=home,
+                    RMQ_PROXY_HOME=home,
+                )
             )
             for name, heap_mib, port, words in parts
         }

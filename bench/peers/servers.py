@@ -73,10 +73,19 @@ def dying_with_parent(*words: str) -> tuple[str, ...]:
 
 @asynccontextmanager
 async def java_server(
-    folder: Path, name: str, jars: Path, heap_mib: int, words: Sequence[str], port: int, **environ: str
+    folder: Path,
+    name: str,
+    jars: Path,
+    heap_mib: int,
+    words: Sequence[str],
+    port: int,
+    *,
+    ready: str = "",
+    **environ: str,
 ) -> AsyncIterator[int]:
-    """Run a class from `jars` with a heap of at most so much; yields its process id when it listens on `port`.
+    """Run a class from `jars` with a heap of at most so much.
 
+    Yields its process id when it listens on `port` and has said `ready`: it may listen before it is known to others.
     What it says goes into the folder. Errors: DidNotStart.
     """
     said = folder / f"{name}.out"
@@ -91,7 +100,7 @@ async def java_server(
             stderr=log,
         )
     try:
-        await _listening(process, port, said)
+        await _listening(process, port, said, ready)
         yield process.pid
     finally:
         await end(process)
@@ -109,7 +118,7 @@ async def end(process: asyncio.subprocess.Process) -> None:
             await process.wait()
 
 
-async def _listening(process: asyncio.subprocess.Process, port: int, said: Path) -> None:
+async def _listening(process: asyncio.subprocess.Process, port: int, said: Path, ready: str) -> None:
     deadline = time.perf_counter() + READY_TIMEOUT_S
     while process.returncode is None and time.perf_counter() < deadline:
         try:
@@ -118,7 +127,9 @@ async def _listening(process: asyncio.subprocess.Process, port: int, said: Path)
             await asyncio.sleep(LOOK_S)
             continue
         writer.close()
-        return
+        if ready in said.read_text(errors="replace"):
+            return
+        await asyncio.sleep(LOOK_S)
     raise DidNotStart(f"nobody listens on port {port}; {said.name} ends with:\n{_end_of(said)}")
 
 
