@@ -127,7 +127,7 @@ async def _listening(process: asyncio.subprocess.Process, port: int, said: Path,
             await asyncio.sleep(LOOK_S)
             continue
         writer.close()
-        if ready in said.read_text(errors="replace"):
+        if ready in await asyncio.to_thread(said.read_text, errors="replace"):
             return
         await asyncio.sleep(LOOK_S)
     raise DidNotStart(f"nobody listens on port {port}; {said.name} ends with:\n{_end_of(said)}")
