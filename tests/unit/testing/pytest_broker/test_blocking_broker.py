@@ -1,13 +1,18 @@
 """The fixture `blocking_broker`: blocking clients on virtual time, and a real port."""
 
 import threading
+from typing import Any
 
 import pytest
 
-from ortoo.client import Conflict, Message
+from ortoo.client import Conflict, ConsumerSettings, Message, PullSettings
 from ortoo.client.blocking import connect
 from ortoo.testing.pytest_broker import BlockingBroker, Broker
 
+FIRST: dict[str, dict[str, Any]] = {
+    "consumer": {"settings": ConsumerSettings(from_first=True)},
+    "pull_consumer": {"settings": PullSettings(from_first=True)},
+}
 pytestmark = pytest.mark.ortoo(topics=["orders", "bills"])
 
 
@@ -103,3 +108,26 @@ def test_a_port_comes_first(blocking_broker: BlockingBroker) -> None:
     blocking_broker.send("orders", b"x")
     with pytest.raises(RuntimeError, match="comes first"):
         blocking_broker.port()
+
+
+@pytest.mark.parametrize("kind", ["consumer", "pull_consumer", "pop_consumer"])
+def test_what_a_handler_does_while_its_consumer_is_stopped_is_done(kind: str, blocking_broker: BlockingBroker) -> None:
+    """A thread works to its end whatever is called off: its message does not come again."""
+    seen: list[bytes] = []
+
+    def handler(message: object) -> None:
+        consumer.stop()
+        bills.send(b"the stop is heard before this is stored")
+        seen.append(message.body)  # type: ignore[attr-defined]
+
+    blocking_broker.send("orders", b"1")
+    for count in (1, 2, 3):
+        with (
+            connect() as mq,
+            mq.producer("bills") as bills,
+            getattr(mq, kind)("stopping", "orders", **FIRST.get(kind, {})) as consumer,
+        ):
+            blocking_broker.send("orders", b"%d" % (count + 1))
+            consumer.run(handler)
+    assert len(seen) >= 3
+    assert len(set(seen)) == len(seen)

@@ -30,7 +30,10 @@ class HandlerFacade(OpenFacade[A]):
         self._is_stopped = False
 
     def stop(self) -> None:
-        """Let `run` return, or the next one when none runs; call it from another thread, or from a handler."""
+        """Let `run` return, or the next one when none runs; call it from another thread, or from a handler.
+
+        Handlers that still run are waited for, and what they have processed is acknowledged.
+        """
         self._thread.soon(self._stop)
 
     def _stop(self) -> None:
@@ -47,7 +50,16 @@ class HandlerFacade(OpenFacade[A]):
         """Wait for `run`, which gets a handler for the loop, until it ends or `stop` is called. Errors: those of it."""
 
         async def handle(received: M) -> T:
-            return await asyncio.get_running_loop().run_in_executor(pool, handler, received)
+            running = asyncio.get_running_loop().run_in_executor(pool, handler, received)
+            try:
+                return await asyncio.shield(running)
+            except asyncio.CancelledError:
+                # A thread cannot be called off: what it does to its end counts, as far as no more has to be waited for.
+                await asyncio.wait((running,))
+                task = asyncio.current_task()
+                assert task is not None
+                task.cancel()
+                return running.result()
 
         async def until_stopped() -> None:
             self._running = asyncio.current_task()
