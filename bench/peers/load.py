@@ -1,4 +1,7 @@
-"""A load program in a process of its own: a command a line in, `begin` when counting begins, `end` with its figures."""
+"""A load program in a process of its own: a command a line in, `begin` when counting begins, `end` with its figures.
+
+What a consumer takes to close is not counted: `stop` comes before it.
+"""
 
 import asyncio
 import json
@@ -39,17 +42,20 @@ class Load:
         """The answer to the command before. Errors: LoadFailed."""
         assert self._process.stdout is not None
         before: dict[str, float] = {}
+        after: dict[str, float] = {}
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
             async for line in self._process.stdout:
                 kind, _, rest = line.decode().strip().partition(" ")
                 if kind == "begin" and servers is not None:
                     before = servers.cpu_s()
+                elif kind == "stop" and servers is not None:
+                    after = servers.cpu_s()
                 elif kind == "end":
                     figures: Figures = json.loads(rest)
                     if before and servers is not None:
-                        figures["cpu_us"] = _cpu_us(before, servers.cpu_s(), figures["messages"])
+                        figures["cpu_us"] = _cpu_us(before, after or servers.cpu_s(), figures["messages"])
                     return figures
-                elif kind != "begin":
+                elif kind not in ("begin", "stop"):
                     raise LoadFailed(rest)
         raise LoadFailed(f"the program ended; it said: {self._said.read_text(errors='replace')[-2000:]}")
 

@@ -1,4 +1,5 @@
-// The official Java client as a load: a command a line in; `begin` when counting begins and `end {...}` when it is done.
+// The official Java client as a load: a command a line in; `begin` when counting begins, `stop` when it stops before
+// the command is done, and `end {...}` when it is.
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
@@ -180,6 +181,7 @@ public class Load {
           }
         }
       });
+      say("stop");
       return window.figures();
     }
   }
@@ -192,6 +194,7 @@ public class Load {
     while (!window.over()) {
       Thread.sleep(5);
     }
+    say("stop");
     String said = window.figures();
     consumer.close();
     return said;
@@ -240,6 +243,7 @@ public class Load {
     while (arrived.get() < counted && System.nanoTime() < giveUp) {
       Thread.sleep(1);
     }
+    say("stop"); // closing takes as long as a long poll, twenty seconds in which nothing is sent
     long[] sorted;
     synchronized (delays) {
       sorted = Arrays.stream(delays).skip(warm).filter(delay -> delay > 0).sorted().toArray();

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -143,6 +144,8 @@ import sys
 print("end {}", flush=True)
 for line in sys.stdin:
     print("begin", flush=True)
+    if "closing" in line:
+        print("stop", flush=True)
     print("failed " + line.strip() if "bad" in line else 'end {"messages": 3}', flush=True)
 """
 
@@ -153,3 +156,12 @@ async def test_a_load_program_answers_or_says_why_not(tmp_path: Path) -> None:
         assert await load.run("send", 3) == {"messages": 3}
         with pytest.raises(LoadFailed, match="bad command"):
             await load.run("bad", "command")
+
+
+async def test_processor_time_is_that_of_what_is_counted(tmp_path: Path) -> None:
+    """Up to the end, or until the program says that it only closes what it opened."""
+    seen_s = iter([0.0, 1.2, 100.0, 103.0])
+    servers: Any = SimpleNamespace(cpu_s=lambda: {"enode": next(seen_s)})
+    async with _running(tmp_path, (sys.executable, "-c", PROGRAM)) as load:
+        assert (await load.run("push", "closing", servers=servers))["cpu_us"] == {"enode": 400_000.0}
+        assert (await load.run("send", servers=servers))["cpu_us"] == {"enode": 1_000_000.0}
