@@ -15,6 +15,7 @@ from ortoo.client.pull.consumer import PullConsumer as AsyncPullConsumer
 from ortoo.client.pull.handling_in_order import CommitVerdict
 from ortoo.client.pull.settings import Handling
 from ortoo.client.push.consumer import Consumer as AsyncConsumer
+from ortoo.common.process.threads import completed
 
 T = TypeVar("T")
 M = TypeVar("M")
@@ -50,16 +51,7 @@ class HandlerFacade(OpenFacade[A]):
         """Wait for `run`, which gets a handler for the loop, until it ends or `stop` is called. Errors: those of it."""
 
         async def handle(received: M) -> T:
-            running = asyncio.get_running_loop().run_in_executor(pool, handler, received)
-            try:
-                return await asyncio.shield(running)
-            except asyncio.CancelledError:
-                # A thread cannot be called off: what it does to its end counts, as far as no more has to be waited for.
-                await asyncio.wait((running,))
-                task = asyncio.current_task()
-                assert task is not None
-                task.cancel()
-                return running.result()
+            return await completed(asyncio.get_running_loop().run_in_executor(pool, handler, received))
 
         async def until_stopped() -> None:
             self._running = asyncio.current_task()

@@ -15,3 +15,15 @@ async def uninterrupted(running: "asyncio.Future[T]") -> T:
         if not running.cancelled():
             running.exception()  # nobody else looks at it
         raise
+
+
+async def completed(running: "asyncio.Future[T]") -> T:
+    """The same, where it counts for who is cancelled too: it has it, and is cancelled again at its next wait."""
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait((running,))
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        return running.result()
