@@ -38,9 +38,12 @@ class FrontContext(grpc.aio.ServicerContext[Any, Any]):
             self._headers = {key: value for key, value in self._call.metadata if isinstance(value, str)}
         return self._headers
 
-    async def all_taken(self) -> None:
-        """Wait until gRPC has taken all that was yielded before; through grpc.aio each `yield` does."""
-        await self._call.all_taken()
+    async def end(self) -> None:
+        """End the call well behind all that was yielded, and wait until gRPC has taken it. Nothing else is said then.
+
+        Errors: CancelledError if the caller went away amid it.
+        """
+        await self._call.end(OK, self._trailing)
 
     def peer(self) -> str:
         """Where the call comes from."""

@@ -39,6 +39,7 @@ class CoreCall:
         "_call",
         "_core",
         "_has_begun",
+        "_is_closed",
         "_is_sending",
         "_status",
         "_taken",
@@ -72,7 +73,7 @@ class CoreCall:
         self._unsent: deque[bytes] = deque()
         self.unsent_bytes = 0
         """What `send` was given and gRPC has not taken yet."""
-        self._has_begun = self._is_sending = False
+        self._has_begun = self._is_sending = self._is_closed = False
         self._status: Any = None
         self._waiting: asyncio.Future[None] | None = None
         core.open += 3  # the end of the call, its request, and the answer that it is owed
@@ -100,11 +101,36 @@ class CoreCall:
         """Wait until gRPC has taken what was sent; only the handler does."""
         self._send_waiting()
         while self._is_sending:
-            self._waiting = asyncio.get_running_loop().create_future()
-            await self._waiting
+            await self._next_event()
+
+    async def end(self, code: int, trailing: Metadata) -> None:
+        """Send the status behind what was sent, and wait until gRPC has let go of all; only the handler does.
+
+        Errors: CancelledError if its caller went away amid it.
+        """
+        cancelled = self.cancelled
+        self.answer(None, code, "", trailing)
+        self.cancelled = cancelled
+        self._core.open += 1  # the handler's own end, for which a stop waits
+        await self.all_taken()
+        while not self._is_closed:
+            await self._next_event()
+        if self.is_gone:
+            raise asyncio.CancelledError
+
+    async def _next_event(self) -> None:
+        self._waiting = asyncio.get_running_loop().create_future()
+        await self._waiting
+
+    def _told(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
 
     def answer(self, data: bytes | None, code: int, details: str, trailing: Metadata) -> None:
-        """Send the answer, if there is one (more), and the status."""
+        """Send the answer, if there is one (more), and the status; nothing, if the handler sent the status before."""
+        if self._status is not None:
+            self._core.ended_one()
+            return
         self._status = cygrpc.SendStatusFromServerOperation(trailing or None, code, details.encode(errors="replace"), 0)
         self.cancelled = None
         if data is not None:
@@ -142,8 +168,7 @@ class CoreCall:
             self._send_next()
         else:
             self._is_sending = False
-            if self._waiting is not None and not self._waiting.done():
-                self._waiting.set_result(None)
+            self._told()
         self._core.ended_one()
 
     def _come(self, event: Any) -> None:
@@ -152,8 +177,10 @@ class CoreCall:
         self._core.ended_one()
 
     def _close(self, event: Any) -> None:
+        self._is_closed = True
         if event.batch_operations[0].cancelled():
             self._go()
+        self._told()
         self._core.ended_one()
 
     def _go(self) -> None:
@@ -164,6 +191,10 @@ class CoreCall:
                 self.cancelled()
 
     def _sent(self, _: Any) -> None:
+        self._unsent.clear()
+        self.unsent_bytes = 0
+        self._is_sending = False
+        self._told()
         over, self.over = self.over, None
         if over is not None:
             over()

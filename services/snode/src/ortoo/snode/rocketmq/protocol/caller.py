@@ -36,10 +36,13 @@ class Caller(NamedTuple):
         """Where the call comes from, as host:port. It costs a tenth of a send to ask gRPC."""
         return peer_of(self.context) if self.context is not None else ""
 
-    async def all_taken(self) -> None:
-        """Wait until gRPC has taken the answers that were given before; through grpc.aio each `yield` does."""
+    async def end(self) -> None:
+        """End the call well, and wait until gRPC has taken all answers; through grpc.aio each `yield` does.
+
+        Errors: CancelledError if the client went away before it had them.
+        """
         if type(self.context) is FrontContext:
-            await self.context.all_taken()
+            await self.context.end()
 
     def wait_ms(self, wanted_ms: int, request_timeout_ms: int = REQUEST_TIMEOUT_MS) -> int:
         """How long a poll may wait; a client that says nothing (0) waits as long as its deadline allows.

@@ -125,10 +125,9 @@ class Receiving:
             for one, error in unreadable:
                 await self.popping.failed(PopAnswer([one]), caller.client_id, error)
                 answer.batches.remove(one)
-            for frame in frames[:-1]:
+            for frame in frames:
                 yield frame
-            await caller.all_taken()
-            yield frames[-1]
+            await caller.end()
             delivered_all = True
         finally:
             # A client throws a stream away that broke; it may have asked again before that was noticed here.
