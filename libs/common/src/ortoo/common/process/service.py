@@ -12,6 +12,8 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
+import uvloop
+
 from ortoo.common.errors import Conflict, Invalid, OrtooError
 from ortoo.common.machine.affinity import use_parents_cores
 from ortoo.common.machine.allocator import keep_freed_buffers, spare_what_stays
@@ -78,7 +80,9 @@ def run(open_service: Callable[[], AbstractAsyncContextManager[Running]], cores:
     """
     use_parents_cores()
     keep_freed_buffers()
-    return asyncio.run(_run(open_service, cores))
+    # A message that travels alone costs its wake-ups, and libuv's cost half of asyncio's own.
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_run(open_service, cores))
 
 
 async def _run(open_service: Callable[[], AbstractAsyncContextManager[Running]], cores: Cores | None) -> int:
