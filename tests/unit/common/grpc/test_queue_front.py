@@ -26,7 +26,7 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.memory_budget import MemoryBudget
 
 NAME = "ortoo.v1.Test"
-HOT = [f"/{NAME}/{method}" for method in ("Echo", "Ask", "Wait", "Fail", "Large", "Many")]
+HOT = [f"/{NAME}/{method}" for method in ("Echo", "Ask", "Wait", "Fail", "Large", "Many", "Early")]
 LARGE = bytes(8 << 20)
 """More than the window that gRPC gives a peer which does not read."""
 ENDED_S = 60
@@ -53,7 +53,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 class Served:
-    """A server of six hot methods and a cold one, and what their handlers saw."""
+    """A server of seven hot methods and a cold one, and what their handlers saw."""
 
     def __init__(self, **options: Any) -> None:
         self.budget = MemoryBudget(1 << 30)
@@ -66,6 +66,7 @@ class Served:
             name: grpc.unary_unary_rpc_method_handler(call, bytes, bytes) for name, call in methods.items()
         }
         self.handlers["Many"] = grpc.unary_stream_rpc_method_handler(self.many, bytes, bytes)
+        self.handlers["Early"] = grpc.unary_stream_rpc_method_handler(self.early, bytes, bytes)
         self.server = GrpcServer("127.0.0.1:0", [(NAME, self.add)], hot=HOT, memory=self.budget, **options)
 
     def add(self, server: Any) -> None:
@@ -108,6 +109,13 @@ class Served:
             await self.wait(request, context)
         elif request == b"fail":
             raise NotFound("no more", field="name")
+
+    async def early(self, request: bytes, context: Any) -> AsyncIterator[bytes]:
+        """Two answers, their end, and work that is no answer's."""
+        yield b"first"
+        yield b"last"
+        await context.end()
+        self.waiting.put_nowait(await self.wait(request, context))
 
     async def fail(self, request: bytes, context: Any) -> bytes:
         if request == b"defect":
@@ -366,6 +374,34 @@ async def test_an_answer_counts_until_its_peer_has_taken_it() -> None:
             call.cancel()
         for end in open_ends:
             end.close()
+
+
+async def test_a_call_ends_before_its_handler_and_a_stop_waits_for_that(
+    asked: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client has all answers and the good end; what the handler does behind them is done before the server ends."""
+    one, closing, close = Served(), asyncio.Event(), Core.close
+
+    async def closed(core: Core) -> None:
+        closing.set()
+        await close(core)
+
+    async def work_on() -> None:
+        await closing.wait()
+        one.go_on.set()
+
+    monkeypatch.setattr(Core, "close", closed)
+    async with asyncio.timeout(ENDED_S), Background("test") as background:
+        async with one.server, connected(one.server.address) as channel:
+            call = channel.unary_stream(f"/{NAME}/Early")(b"")
+            assert [answer async for answer in call] == [b"first", b"last"]
+            assert await call.code() is grpc.StatusCode.OK
+            context = await one.waiting.get()
+            assert not context.cancelled()
+            background.spawn("work on", work_on())
+        assert one.waiting.get_nowait() == b"went on"
+        assert one.budget.used_bytes == 0
+        assert not asked
 
 
 async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
