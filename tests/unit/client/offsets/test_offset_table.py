@@ -1,7 +1,13 @@
 """Offsets in memory on their way to a store."""
 
-from ortoo.client import Queue
-from ortoo.client.offsets.store import OffsetTable
+import asyncio
+from typing import Any
+
+import pytest
+
+from ortoo.client import Queue, Unavailable
+from ortoo.client.offsets.store import OffsetTable, RemoteOffsets
+from ortoo.v1 import pull_pb2
 
 QUEUE, OTHER = Queue("t", "enode-0", 0), Queue("t", "enode-1", 0)
 
@@ -37,3 +43,42 @@ def test_queues_that_are_not_owned_are_forgotten() -> None:
     assert table[QUEUE] is None
     assert table.unstored([QUEUE, OTHER]) == {OTHER: 6}
     assert table.known() == {OTHER: 6}
+
+
+class Store:
+    """A connection to enodes that store what they are asked to, and whose first answer is lost."""
+
+    def __init__(self, lost: BaseException) -> None:
+        self.lost: BaseException | None = lost
+        self.offset = -1
+
+    async def call(self, stub: object, method: str, request: Any) -> pull_pb2.CommitConsumerOffsetsResponse:
+        [row] = request.offsets
+        self.offset = row.offset
+        lost, self.lost = self.lost, None
+        if lost is not None:
+            raise lost
+        return pull_pb2.CommitConsumerOffsetsResponse()
+
+
+@pytest.mark.parametrize(
+    "lost", [Unavailable("the outcome is unknown"), asyncio.CancelledError()], ids=["away", "stop"]
+)
+async def test_what_the_store_has_is_not_known_while_it_is_asked(lost: BaseException) -> None:
+    """A consumer that went back, whose commit's answer is lost, and that is where it was once more stores that again."""
+    store = Store(lost)
+    offsets = RemoteOffsets(store, "g", lambda _: 1)  # type: ignore[arg-type]  # of a connection only this is used
+    offsets.table.loaded(QUEUE, 10)
+    offsets.table.update(QUEUE, 0)
+    if isinstance(lost, Unavailable):
+        assert await offsets.persist([QUEUE]) == []
+    else:
+        with pytest.raises(asyncio.CancelledError):
+            await offsets.persist([QUEUE])
+    assert store.offset == 0
+    offsets.table.update(QUEUE, 10, increase_only=True)
+    assert await offsets.persist([QUEUE]) == []
+    assert store.offset == 10
+    store.offset = -1
+    assert await offsets.persist([QUEUE]) == []
+    assert store.offset == -1, "nothing is new"

@@ -47,6 +47,11 @@ class OffsetTable:
             if (offset := self._offsets.get(queue, -1)) >= 0 and self._stored.get(queue) != offset
         }
 
+    def asked(self, queues: Collection[Queue]) -> None:
+        """The store is asked to change these: until it has answered, nobody knows what it has."""
+        for queue in queues:
+            self._stored.pop(queue, None)
+
     def stored(self, offsets: Mapping[Queue, int]) -> None:
         """The store has these now."""
         self._stored.update(offsets)
@@ -121,6 +126,7 @@ class RemoteOffsets:
                 for queue, offset in news.items()
             ],
         )
+        self.table.asked(news)
         try:
             answer = await self._connection.call(ConsumerServiceStub, "CommitOffsets", request)
             refused = {queue_of(it.queue): error_of(it.failure) for it in answer.refused}
@@ -154,6 +160,7 @@ class LocalOffsets:
         async with self._turn:
             if news := self.table.unstored(queues):
                 self._written |= news  # whoever writes next writes them too, whatever becomes of this caller
+                self.table.asked(news)
                 writing = asyncio.get_running_loop().run_in_executor(None, self._file.write, dict(self._written))
                 try:
                     await uninterrupted(writing)
