@@ -65,7 +65,7 @@ class Store:
     "lost", [Unavailable("the outcome is unknown"), asyncio.CancelledError()], ids=["away", "stop"]
 )
 async def test_what_the_store_has_is_not_known_while_it_is_asked(lost: BaseException) -> None:
-    """A consumer that went back, whose commit's answer is lost, and that is where it was once more stores that again."""
+    """A consumer that went back, lost the answer to that commit, and is where it was before stores that again."""
     store = Store(lost)
     offsets = RemoteOffsets(store, "g", lambda _: 1)  # type: ignore[arg-type]  # of a connection only this is used
     offsets.table.loaded(QUEUE, 10)
