@@ -12,12 +12,11 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
-import uvloop
-
 from ortoo.common.errors import Conflict, Invalid, OrtooError
 from ortoo.common.machine.affinity import use_parents_cores
 from ortoo.common.machine.allocator import keep_freed_buffers, spare_what_stays
 from ortoo.common.machine.cores import Cores, Keeper
+from ortoo.common.machine.event_loop import RoleLoop
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.containment import place_of
@@ -80,8 +79,7 @@ def run(open_service: Callable[[], AbstractAsyncContextManager[Running]], cores:
     """
     use_parents_cores()
     keep_freed_buffers()
-    # A message that travels alone costs its wake-ups, and libuv's cost half of asyncio's own.
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=RoleLoop) as runner:
         return runner.run(_run(open_service, cores))
 
 
