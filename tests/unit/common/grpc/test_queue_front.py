@@ -413,14 +413,18 @@ async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 async def test_calls_leave_no_objects() -> None:
-    """Neither served, nor refused, nor cancelled calls wait for the garbage collector, nor does the front keep any."""
-    async with served() as (_, method):
+    """Neither served, nor refused, nor ended calls wait for the garbage collector, nor does the front keep any."""
+    async with served() as (one, method), connected(one.server.address) as channel:
+        one.go_on.set()
 
         async def round_of_calls() -> None:
             for at in range(100):
                 await method("Echo")(bytes(at))
                 with contextlib.suppress(grpc.aio.AioRpcError):
                     await method("Fail")(b"")
+                assert [answer async for answer in channel.unary_stream(f"/{NAME}/Early")(b"")] == [b"first", b"last"]
+                for _ in range(2):
+                    await one.waiting.get()
 
         await round_of_calls()
         gc.collect()

@@ -108,9 +108,7 @@ class CoreCall:
 
         Errors: CancelledError if its caller went away amid it.
         """
-        cancelled = self.cancelled
-        self.answer(None, code, "", trailing)
-        self.cancelled = cancelled
+        self._end_with(None, code, "", trailing)
         self._core.open += 1  # the handler's own end, for which a stop waits
         await self.all_taken()
         while not self._is_closed:
@@ -128,11 +126,14 @@ class CoreCall:
 
     def answer(self, data: bytes | None, code: int, details: str, trailing: Metadata) -> None:
         """Send the answer, if there is one (more), and the status; nothing, if the handler sent the status before."""
-        if self._status is not None:
-            self._core.ended_one()
-            return
-        self._status = cygrpc.SendStatusFromServerOperation(trailing or None, code, details.encode(errors="replace"), 0)
         self.cancelled = None
+        if self._status is None:
+            self._end_with(data, code, details, trailing)
+        else:
+            self._core.ended_one()
+
+    def _end_with(self, data: bytes | None, code: int, details: str, trailing: Metadata) -> None:
+        self._status = cygrpc.SendStatusFromServerOperation(trailing or None, code, details.encode(errors="replace"), 0)
         if data is not None:
             self._unsent.append(data)
         if not self._is_sending:
@@ -207,7 +208,10 @@ class Core:
     def __init__(self, core: Any, clock: Clock) -> None:
         self._clock = clock
         self.open = 0
-        """So many events are still to come. The queue must not end before: gRPC ends the process that answers then."""
+        """So many events are still to come, and handlers to end behind their calls.
+
+        The queue must not end before: gRPC ends the process that answers then.
+        """
         self._core = core
         self._queue = cygrpc.CompletionQueue()
         self._core.register_completion_queue(self._queue)
@@ -308,7 +312,7 @@ class Core:
 
 
 def _is_quiet(event: Any) -> bool:
-    """Whether it only says that a call is over which was answered, so that nobody waits to hear of it."""
+    """Whether it only says that an answered call is over: nobody waits to hear of it, but perhaps its handler."""
     told = getattr(event.tag, "__func__", None)
     return told is CoreCall._sent or (told is CoreCall._close and not event.batch_operations[0].cancelled())
 
