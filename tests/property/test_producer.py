@@ -17,10 +17,16 @@ REFUSED_BESIDE_ANOTHER_ID = [
 ]
 """The first of a group's messages is refused while the second one travels under a new id."""
 
+REFUSED_BEHIND_ONE_IN_DOUBT = [
+    getattr(Fault, name) for name in ["ANSWER_LOST", "REFUSED", "NONE", "REFUSED", "FORBIDDEN"]
+]
+"""The second batch of a queue is refused for good while the first, which is stored, is on its way once more."""
+
 
 @settings(max_examples=150, deadline=None)
 @given(FAULTS, ROUNDS)
 @example(REFUSED_BESIDE_ANOTHER_ID, [[3, 1], [3, 0], [0]])
+@example(REFUSED_BEHIND_ONE_IN_DOUBT, [[1, 3], [1]])
 def test_whatever_breaks_everything_is_stored_once_and_receipts_are_true(
     faults: list[Fault], rounds: list[list[int]]
 ) -> None:

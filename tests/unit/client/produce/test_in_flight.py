@@ -213,3 +213,21 @@ def test_the_sequence_of_a_refused_batch_that_may_be_stored_is_nobody_elses(in_f
     assert in_flight.failed(second, GAP) is Fate.RETURNED
     in_flight.resume()
     assert identity(in_flight.next_to_send()) == (2, 0)
+
+
+def test_what_may_be_stored_keeps_its_number_when_one_behind_it_is_refused(in_flight: InFlight) -> None:
+    """The first batch lies in the queue, and nobody knows: under another number it would be stored again (G4)."""
+    first, second, third = made(), made(3), made()
+    in_flight.put(first)
+    assert in_flight.next_to_send() is first
+    in_flight.connection_lost()
+    in_flight.put(second)
+    in_flight.put(third)
+    in_flight.resume()
+    assert [in_flight.next_to_send() for _ in range(3)] == [first, second, third]
+    assert in_flight.failed(first, Overloaded("slow down")) is Fate.RETURNED
+    assert in_flight.failed(second, Invalid("the topic is read-only now")) is Fate.REFUSED
+    assert in_flight.failed(third, GAP) is Fate.RETURNED
+    in_flight.resume()
+    assert [in_flight.next_to_send() for _ in range(2)] == [first, third]
+    assert [identity(it) for it in (first, third)] == [(1, 0), (1, 2)]

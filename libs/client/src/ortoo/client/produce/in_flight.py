@@ -155,10 +155,11 @@ class InFlight:
     def resume(self) -> None:
         """Send what was returned again, in order, before everything else."""
         if self._refused_sequence is not None:
+            for batch in self._returned:
+                if batch.sealed.first_sequence > self._refused_sequence:  # one before it may be stored under its own
+                    batch.forget_number()
             self._next_sequence = self._refused_sequence
             self._refused_sequence, self._takes_nothing = None, False
-            for batch in self._returned:
-                batch.forget_number()
         self._ready.extendleft(reversed(self._returned))
         self._returned = []
 
