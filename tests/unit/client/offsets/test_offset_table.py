@@ -43,6 +43,11 @@ def test_queues_that_are_not_owned_are_forgotten() -> None:
     assert table[QUEUE] is None
     assert table.unstored([QUEUE, OTHER]) == {OTHER: 6}
     assert table.known() == {OTHER: 6}
+    table.asked([OTHER])
+    table.forget(OTHER)
+    table.stored({OTHER: 6})  # the answer comes late
+    table.update(OTHER, 6)
+    assert table.unstored([OTHER]) == {OTHER: 6}
 
 
 class Store:

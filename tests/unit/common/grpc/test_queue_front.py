@@ -18,7 +18,7 @@ from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.around.call_memory import CALL_BYTES, TRANSPORT_COPIES
 from ortoo.common.grpc.around.layers import Layers
 from ortoo.common.grpc.connections import end_connections, peer_of
-from ortoo.common.grpc.front.core import Core
+from ortoo.common.grpc.front.core import Core, CoreCall
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.grpc.tls import TlsListener, made_certificate
 from ortoo.common.process.background import Background
@@ -111,11 +111,13 @@ class Served:
             raise NotFound("no more", field="name")
 
     async def early(self, request: bytes, context: Any) -> AsyncIterator[bytes]:
-        """Two answers, their end, and work that is no answer's."""
+        """Two answers, their end, and work that is no answer's; and one too many, if that is asked for."""
         yield b"first"
         yield b"last"
         await context.end()
         self.waiting.put_nowait(await self.wait(request, context))
+        if request:
+            yield request
 
     async def fail(self, request: bytes, context: Any) -> bytes:
         if request == b"defect":
@@ -436,6 +438,23 @@ async def test_calls_leave_no_objects() -> None:
         finally:
             gc.enable()
         assert len(gc.get_objects()) - before < 200
+
+
+async def test_nothing_is_said_behind_the_end() -> None:
+    """A second status is refused by gRPC without a word, and it never lets go of the call then."""
+
+    def calls() -> int:
+        gc.collect()
+        return sum(isinstance(found, CoreCall) for found in gc.get_objects())
+
+    async with served() as (one, _), connected(one.server.address) as channel:
+        before = calls()  # those that wait for somebody to call
+        one.go_on.set()
+        for _ in range(10):
+            assert [answer async for answer in channel.unary_stream(f"/{NAME}/Early")(b"late")] == [b"first", b"last"]
+            for _ in range(2):
+                await one.waiting.get()  # else these are kept there
+        await until(lambda: calls() <= before)
 
 
 async def test_a_grpcio_without_the_core_serves_all_by_grpc_aio(

@@ -23,3 +23,26 @@ def test_who_waits_until_a_time_sleeps_once() -> None:
     """A loop whose timers are early has it sleep again and again: thirty times where libuv counts for itself."""
     with asyncio.Runner(loop_factory=RoleLoop) as runner:
         assert runner.run(sleeps()) <= 2 * SLEEPS
+
+
+async def shortest(delay_s: float) -> float:
+    """The shortest of some sleeps beside what keeps the loop busy, so that it looks at its timers all the time."""
+    took_s: list[float] = []
+    clock, loop = SystemClock(), asyncio.get_running_loop()
+
+    def be_busy() -> None:
+        if len(took_s) < SLEEPS:
+            loop.call_soon(be_busy)
+
+    be_busy()
+    for _ in range(SLEEPS):
+        begun_s = clock.monotonic_s()
+        await clock.sleep(delay_s)
+        took_s.append(clock.monotonic_s() - begun_s)
+    return min(took_s)
+
+
+def test_a_sleep_is_never_too_short() -> None:
+    """Libuv is given whole milliseconds: the nearest ones would be too few for what lies in between."""
+    with asyncio.Runner(loop_factory=RoleLoop) as runner:
+        assert runner.run(shortest(0.0024)) >= 0.0024

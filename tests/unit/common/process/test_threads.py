@@ -2,10 +2,13 @@
 
 import asyncio
 import gc
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
 from ortoo.common.process.background import Background
-from ortoo.common.process.threads import uninterrupted
+from ortoo.common.process.threads import completed, uninterrupted
 
 
 async def cancelled_work_that_fails() -> None:
@@ -34,3 +37,28 @@ async def test_work_that_fails_for_a_caller_who_is_cancelled_leaves_no_error_beh
     await cancelled_work_that_fails()
     gc.collect()
     assert told == []
+
+
+@pytest.mark.parametrize("wait", [uninterrupted, completed])
+async def test_who_is_cancelled_several_times_waits_for_the_thread(
+    wait: Callable[["asyncio.Future[int]"], Awaitable[int]],
+) -> None:
+    """A stop that takes long cancels again; the work goes on all the same, and it may count."""
+    loop = asyncio.get_running_loop()
+    running: asyncio.Future[int] = loop.create_future()
+    had: list[int] = []
+
+    async def waits() -> None:
+        had.append(await wait(running))
+        await loop.create_future()
+
+    async with Background("test") as background:
+        caller = background.spawn("caller", waits())
+        for at in range(3):
+            loop.call_later(0.01 * at, caller.cancel)
+        loop.call_later(0.04, running.set_result, 7)
+        await asyncio.wait({caller}, timeout=0.03)
+        assert not caller.done()
+        await asyncio.wait({caller})
+    assert caller.cancelled()
+    assert had == ([7] if wait is completed else [])

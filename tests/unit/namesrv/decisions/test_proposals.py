@@ -65,6 +65,15 @@ def test_a_leader_that_is_gone_hears_no_leader_either() -> None:
     assert wanted(members.sets["e"], STANDING) == Proposal(2, FIRST)
 
 
+def test_a_leader_that_only_this_name_server_does_not_hear_is_not_gone() -> None:
+    """One follower hears nobody either, as behind the same broken line; the other one hears the leader."""
+    members = led_by_first()
+    members.expire(3.0)
+    said(report(2), silent(3), now_s=3.0, members=members)
+    assert wanted(members.sets["e"], STANDING) is None
+    assert wanted(said(silent(2), now_s=3.0, members=members), STANDING) == Proposal(2, SECOND)
+
+
 def test_a_minority_is_not_proposed() -> None:
     """Two of five that hear nobody cannot win; neither can one of three whose leader is gone."""
     members = Members(lease_s=3.0)

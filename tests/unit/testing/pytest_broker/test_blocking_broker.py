@@ -131,3 +131,20 @@ def test_what_a_handler_does_while_its_consumer_is_stopped_is_done(kind: str, bl
             consumer.run(handler)
     assert len(seen) >= 3
     assert len(set(seen)) == len(seen)
+
+
+@pytest.mark.parametrize("kind", ["consumer", "pop_consumer"])
+def test_a_consumer_that_was_stopped_begins_no_other_message(kind: str, blocking_broker: BlockingBroker) -> None:
+    """Not even of those that wait in line behind the one that is handled: they go to others."""
+    seen: list[bytes] = []
+
+    def handler(message: object) -> None:
+        consumer.stop()
+        bills.send(b"the stop is heard before this is stored")
+        seen.append(message.body)  # type: ignore[attr-defined]
+
+    with connect() as mq, mq.producer("orders") as orders, mq.producer("bills") as bills:
+        orders.send_many([Message(b"%d" % number, message_group="a") for number in range(5)])
+        with getattr(mq, kind)("stopping", "orders", **FIRST.get(kind, {})) as consumer:
+            consumer.run(handler)
+    assert seen == [b"0"]

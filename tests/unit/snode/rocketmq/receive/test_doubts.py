@@ -3,10 +3,17 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ortoo.snode.pop.popping import PopAnswer
-from ortoo.snode.rocketmq.receive.doubts import Doubts
+from ortoo.common.groups.pop import PoppedBatch
+from ortoo.common.records.batch import encode
+from ortoo.common.records.message import Message
+from ortoo.snode.cluster.routes import Queue
+from ortoo.snode.pop.popping import PopAnswer, PoppedMessages
+from ortoo.snode.pop.receipt_handle import ReceiptHandle
+from ortoo.snode.rocketmq.receive.doubts import ATTEMPTS_MAX, Doubts
 
 ME = ("c", "g", "t")
+FOUND = PoppedBatch(1, 5, 1, encode([Message(b"x")], now_ms=1), (8,), (1,))
+ANSWER = PopAnswer([PoppedMessages(Queue("e", "t", 1), 7, ReceiptHandle("e", "g", 7, 1, 5, 8, 1), FOUND)])
 
 
 @given(st.integers(1, 32), st.data())
@@ -32,7 +39,33 @@ def test_an_answer_that_is_asked_for_again_was_not_taken_and_is_seen_to_once() -
     """The stream's end may be noticed before the client asks again, or after it."""
     doubts = Doubts()
     assert doubts.untaken(ME, "a") is None
-    given_ = doubts.given(ME, "a", PopAnswer([]))
+    doubts.given(ME, "a", PopAnswer([]))
     assert doubts.untaken(ME, "a") is None  # there was nothing in it
-    assert not doubts.is_still(ME, given_)
-    assert doubts.is_still(ME, doubts.given(ME, "", PopAnswer([])))
+    one = doubts.given(ME, "a", ANSWER)
+    assert doubts.untaken(ME, "a") == one.answer
+    assert not doubts.is_still(ME, one)
+    other = doubts.given(ME, "a", ANSWER)
+    assert doubts.is_still(ME, other)
+    assert doubts.untaken(ME, "a") is None
+    assert doubts.is_still(ME, doubts.given(ME, "", ANSWER))
+
+
+def test_one_client_may_have_several_answers_at_once() -> None:
+    """It asks for the queues of each enode on its own: what came under one attempt says nothing of another."""
+    doubts = Doubts()
+    one = doubts.given(ME, "a", ANSWER)
+    assert doubts.untaken(ME, "b") is None
+    other = doubts.given(ME, "b", ANSWER)
+    assert doubts.is_still(ME, one)
+    assert doubts.untaken(ME, "b") == other.answer
+
+
+def test_a_client_that_asks_for_ever_is_remembered_for_its_last_attempts() -> None:
+    """Neither do the attempts of one client grow without end, nor is an answer that broke forgotten by it."""
+    doubts = Doubts()
+    first = doubts.given(ME, "0", ANSWER)
+    for number in range(1, ATTEMPTS_MAX + 1):
+        doubts.given(ME, str(number), ANSWER)
+    assert doubts.untaken(ME, "0") is None
+    assert doubts.is_still(ME, first)
+    assert doubts.untaken(ME, str(ATTEMPTS_MAX)) is not None

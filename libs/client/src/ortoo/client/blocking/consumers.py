@@ -51,6 +51,9 @@ class HandlerFacade(OpenFacade[A]):
         """Wait for `run`, which gets a handler for the loop, until it ends or `stop` is called. Errors: those of it."""
 
         async def handle(received: M) -> T:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():  # stopped while the message before it was handled
+                raise asyncio.CancelledError
             return await completed(asyncio.get_running_loop().run_in_executor(pool, handler, received))
 
         async def until_stopped() -> None:

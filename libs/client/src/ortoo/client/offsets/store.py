@@ -53,8 +53,8 @@ class OffsetTable:
             self._stored.pop(queue, None)
 
     def stored(self, offsets: Mapping[Queue, int]) -> None:
-        """The store has these now."""
-        self._stored.update(offsets)
+        """The store has these now; what was forgotten meanwhile stays so."""
+        self._stored.update({queue: offset for queue, offset in offsets.items() if queue in self._offsets})
 
     def forget(self, queue: Queue) -> None:
         """The queue is not owned any more."""

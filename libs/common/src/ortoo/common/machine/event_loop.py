@@ -1,5 +1,6 @@
 """The event loop of roles: libuv's, whose timers are never early."""
 
+import math
 from collections.abc import Callable
 from contextvars import Context
 from typing import Any
@@ -19,5 +20,7 @@ class RoleLoop(uvloop.Loop):
     def call_later(  # type: ignore[override]  # uvloop gives the arguments on as they are
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> Any:
-        """As any loop's, a tick later."""
-        return super().call_later(delay + TICK_S if delay > 0 else delay, callback, *args, context=context)
+        """As any loop's, to the next tick and one later: libuv is given whole ones, the nearest."""
+        if delay > 0:
+            delay = (math.ceil(delay / TICK_S) + 1) * TICK_S
+        return super().call_later(delay, callback, *args, context=context)

@@ -1,6 +1,7 @@
 """Work in threads, which nobody can call off."""
 
 import asyncio
+import contextlib
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -11,7 +12,7 @@ async def uninterrupted(running: "asyncio.Future[T]") -> T:
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        await asyncio.wait((running,))
+        await _ended(running)
         if not running.cancelled():
             running.exception()  # nobody else looks at it
         raise
@@ -22,8 +23,15 @@ async def completed(running: "asyncio.Future[T]") -> T:
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        await asyncio.wait((running,))
+        await _ended(running)
         task = asyncio.current_task()
         assert task is not None
         task.cancel()
         return running.result()
+
+
+async def _ended(running: "asyncio.Future[T]") -> None:
+    """Wait for it, however often the caller is cancelled meanwhile."""
+    while not running.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait((running,))

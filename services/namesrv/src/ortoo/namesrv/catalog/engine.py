@@ -73,6 +73,9 @@ def engine_of(url: sa.URL, timeout_s: float = BUSY_TIMEOUT_S) -> sa.Engine:
                 "connect_timeout": connect_timeout_s,
                 "options": f"-c statement_timeout={limit_ms} -c lock_timeout={limit_ms}",
                 "tcp_user_timeout": limit_ms,
+                # A server whose machine went between question and answer says nothing more, and was sent everything.
+                "keepalives_idle": 1,
+                "keepalives_interval": 1,
             },
             "pool_pre_ping": True,
             "pool_recycle": 1800,

@@ -5,7 +5,7 @@ Every member reports to every name server, so each of them knows all of this by 
 
 import enum
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -256,7 +256,7 @@ def _note_leader(known: MemberSet) -> None:
     known.led_by, known.led_epoch = led_by, leader.epoch
 
 
-def majority(voters: Sequence[MemberId]) -> int:
+def majority(voters: Collection[MemberId]) -> int:
     """More than half."""
     return len(voters) // 2 + 1
 

@@ -43,6 +43,11 @@ class Standing:
             return replace(self, stored_epoch=epoch)
         return Standing(stored, epoch, now_s, self._all[-EARLIER_MAX:])
 
+    def patient_until_s(self, members: MemberSet) -> float:
+        """Until when who was proposed last may become the leader."""
+        failed = max(0, len(self.turns(members)) - 1)
+        return self.since_s + PATIENCE_S * (1 << min(failed, PATIENCE_DOUBLES))
+
     @property
     def _all(self) -> tuple[Proposal, ...]:
         return (*self.earlier, self.proposal) if self.proposal else self.earlier
@@ -85,8 +90,7 @@ def _said_after_s(members: MemberSet, alive: Mapping[MemberId, MemberReport], st
     proposal = standing.proposal
     if proposal is None or proposal.leader not in alive or any(o.epoch > proposal.epoch for o in alive.values()):
         return float("-inf")
-    failed = max(0, len(standing.turns(members)) - 1)
-    return standing.since_s + PATIENCE_S * (1 << min(failed, PATIENCE_DOUBLES))
+    return standing.patient_until_s(members)
 
 
 def _suggested(
@@ -114,21 +118,26 @@ def _missed(
     members: MemberSet,
     voters: Collection[MemberId],
     alive: Mapping[MemberId, MemberReport],
-    fresh: Collection[MemberId],
+    fresh: set[MemberId],
     standing: Standing,
 ) -> MemberId | None:
     """Who has the most, when a majority of the voters hears no leader. A leader that is gone hears none either.
 
-    One that still says it leads may be frozen since: it is not proposed before it has noticed.
+    One that only reports no more may be cut off from here alone: it is not gone while another voter hears it. One that
+    still says it leads may be frozen since: it is not proposed before it has noticed.
     """
     proposal = standing.proposal
     missing = {one for one in fresh if alive[one].is_leader_silent}
     if members.led_by is not None and missing:
         former, incarnation = members.led_by
-        now = alive.get(former)
-        if former in voters and (now is None or (now.incarnation != incarnation and not now.is_leading)):
+        now, said = alive.get(former), members.reports.get(former)
+        if now is not None:
+            is_gone = now.incarnation != incarnation and not now.is_leading
+        else:
+            is_gone = missing == fresh or (said is not None and said.report.is_leaving)
+        if former in voters and is_gone:
             missing.add(former)
-    if len(missing) < len(voters) // 2 + 1:
+    if len(missing) < majority(voters):
         return None
     able = [one for one in alive.values() if _can_lead(one) and not one.is_leading]
     if len(voters) == 2 and proposal is not None and proposal.leader in voters:

@@ -52,8 +52,6 @@ class Elections:
         self._clock = clock
         self._enodes: defaultdict[str, _Enode] = defaultdict(_Enode)
         self._is_failing = False
-        self.proposed = 0
-        """How many proposals this name server has stored."""
         self.lease_ms = int(lease_s * 1000)
 
     async def load(self) -> None:
@@ -75,8 +73,13 @@ class Elections:
         return known
 
     def proposal(self, enode: str) -> Proposal | None:
-        """Who was proposed last."""
+        """Who was proposed last, whatever became of it."""
         return self._enodes[enode].standing.proposal if enode in self._enodes else None
+
+    def offered(self, members: MemberSet) -> Proposal | None:
+        """Who is to stand now. One that had its time is offered to nobody: it would depose who leads since."""
+        standing = self._enodes[members.enode].standing
+        return standing.proposal if self._clock.monotonic_s() < standing.patient_until_s(members) else None
 
     async def report(self, report: MemberReport) -> MemberSet:
         """Take over what a member says, and propose a leader if one is wanted. Errors: as `Members.put`.
@@ -152,7 +155,6 @@ class Elections:
         self._learn(name, stored, self._clock.monotonic_s())
         if stored != wanted:
             return False
-        self.proposed += 1
         _log.info("proposed", enode=name, epoch=wanted.epoch, member=wanted.leader.number)
         return True
 

@@ -91,7 +91,12 @@ class CoreCall:
         return {key.decode(): list(values) for key, values in cygrpc.auth_context(self._call).items()}
 
     def send(self, data: bytes) -> None:
-        """Send one of several answers. They go one after another; those of one turn of the loop in one write."""
+        """Send one of several answers. They go one after another; those of one turn of the loop in one write.
+
+        Nothing goes behind the status: gRPC refuses it, and then never lets go of the call.
+        """
+        if self._status is not None:
+            return
         if not self._unsent and not self._is_sending:
             asyncio.get_running_loop().call_soon(self._send_waiting)
         self._unsent.append(data)

@@ -54,10 +54,10 @@ class Operating(Scenario):
 
     async def _look(self, application: Application, client: Client) -> None:
         """Look at everything; what is there is seen."""
+        await client.admin.describe_topic(self.name)  # a snode that has not heard of it yet asks for it
         topics = [one.name for one in await client.admin.list_topics()]
         if self.name not in topics:
             self.oracle.findings.add("operators see what is there", f"{self.name} is not among {topics}")
-        await client.admin.describe_topic(self.name)
         await client.admin.describe_cluster()
         await client.admin.list_groups()
         try:

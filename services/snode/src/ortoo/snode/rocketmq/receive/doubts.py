@@ -13,18 +13,22 @@ from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.pop.popping import PopAnswer
 
 KNOWN_MAX = 10_000
+ATTEMPTS_MAX = 16
+"""So many answers to one client are known by their attempts; it asks for each of some queues on its own."""
 NOTHING = SealedBatch(b"", 0, 0, 0)
 Receiver = tuple[str, str, str]
 """Client id, group, topic."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Given:
     """An answer that a client has, for all one knows."""
 
     attempt_id: str
     answer: PopAnswer
     """Without the messages."""
+    is_seen_to: bool = False
+    """Whether it was found out that the client has not taken it."""
 
 
 @dataclass(slots=True)
@@ -32,7 +36,8 @@ class Doubts:
     """How many messages an answer may hold, for clients that broke one off."""
 
     _limits: OrderedDict[Receiver, int] = field(default_factory=OrderedDict)
-    _given: OrderedDict[Receiver, Given] = field(default_factory=OrderedDict)
+    _given: OrderedDict[Receiver, OrderedDict[str, Given]] = field(default_factory=OrderedDict)
+    """By attempt."""
 
     def limit(self, receiver: Receiver, wanted: int) -> int:
         """How many of `wanted` messages to give at once."""
@@ -53,7 +58,10 @@ class Doubts:
             batches = [replace(one, popped=replace(one.popped, batch=NOTHING)) for one in answer.batches]
         given = Given(attempt_id, PopAnswer(batches))
         if attempt_id and batches:
-            self._given[receiver] = given
+            attempts = self._given.setdefault(receiver, OrderedDict())
+            attempts[attempt_id] = given
+            if len(attempts) > ATTEMPTS_MAX:
+                attempts.popitem(last=False)
             self._given.move_to_end(receiver)
             while len(self._given) > KNOWN_MAX:
                 self._given.popitem(last=False)
@@ -61,15 +69,19 @@ class Doubts:
 
     def untaken(self, receiver: Receiver, attempt_id: str) -> PopAnswer | None:
         """What the client asks for once more: it could not take the answer, or never got it."""
-        given = self._given.pop(receiver, None)
-        return given.answer if given is not None and given.attempt_id == attempt_id else None
+        given = self._attempts(receiver).get(attempt_id)
+        return given.answer if given is not None and self.is_still(receiver, given) else None
 
     def is_still(self, receiver: Receiver, given: Given) -> bool:
         """Whether nobody has asked for this answer once more, and so seen to it; asked once."""
-        if given.attempt_id and self._given.get(receiver) is not given:
-            return False
-        self._given.pop(receiver, None)
-        return True
+        attempts = self._attempts(receiver)
+        if attempts.get(given.attempt_id) is given:
+            del attempts[given.attempt_id]
+        is_first, given.is_seen_to = not given.is_seen_to, True
+        return is_first
+
+    def _attempts(self, receiver: Receiver) -> OrderedDict[str, Given]:
+        return self._given.get(receiver) or OrderedDict()
 
     def taken(self, receiver: Receiver, wanted: int) -> None:
         """An answer was written whole; of a client that says what it takes, by a new attempt id."""

@@ -1,7 +1,7 @@
 """Reading from an offset, and the offsets of groups and queues."""
 
 import itertools
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,7 +34,9 @@ class QueueOffsets:
     links: EnodeLinks
     offsets: Offsets
 
-    async def pull(self, caller: Caller, request: pb.PullMessageRequest) -> AsyncIterator[pb.PullMessageResponse]:
+    async def pull(
+        self, caller: Caller, request: pb.PullMessageRequest
+    ) -> AsyncGenerator[pb.PullMessageResponse, None]:
         """Messages of one queue from an offset on, then where to go on. Errors: Refused, NotFound, Invalid."""
         group_name(request.group)
         topic, queue = await self._queue(request.message_queue)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass, field, replace
 
 from apache.rocketmq.v2.definition_pb2 import Code
@@ -102,7 +102,9 @@ class Receiving:
     returning: dict[Receiver, asyncio.Future[None]] = field(default_factory=dict)
     """Answers that are being given back: until then the same messages would be found under the same attempt id."""
 
-    async def receive(self, caller: Caller, request: ReceiveMessageRequest) -> AsyncIterator[ReceiveMessageResponse]:
+    async def receive(
+        self, caller: Caller, request: ReceiveMessageRequest
+    ) -> AsyncGenerator[ReceiveMessageResponse, None]:
         """A status, the messages, and the time: everything, or nothing of it stays leased. Errors: as PopCall says."""
         call = await self._call(caller, request)
         receiver = (caller.client_id, call.group, call.topic)

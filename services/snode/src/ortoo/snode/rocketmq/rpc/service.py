@@ -1,6 +1,7 @@
 """apache.rocketmq.v2: each call read, passed to the gateway and answered in the protocol's words."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from typing import Any, Protocol, TypeVar
 
 from apache.rocketmq.v2 import admin_pb2
@@ -52,13 +53,17 @@ def _answered(
     return handler
 
 
-def _streamed(answer: Callable[..., A], part: Callable[[Gateway], Callable[[Caller, Q], AsyncIterator[A]]]) -> Any:
+def _streamed(
+    answer: Callable[..., A], part: Callable[[Gateway], Callable[[Caller, Q], AsyncGenerator[A, None]]]
+) -> Any:
     """A handler that gives all answers of `part`; a last one says in its status why it broke off."""
 
     async def handler(service: "MessagingService", request: Q, context: Context) -> AsyncIterator[A]:
         try:
-            async for frame in part(service.gateway)(await service.gateway.admit(context), request):
-                yield frame
+            frames = part(service.gateway)(await service.gateway.admit(context), request)
+            async with aclosing(frames):  # whoever calls this off waits for what the part does at its end
+                async for frame in frames:
+                    yield frame
         except Exception as error:
             yield answer(status=_status(error))
 
