@@ -36,7 +36,7 @@ SIZES = {"all frames wait together": 100, "more than may wait": 1_900, "each fra
 """Bytes of a body, by what becomes of the frames of an answer that nobody takes."""
 
 
-def request(invisible_s: int = 600) -> s.ReceiveMessageRequest:
+def request(invisible_s: int = 600, attempt_id: str | None = None) -> s.ReceiveMessageRequest:
     """For all messages, which come again long after the test if nobody gives them back."""
     return s.ReceiveMessageRequest(
         group=GROUP,
@@ -45,6 +45,7 @@ def request(invisible_s: int = 600) -> s.ReceiveMessageRequest:
         batch_size=COUNT,
         invisible_duration=Duration(seconds=invisible_s),
         long_polling_timeout=Duration(seconds=5),
+        attempt_id=attempt_id,
     )
 
 
@@ -139,6 +140,22 @@ async def test_what_was_not_taken_is_anothers_at_once(
             assert sorted(await taken_and_done(stub, COUNT)) == bodies
             assert call.is_gone
             assert not call.unsent_bytes
+
+
+async def test_what_was_not_taken_is_anothers_though_its_client_asked_for_more(
+    tmp_path: Path, untaken: "asyncio.Queue[CoreCall]"
+) -> None:
+    """A client asks each enode on its own: that it asks again, by another attempt, says nothing of what it has."""
+    async with asyncio.timeout(60), open_cluster(tmp_path) as cluster:
+        bodies = await fill(cluster, 100)
+        async with deaf_client(cluster.address) as client, grpc.aio.insecure_channel(cluster.address) as channel:
+            client.call(PATH, request(attempt_id="a").SerializeToString(), headers=DEAF)
+            await untaken.get()
+            stub = MessagingServiceStub(channel)
+            asking = stub.ReceiveMessage(request(attempt_id="b"), metadata=tuple(DEAF.items()), timeout=1)
+            assert not any(frame.HasField("message") for frame in [one async for one in asking])
+            await cut(client)
+            assert sorted(await taken_and_done(stub, COUNT)) == bodies
 
 
 async def test_few_small_messages_are_not_taken_either(tmp_path: Path, untaken: "asyncio.Queue[CoreCall]") -> None:

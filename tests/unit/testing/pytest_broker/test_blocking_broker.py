@@ -1,6 +1,7 @@
 """The fixture `blocking_broker`: blocking clients on virtual time, and a real port."""
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -110,15 +111,21 @@ def test_a_port_comes_first(blocking_broker: BlockingBroker) -> None:
         blocking_broker.port()
 
 
+def stopping(consumer: Any, bills: Any, seen: list[bytes]) -> Callable[[Any], None]:
+    """A handler that stops its consumer, and works on."""
+
+    def handler(message: Any) -> None:
+        consumer.stop()
+        bills.send(b"the stop is heard before this is stored")
+        seen.append(message.body)
+
+    return handler
+
+
 @pytest.mark.parametrize("kind", ["consumer", "pull_consumer", "pop_consumer"])
 def test_what_a_handler_does_while_its_consumer_is_stopped_is_done(kind: str, blocking_broker: BlockingBroker) -> None:
     """A thread works to its end whatever is called off: its message does not come again."""
     seen: list[bytes] = []
-
-    def handler(message: object) -> None:
-        consumer.stop()
-        bills.send(b"the stop is heard before this is stored")
-        seen.append(message.body)  # type: ignore[attr-defined]
 
     blocking_broker.send("orders", b"1")
     for count in (1, 2, 3):
@@ -128,7 +135,7 @@ def test_what_a_handler_does_while_its_consumer_is_stopped_is_done(kind: str, bl
             getattr(mq, kind)("stopping", "orders", **FIRST.get(kind, {})) as consumer,
         ):
             blocking_broker.send("orders", b"%d" % (count + 1))
-            consumer.run(handler)
+            consumer.run(stopping(consumer, bills, seen))
     assert len(seen) >= 3
     assert len(set(seen)) == len(seen)
 
@@ -138,13 +145,8 @@ def test_a_consumer_that_was_stopped_begins_no_other_message(kind: str, blocking
     """Not even of those that wait in line behind the one that is handled: they go to others."""
     seen: list[bytes] = []
 
-    def handler(message: object) -> None:
-        consumer.stop()
-        bills.send(b"the stop is heard before this is stored")
-        seen.append(message.body)  # type: ignore[attr-defined]
-
     with connect() as mq, mq.producer("orders") as orders, mq.producer("bills") as bills:
         orders.send_many([Message(b"%d" % number, message_group="a") for number in range(5)])
         with getattr(mq, kind)("stopping", "orders", **FIRST.get(kind, {})) as consumer:
-            consumer.run(handler)
+            consumer.run(stopping(consumer, bills, seen))
     assert seen == [b"0"]

@@ -13,8 +13,8 @@ from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.pop.popping import PopAnswer
 
 KNOWN_MAX = 10_000
-ATTEMPTS_MAX = 16
-"""So many answers to one client are known by their attempts; it asks for each of some queues on its own."""
+ATTEMPTS_MAX = 4
+"""So many answers to one client are known by their attempts: it asks each of some enodes on its own."""
 NOTHING = SealedBatch(b"", 0, 0, 0)
 Receiver = tuple[str, str, str]
 """Client id, group, topic."""
