@@ -13,7 +13,9 @@ from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.transaction import Transaction
 from ortoo.namesrv.decisions.groups import Group
+from ortoo.namesrv.decisions.members import MemberId, Proposal
 from ortoo.testing.servers.postgres import Postgres, postgres
+from tests.e2e.deaf_relay import deaf_relay
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 Fault = Callable[[Transaction, int], None]
@@ -125,6 +127,29 @@ async def test_a_connection_that_is_lost_at_the_commit_leaves_the_outcome_unknow
     with pytest.raises(Unavailable, match="the outcome is unknown"):
         await _put(catalog, "d", fault)
     assert runs == [1]
+
+
+async def test_a_database_that_says_nothing_more_is_given_up_and_found_again(
+    database: Postgres, tmp_path: Path
+) -> None:
+    """Rule 3: one that is frozen ends no statement by its own clock, and would hold the threads for good."""
+    _sql(database, "drop schema public cascade; create schema public")
+    async with deaf_relay(f"127.0.0.1:{database.port}") as relay, asyncio.timeout(60):
+        port = relay.address.rpartition(":")[2]
+        catalog = await Catalog.open(database.url.replace(f":{database.port}/", f":{port}/"), tmp_path, "d")
+        stored, proposal = catalog.proposals, Proposal(1, MemberId(1, "disk"))
+        assert await stored.all() == {}
+        relay.deaf = True
+        with pytest.raises(Unavailable, match="database failed"):
+            await stored.all()
+        relay.deaf = False
+        assert await stored.all() == {}
+        sa.event.listen(stored._engine, "commit", lambda _: setattr(relay, "deaf", True), once=True)
+        with pytest.raises(Unavailable, match="the outcome is unknown"):
+            await stored.propose("e", 0, proposal)
+        relay.deaf = False
+        assert await stored.all() == {"e": proposal}
+        await catalog.close()
 
 
 async def test_concurrent_changes_are_run_again(catalog: Catalog, database: Postgres) -> None:

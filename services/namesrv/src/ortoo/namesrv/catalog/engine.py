@@ -10,6 +10,8 @@ import sqlalchemy as sa
 from ortoo.common.errors import Conflict, Invalid, Unsupported
 
 BUSY_TIMEOUT_S = 5.0
+ANSWER_TIMEOUTS = 2
+"""After so many times of what a statement may take PostgreSQL's answer is waited for no longer."""
 FILE_NAME = "namesrv.db"
 
 
@@ -94,7 +96,30 @@ def engine_of(url: sa.URL, timeout_s: float = BUSY_TIMEOUT_S) -> sa.Engine:
         ) from error
     if engine.dialect.name == "sqlite":
         sa.event.listen(engine, "connect", lambda connection, _: _set_up_sqlite(connection, timeout_s))
+    if engine.dialect.driver == "psycopg":
+        kind = _patient_for(ANSWER_TIMEOUTS * timeout_s)
+        sa.event.listen(engine, "do_connect", lambda _, __, arguments, options: kind.connect(*arguments, **options))
     return engine
+
+
+def _patient_for(limit_s: float) -> Any:
+    """PostgreSQL connections that are given up when an answer takes longer than `limit_s`.
+
+    The server ends a statement by its own clock: one that is frozen, while its machine goes on, would never.
+    """
+    import psycopg  # only who has PostgreSQL has its driver
+
+    class Patient(psycopg.Connection[Any]):
+        def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+            try:
+                return super().wait(gen, interval, limit_s if timeout is None else timeout)
+            except psycopg.OperationalError as error:
+                # Without a state it is not the server who speaks. An answer that came later would be the next one's.
+                if error.sqlstate is None:
+                    self.close()
+                raise
+
+    return Patient
 
 
 def _set_up_sqlite(connection: Any, timeout_s: float) -> None:
