@@ -30,6 +30,7 @@ class CommittedStreams:
         stream = CommittedStream(self._engine, self._moved)
         async for answer in self._streams.run("fetch", stream, request_iterator):
             yield answer
+            del answer
 
 
 class LeaderOnly:
@@ -49,6 +50,7 @@ class LeaderOnly:
                 reads = self.reads if self.service is None and name == "FetchBatches" else None
                 async for answer in getattr(reads or self._leading(), name)(request, context):
                     yield answer
+                    del answer
 
             return stream
 

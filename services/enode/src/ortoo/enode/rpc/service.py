@@ -50,6 +50,7 @@ class EnodeService(OffsetHandlers, StorageHandlers, LockHandlers, ModeHandlers, 
         stream = AppendStream(self.intake, self.topics)
         async for answer in self.streams.run("append", stream, request_iterator):
             yield answer
+            del answer
 
     async def FetchBatches(  # type: ignore[override]  # see bulk_calls
         self, request_iterator: AsyncIterator[pb.FetchBatchesRequest], context: Context
@@ -58,6 +59,7 @@ class EnodeService(OffsetHandlers, StorageHandlers, LockHandlers, ModeHandlers, 
         stream = FetchStream(self.store, self.topics)
         async for answer in self.streams.run("fetch", stream, request_iterator):
             yield answer
+            del answer
 
     async def Lease(
         self, request_iterator: AsyncIterator[pop_pb.LeaseRequest], context: Context
@@ -66,6 +68,7 @@ class EnodeService(OffsetHandlers, StorageHandlers, LockHandlers, ModeHandlers, 
         stream = LeaseStream(lambda wish: self.PopQueues(wish, context), lambda done: self.SettlePopped(done, context))
         async for answer in self.streams.run("lease", stream, request_iterator):
             yield answer
+            del answer
 
     async def WatchHalves(
         self, request: deferred_pb.WatchHalvesRequest, context: Context
@@ -74,6 +77,7 @@ class EnodeService(OffsetHandlers, StorageHandlers, LockHandlers, ModeHandlers, 
         stream = CheckStream(self.intake.transactions, request.producer_groups)
         async for answer in self.streams.run("checks", stream, _no_more()):
             yield answer
+            del answer
 
     async def Attach(
         self, request_iterator: AsyncIterator[pb.AttachRequest], context: Context
@@ -81,6 +85,7 @@ class EnodeService(OffsetHandlers, StorageHandlers, LockHandlers, ModeHandlers, 
         """Know that a snode is there, and tell it about free locks."""
         async for answer in self.streams.run("attach", AttachStream(self.attached), request_iterator):
             yield answer
+            del answer
 
 
 def enode_server(

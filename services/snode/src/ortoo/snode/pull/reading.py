@@ -130,8 +130,10 @@ class Reading:
                     for part in fetched.selected(at, None if follow else to_offset, wanted):
                         at = part.next_offset
                         yield topic.topic_id, part
+                        del part
                         if not follow and at >= to_offset:
                             return
+                    del fetched
                     if end == was_at:
                         if not follow:
                             return
@@ -248,6 +250,7 @@ class Reading:
                 async for topic_id, part in parts:
                     at = part.next_offset
                     yield topic_id, part
+                    del part
                 return
             except DataLoss as error:
                 if error.end_offset <= at:
@@ -275,6 +278,8 @@ class Reading:
                 message, offset = view.message(number if gathered else row), part.first_offset + row
                 message_id = id_of(message, topic_id, queue, offset)
                 yield PlacedMessage(message_id, queue, offset, part.stored_at_ms, message)
+                del message
+            del part, view
 
 
 def _end_of(ranges: Iterable[QueueRange], queue: Queue, from_offset: int) -> int:

@@ -52,6 +52,7 @@ class ConsumerService(PopCalls, PullCalls):
         try:
             async for response in call.responses(session):
                 yield response
+                del response
         finally:
             # The call may be over because the client is gone: then nothing can be waited for here.
             scope.cancel()
@@ -78,6 +79,7 @@ class ConsumerService(PopCalls, PullCalls):
                 async for topic_id, part in parts:
                     begun = True
                     yield _fetched(topic_id, part, columns)
+                    del part
         except OrtooError as error:
             if not begun:
                 raise

@@ -172,6 +172,7 @@ async def _read(requests: AsyncIterator[Bulky], stream: ProduceStream) -> None:
         async for request, (records,) in requests:
             mode = FlushMode(request.flush_mode) if request.flush_mode in (0, 1, 2) else FlushMode.SYNC
             await stream.take(request.request_id, queue_of(request.queue), batch_of(request.batch, records), mode)
+            del request, records
     except Exception as failure:
         error = request_failed(failure, "Produce")
     stream.end(error)

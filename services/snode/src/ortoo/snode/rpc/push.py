@@ -125,8 +125,10 @@ class PushCall:
             event = await session.next_event()
             if isinstance(event, Closed) and self._error is not None:
                 raise self._error
+            is_last = isinstance(event, Closed)
             yield _response(event)
-            if isinstance(event, Closed):
+            del event
+            if is_last:
                 return
 
     async def _act(self, session: PushSession, request: pb.PushRequest) -> bool:

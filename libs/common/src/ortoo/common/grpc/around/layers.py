@@ -9,7 +9,7 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import grpc
 
@@ -143,11 +143,15 @@ class Layers(grpc.aio.ServerInterceptor):
             return None
         known = self._known.get(path)
         if known is None or known[0] is not handler:
-            known = self._known[path] = (handler, self.around(handler, path))
+            known = self._known[path] = (handler, self.around(handler, path, boxed=True))
         return known[1]
 
-    def around(self, handler: Any, path: str) -> Any:
-        """A method's handler with those layers around it that are for this method; it takes and gives bytes."""
+    def around(self, handler: Any, path: str, *, boxed: bool = False) -> Any:
+        """A method's handler with those layers around it that are for this method; it takes and gives bytes.
+
+        With `boxed` each of several requests and answers is in a list, which is emptied on its way: grpc.aio holds what
+        it gave or was given until the next one comes, and a stream may be idle for hours.
+        """
         kind = next(kind for kind in KINDS if getattr(handler, kind) is not None)
         handle, read = getattr(handler, kind), handler.request_deserializer
         method = Method(
@@ -158,13 +162,20 @@ class Layers(grpc.aio.ServerInterceptor):
             read or bytes,
             handler.response_serializer or bytes,
         )
+        boxed = boxed and inspect.isasyncgenfunction(handle)
         layers = tuple(layer for layer in self._layers if path.startswith(layer.services))
-        read = read if method.takes_many else None
+        if not method.takes_many:
+            read = None
+        elif boxed:
+            read = _boxed(method.read)
         if method.gives_many and not inspect.isasyncgenfunction(handle):
             # It writes its answers to the context by itself, as the health service's Watch does.
             return handler._replace(request_deserializer=read, **{kind: _one(handle, method, layers, writes=False)})
-        wrapped = (_many if method.gives_many else _one)(handle, method, layers)
-        return handler._replace(request_deserializer=read, response_serializer=None, **{kind: wrapped})
+        if method.gives_many:
+            wrapped, write = _many(handle, method, layers, boxed=boxed), list.pop if boxed else None
+        else:
+            wrapped, write = _one(handle, method, layers), None
+        return handler._replace(request_deserializer=read, response_serializer=write, **{kind: wrapped})
 
 
 def _own(layers: Sequence[Layer], name: str) -> list[Any]:
@@ -204,8 +215,8 @@ def _one(handle: Any, method: Method, layers: Sequence[Layer], *, writes: bool =
     return one
 
 
-def _many(handle: Any, method: Method, layers: Sequence[Layer]) -> Any:
-    enters, leave, given = _own(layers, "enter"), _leaving(layers), _given(method, layers)
+def _many(handle: Any, method: Method, layers: Sequence[Layer], *, boxed: bool) -> Any:
+    enters, leave, given = _own(layers, "enter"), _leaving(layers), _given(method, layers, boxed=boxed)
     answereds = [one for one in reversed(_own(layers, "answered")) if one is not None]
     takens = [one for one in _own(layers, "taken") if one is not None]
 
@@ -218,7 +229,7 @@ def _many(handle: Any, method: Method, layers: Sequence[Layer]) -> Any:
                     for answered in answereds:
                         answer = answered(call, answer)  # layer by layer
                     call.is_writing = True
-                    yield answer
+                    yield [answer] if boxed else answer
                     call.written()
                     for taken in takens:
                         taken(call, answer)
@@ -234,7 +245,7 @@ def _many(handle: Any, method: Method, layers: Sequence[Layer]) -> Any:
         if is_abandoned:
             return
         if last is not None:
-            yield last
+            yield [last] if boxed else last
         if error is not None:
             try:
                 raise error
@@ -281,19 +292,40 @@ def _leaving(layers: Sequence[Layer], *, writes: bool = True) -> Callable[[Call]
     return leave
 
 
-def _given(method: Method, layers: Sequence[Layer]) -> Callable[[Call, Any], Any]:
+def _boxed(read: Callable[[bytes], Any]) -> Callable[[bytes], list[Any]]:
+    return lambda data: [read(data)]
+
+
+def _given(method: Method, layers: Sequence[Layer], *, boxed: bool = False) -> Callable[[Call, Any], Any]:
     """What the handler is given: the request, or the requests as they pass the layers."""
     if not method.takes_many:
         return lambda call, _: call.request
     askeds = [one for one in _own(layers, "asked") if one is not None]
-    if not askeds:
+    if not askeds and not boxed:
         return lambda _, requests: requests
+    return lambda call, requests: _Requests(call, requests, askeds, boxed=boxed)
 
-    async def each(call: Call, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        async for request in requests:
-            for asked in askeds:
-                if (waiting := asked(call, request)) is not None:
-                    await waiting
-            yield request
 
-    return each
+class _Requests:
+    """The requests of a call as they pass the layers."""
+
+    def __init__(self, call: Call, requests: AsyncIterator[Any], askeds: Sequence[Any], *, boxed: bool) -> None:
+        self._call = call
+        self._requests = requests
+        self._coming: AsyncIterator[Any] | None = None
+        """Begun by who first wants a request: one that nobody asks warns at its end."""
+        self._askeds = askeds
+        self._boxed = boxed
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        if self._coming is None:
+            self._coming = aiter(self._requests)
+        came = await anext(self._coming)
+        request = came.pop() if self._boxed else came
+        for asked in self._askeds:
+            if (waiting := asked(self._call, request)) is not None:
+                await waiting
+        return request

@@ -41,7 +41,9 @@ class MemberService(MemberServiceServicer):
             word = decode_word(message, content)
             if word is not None and self.listener is not None:
                 self.listener.post(word)
-            if word is None or is_answered(word):
+            needs_answer = word is None or is_answered(word)
+            del message, content, word
+            if needs_answer:
                 yield pb.SpeakResponse()
 
     async def CopyFrame(self, request: pb.CopyFrameRequest, context: Context) -> pb.CopyFrameResponse:

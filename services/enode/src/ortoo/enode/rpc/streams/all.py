@@ -48,6 +48,7 @@ class Streams:
         try:
             async for answer in stream.outbox:
                 yield answer
+                del answer
         finally:
             scope.cancel()
 

@@ -67,6 +67,7 @@ class AppendStream:
             else:
                 self._unbegun += 1
                 scope.start("append", self._append(request, batch, turn))
+            del request, records, batch
 
     def _begun(self, request: enode_pb2.AppendRequest, batch: SealedBatch) -> asyncio.Future[Appended] | None:
         """An append that has its place now and waits for the disk alone, as most do, needs no task."""

@@ -128,6 +128,7 @@ class Outbox(Generic[R]):
                 self.open_requests -= 1
                 self._let_go(cost_bytes)
                 yield answer
+                del answer
             if self._ended and (self._abandoned or not self.open_requests):
                 break
             self._wake = asyncio.get_running_loop().create_future()

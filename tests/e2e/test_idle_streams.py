@@ -1,0 +1,94 @@
+"""What went through a stream is held by nobody while the stream is idle, as most streams are most of the time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ortoo.common.grpc import bulk_calls
+from ortoo.common.grpc.bulk_field import Bulky
+from ortoo.common.grpc.channels import Channels
+from ortoo.common.records.batch import encode_bodies
+from ortoo.testing.servers.processes import ProcessCluster, process_cluster
+from ortoo.v1 import admin_pb2_grpc, consumer_pb2, enode_pb2, namesrv_pb2, producer_pb2, record_pb2, topic_pb2
+from tests.e2e.many_sessions import memory_bytes
+
+WARMING, STREAMS, BODY_BYTES = 5, 30, 2 << 20
+GROWN_BYTES_MAX = STREAMS * BODY_BYTES // 2
+"""Where one copy of what came last stayed with each stream it would be twice as much, and more with each copy more."""
+QUEUE = topic_pb2.Queue(topic="t", enode="enode-0")
+BATCH = encode_bodies([bytes(range(256)) * (BODY_BYTES // 256)], now_ms=1)
+SEALED = record_pb2.SealedBatch(
+    records_crc32c=BATCH.records_crc32c, count=BATCH.count, body_inflated_bytes=BATCH.body_inflated_bytes
+)
+Way = Callable[[Channels, ProcessCluster, int, int], Awaitable[Any]]
+"""Opens a stream, lets a batch pass, and leaves the stream open; the number makes it another client's."""
+
+
+async def produce(channels: Channels, cluster: ProcessCluster, topic_id: int, number: int) -> Any:
+    """To a snode."""
+    call = bulk_calls.produce(channels.to(cluster.address))
+    await call.write(Bulky(producer_pb2.ProduceRequest(queue=QUEUE, batch=SEALED), (BATCH.records,)))
+    assert not (await call.read()).HasField("failure")
+    return call
+
+
+async def append(channels: Channels, cluster: ProcessCluster, topic_id: int, number: int) -> Any:
+    """To an enode."""
+    call = bulk_calls.append(channels.to(cluster.enode.address))
+    await call.write(Bulky(enode_pb2.AppendRequest(topic_id=topic_id, batch=SEALED), (BATCH.records,)))
+    assert not (await call.read()).HasField("failure")
+    return call
+
+
+async def fetch_batches(channels: Channels, cluster: ProcessCluster, topic_id: int, number: int) -> Any:
+    """From an enode."""
+    call = bulk_calls.fetch_batches(channels.to(cluster.enode.address))
+    await call.write(enode_pb2.FetchBatchesRequest(topic_id=topic_id, bytes_max=1))
+    assert len((await call.read()).bulks) == 1
+    return call
+
+
+async def push(channels: Channels, cluster: ProcessCluster, topic_id: int, number: int) -> Any:
+    """From a snode, to a session."""
+    call = bulk_calls.push(channels.to(cluster.address))
+    wanted = [consumer_pb2.Subscription(topic="t")]
+    opening = consumer_pb2.OpenSession(
+        group=f"g{number}", subscriptions=wanted, start_from=consumer_pb2.START_FROM_FIRST
+    )
+    await call.write(consumer_pb2.PushRequest(open=opening))
+    await call.write(consumer_pb2.PushRequest(credit=consumer_pb2.Credit(messages=1, bytes=64 << 20)))
+    while not (await call.read()).message.HasField("delivery"):
+        pass
+    return call
+
+
+async def follow(channels: Channels, cluster: ProcessCluster, topic_id: int, number: int) -> Any:
+    """From a snode, to a reader without a group."""
+    call = bulk_calls.fetch(channels.to(cluster.address), consumer_pb2.FetchRequest(queue=QUEUE, follow=True))
+    assert len((await call.read()).bulks) == 1
+    return call
+
+
+@pytest.mark.parametrize("way", [produce, append, fetch_batches, push, follow])
+async def test_an_idle_stream_holds_nothing_of_what_it_carried(way: Way, tmp_path: Path) -> None:
+    """G17: a batch passes through each of many streams, which then stay open; neither role grows with them."""
+    environ: dict[str, dict[str, object]] = {
+        "snode": {"LOG_LEVEL": "error"},
+        "enode": {"LOG_LEVEL": "error", "STORE_RECENT_BYTES": 1 << 20},
+    }
+    async with asyncio.timeout(90), process_cluster(tmp_path, environ=environ) as cluster, Channels() as channels:
+        admin = admin_pb2_grpc.AdminServiceStub(channels.to(cluster.address))
+        created = await admin.CreateTopic(namesrv_pb2.CreateTopicRequest(name="t", read_queue_count=1))
+        topic_id = created.topic.topic_id
+        calls = [await produce(channels, cluster, topic_id, 0)]
+        calls += [await way(channels, cluster, topic_id, number) for number in range(WARMING)]
+        pids = {"snode": cluster.snode.pid, "enode": cluster.enode.pid}
+        before_bytes = {role: memory_bytes(pid) for role, pid in pids.items()}
+        calls += [await way(channels, cluster, topic_id, WARMING + number) for number in range(STREAMS)]
+        grown_bytes = {role: memory_bytes(pid) - before_bytes[role] for role, pid in pids.items()}
+        for call in calls:
+            call.cancel()
+        assert max(grown_bytes.values()) < GROWN_BYTES_MAX, grown_bytes
