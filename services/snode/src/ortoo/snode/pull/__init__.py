@@ -14,7 +14,8 @@ from ortoo.snode.observe.traffic import Traffic
 from ortoo.snode.pull.lag import Lag, Scaling
 from ortoo.snode.pull.offsets import OffsetMoves, Offsets
 from ortoo.snode.pull.pulling import Pulling
-from ortoo.snode.pull.reading import MessageSearch, Reading
+from ortoo.snode.pull.reading import Reading
+from ortoo.snode.pull.searching import MessageSearch
 from ortoo.snode.topics.group_settings import GroupSettings
 
 

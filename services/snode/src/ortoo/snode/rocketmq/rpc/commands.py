@@ -9,7 +9,7 @@ from ortoo.common.errors.status import failure_of
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.message import Message
 from ortoo.snode.cluster.wire import message_of
-from ortoo.snode.pull.reading import MessageSearch, SearchRequest
+from ortoo.snode.pull.searching import MessageSearch, SearchRequest
 from ortoo.snode.rocketmq.clients.table import Clients, CommandStream
 from ortoo.snode.rocketmq.presence.results import Results
 from ortoo.snode.rocketmq.protocol.messages import Delivery, delivered

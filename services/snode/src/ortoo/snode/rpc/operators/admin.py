@@ -8,7 +8,8 @@ from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import read, write
 from ortoo.common.process.clock import Clock
 from ortoo.snode.cluster.wire import enode_to, queue_to, snode_to, topic_to
-from ortoo.snode.pull.reading import MessageSearch, PlacedMessage, Reading, SearchRequest
+from ortoo.snode.pull.reading import PlacedMessage, Reading
+from ortoo.snode.pull.searching import MessageSearch, SearchRequest
 from ortoo.snode.rpc.conversion import body_text
 from ortoo.snode.rpc.operators.groups import GroupAdmin
 from ortoo.snode.rpc.operators.members import MemberAdmin
