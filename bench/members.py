@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import os
 import re
 import tempfile
 import urllib.request
@@ -12,6 +13,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+from bench.baselines.bare_member import bare_follower, carried
 from bench.percentiles import latency_figures
 from bench.processes import running_s
 from bench.report import Figures, main, ratio
@@ -32,9 +34,11 @@ METHOD = (
     "`direct`: batches given to the enode itself at a steady rate, with the time to their acknowledgement. Processor "
     "microseconds a message of each process, user and system; medians over the rounds. `messages`: what the leader "
     "sent to those who follow, and its flushes. `alone at once`: three enodes alone with a snode each, bulk, which "
-    "share nothing but the machine: what its cores cost one another"
+    "share nothing but the machine: what its cores cost one another. `bare`: processes that send a mebibyte twice by "
+    "grpc.aio, and that receive it, write it and sync it, and do nothing else; a message has as many bytes as in `bulk`"
 )
 TOPIC, QUEUES, BODY_BYTES = "bench", 8, 256
+MIB = 1 << 20
 DIRECT_MESSAGES = 400
 """In a batch that is given to the enode itself."""
 COUNTED = {"flushes": "ortoo_flushes_total", "shipments": "ortoo_shipments_total", "bytes": "ortoo_shipped_bytes_total"}
@@ -110,23 +114,55 @@ async def measure(options: argparse.Namespace) -> Figures:
     """Both, round after round."""
     rounds: dict[str, list[Figures]] = {f"{who} {way}": [] for way in ("bulk", "direct") for who in ("alone", "three")}
     at_once: list[Figures] = []
+    bare: list[Figures] = []
     async with AsyncExitStack() as parts:
         folder = Path(parts.enter_context(tempfile.TemporaryDirectory(prefix="ortoo-bench-")))
         both = {"alone": await _alone(parts, folder / "alone"), "three": await _three(parts, folder / "three")}
         alone = [both["alone"], *[await _alone(parts, folder / f"beside-{number}") for number in (1, 2)]]
+        followers = [await parts.enter_async_context(bare_follower(folder / f"bare-{number}")) for number in (1, 2)]
         for one in (both["three"], *alone):
             await one.measured("bulk", 1.0, 0.0)
+        await _bare(followers, 1.0)
         for _ in range(int(options.rounds)):
             for name, found in rounds.items():
                 who, way = name.split()
                 found.append(await both[who].measured(way, options.seconds, options.rate))
             at_once.extend(await asyncio.gather(*(one.measured("bulk", options.seconds, 0.0) for one in alone)))
+            bare.append(await _bare(followers, options.seconds))
     figures = {name: _medians(found) for name, found in rounds.items()}
     figures["alone at once"] = _medians(at_once)
     ratios: Figures = {way: _ratios(figures, way) for way in ("bulk", "direct")}
     beside = figures["alone at once"]["cpu_us"]["enode"]
     ratios["alone at once to alone"] = ratio(beside, figures["alone bulk"]["cpu_us"]["enode"])
-    return {"rounds": options.rounds, **figures, "ratios": ratios}
+    return {
+        "rounds": options.rounds,
+        **figures,
+        "bare": (floor := _medians(bare)),
+        "ratios": ratios | _floor(figures, floor),
+    }
+
+
+async def _bare(followers: Sequence[tuple[str, int]], seconds: float) -> Figures:
+    """What a mebibyte costs who sends it twice, which is this process, and each who keeps it: milliseconds."""
+    processes = [os.getpid(), *(process_id for _, process_id in followers)]
+    before = [running_s(one) for one in processes]
+    mib = await carried([address for address, _ in followers], os.urandom(MIB), seconds) / MIB
+    leader, *kept = ((running_s(one) - used_s) / mib * 1e3 for one, used_s in zip(processes, before, strict=True))
+    return {"mib_per_s": mib / seconds, "leader_ms": leader, "follower_ms": fmean(kept)}
+
+
+def _floor(figures: Figures, bare: Figures) -> Figures:
+    """What carrying alone would make of the two ratios."""
+    three, alone_us = figures["three bulk"], figures["alone bulk"]["cpu_us"]["enode"]
+    followers = len(three["cpu_us"]) - 2
+    sent_bytes = three["bytes_a_shipment"] * three["shipments_a_flush"] / three["messages_a_flush"] / followers
+    leader_us, follower_us = (bare[name] * 1e3 * sent_bytes / MIB for name in ("leader_ms", "follower_ms"))
+    return {
+        "bare": {
+            "leader to alone": ratio(alone_us + leader_us, alone_us),
+            "follower to alone": ratio(follower_us, alone_us),
+        }
+    }
 
 
 async def _alone(parts: AsyncExitStack, folder: Path) -> Loaded:
