@@ -105,7 +105,7 @@ async def bare_follower(folder: Path) -> AsyncIterator[tuple[str, int]]:
 async def _serve(folder: Path) -> None:
     keep_freed_buffers()
     server = grpc.aio.server(options=OPTIONS)
-    handler = grpc.stream_stream_rpc_method_handler(Follower(folder).speak)
+    handler: Any = grpc.stream_stream_rpc_method_handler(Follower(folder).speak)
     service, method = METHOD.strip("/").split("/")
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
     port = server.add_insecure_port("127.0.0.1:0")
