@@ -158,12 +158,12 @@ class Directory:
     async def end_deletions(self) -> None:
         """Say of which deletions the grace period is over, and forget the oldest."""
         now_ms, known, groups_known = self._clock.now_ms(), self._routes.deleted, self._routes.deleted_groups
-        old = deletions.forgotten(known.values(), now_ms)
+        old = deletions.forgotten(known, now_ms)
         if old or deletions.due(known.values(), now_ms):
             with contextlib.suppress(Unavailable, DataLoss):  # counted, and tried again
                 for topic_id in old | await self._change(partial(deleting.end_topics, now_ms)):
                     known.pop(topic_id, None)
-        told = deletions.forgotten(groups_known.values(), now_ms)
+        told = deletions.forgotten(groups_known, now_ms)
         if told or any(not one.is_due and one.due_at_ms <= now_ms for one in groups_known.values()):
             with contextlib.suppress(Unavailable, DataLoss):
                 for name in told | await self._change(partial(deleting.end_groups, now_ms)):
