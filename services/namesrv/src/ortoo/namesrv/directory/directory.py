@@ -251,14 +251,8 @@ class Directory:
 
     def register_snode(self, snode: Snode, incarnation: str, *, shares_membership: bool) -> None:
         """Give or renew a snode's lease. Errors: as `Leases.register_snode`."""
-        news = self._leases.register_snode(
-            snode.name,
-            snode.address,
-            incarnation,
-            shares_membership=shares_membership,
-            now_s=self._clock.monotonic_s(),
-            cluster_address=snode.cluster_address,
-        )
+        now_s = self._clock.monotonic_s()
+        news = self._leases.register_snode(snode, incarnation, shares_membership=shares_membership, now_s=now_s)
         self._tell(snode=news)
 
     def put_members(self, known: MemberSet) -> None:
