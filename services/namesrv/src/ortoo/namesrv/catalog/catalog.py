@@ -1,6 +1,7 @@
 """The stored directory: topics and groups in a database, reached on one thread so that the loop never waits for it."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,9 +12,9 @@ import sqlalchemy as sa
 from ortoo.common.errors import DataLoss, Unavailable
 from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.database_errors import Transactions
+from ortoo.namesrv.catalog.database_file import kept_alone
 from ortoo.namesrv.catalog.encryption import Encryption, renewed
-from ortoo.namesrv.catalog.engine import engine_of, keep_private, url_of
-from ortoo.namesrv.catalog.file_lock import FileLock
+from ortoo.namesrv.catalog.engine import engine_of, url_of
 from ortoo.namesrv.catalog.proposals import Proposals
 from ortoo.namesrv.catalog.rights import Rights
 from ortoo.namesrv.catalog.schema import prepare
@@ -28,9 +29,7 @@ PROPOSALS_TIMEOUT_S = 0.3
 class Catalog:
     """An open database. Work runs in the order in which it is given, one transaction each."""
 
-    def __init__(
-        self, engine: sa.Engine, thread: ThreadPoolExecutor, lock: FileLock | None, proposals: Proposals
-    ) -> None:
+    def __init__(self, engine: sa.Engine, thread: ThreadPoolExecutor, proposals: Proposals) -> None:
         """Use `open`."""
         self.proposals = proposals
         """Who was proposed to lead, reached apart from everything else."""
@@ -42,7 +41,8 @@ class Catalog:
         self._engine = engine
         self._transactions = Transactions(engine)
         self._thread = thread
-        self._lock = lock
+        self._held = contextlib.ExitStack()
+        """What is given back at the end: the thread, and a file."""
 
     @classmethod
     async def open(cls, database_url: str, data_dir: Path, new_id: str) -> Self:
@@ -52,30 +52,22 @@ class Catalog:
         schema, or a driver is missing), DataLoss (the file is damaged), Unavailable (the database does not answer).
         """
         url = url_of(database_url, data_dir)
-        thread = ThreadPoolExecutor(1, thread_name_prefix="catalog")
-        lock: FileLock | None = None
-        try:
-            engine = engine_of(url)
-            if url.get_backend_name() == "sqlite" and url.database:
-                lock = FileLock.take(Path(url.database))
-                keep_private(Path(url.database))
+        engine = engine_of(url)
+        with contextlib.ExitStack() as held:
+            held.enter_context(kept_alone(url))
+            thread = ThreadPoolExecutor(1, thread_name_prefix="catalog")
+            held.callback(thread.shutdown)
             proposing = ThreadPoolExecutor(1, thread_name_prefix="proposals")
-            catalog = cls(engine, thread, lock, Proposals(engine_of(url, PROPOSALS_TIMEOUT_S), proposing))
+            catalog = cls(engine, thread, Proposals(engine_of(url, PROPOSALS_TIMEOUT_S), proposing))
             await asyncio.shield(catalog._submit(lambda: prepare(engine, new_id)))
-        except BaseException:
-            thread.shutdown()
-            if lock is not None:
-                lock.release()
-            raise
+            catalog._held = held.pop_all()
         return catalog
 
     async def close(self) -> None:
         """Finish the work that was given and close the database."""
         await self.proposals.close()
         await asyncio.shield(self._submit(self._engine.dispose))
-        self._thread.shutdown()
-        if self._lock is not None:
-            self._lock.release()
+        self._held.close()
 
     async def contents(self) -> Contents:
         """Everything that is stored, as of one moment."""
@@ -91,12 +83,7 @@ class Catalog:
 
     async def version(self) -> int:
         """The version of what is stored."""
-
-        def read() -> int:
-            with self._engine.begin() as connection:
-                return Transaction(connection).stored_version()
-
-        return await self._submit(read)
+        return await self._within(lambda connection: Transaction(connection).stored_version())
 
     async def keep_secrets(self, encryption: Encryption) -> int:
         """Keep secrets so from now on, also those that are there; returns how many users' are kept in the clear.
@@ -105,38 +92,27 @@ class Catalog:
         """
         self._encryption = encryption
 
-        def work() -> tuple[int, bool]:
-            with self._engine.begin() as connection:
-                changed = [_renew(connection, table, encryption) for table in (tables.users, tables.handle_keys)]
-                users = connection.execute(sa.select(sa.func.count()).select_from(tables.users)).scalar_one()
+        def work(connection: sa.Connection) -> tuple[int, bool]:
+            changed = [_renew(connection, table, encryption) for table in (tables.users, tables.handle_keys)]
+            users = connection.execute(sa.select(sa.func.count()).select_from(tables.users)).scalar_one()
             return 0 if encryption.encrypts else users, any(changed)
 
         def forget() -> None:
             with self._engine.connect() as connection:
                 connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 
-        in_the_clear, is_changed = await self._submit(work)
+        in_the_clear, is_changed = await self._within(work)
         if is_changed and not self.shared:
             await self._submit(forget)  # what was kept otherwise is in the file beside the database
         return in_the_clear
 
     def change_rights(self, decide: Callable[[Rights], T]) -> "asyncio.Future[T]":
         """Run `decide` on the stored rights in a transaction; nobody else changes them meanwhile."""
-
-        def work() -> T:
-            with self._engine.begin() as connection:
-                return decide(Rights(connection))
-
-        return self._submit(work)
+        return self._within(lambda connection: decide(Rights(connection)))
 
     def change_users(self, decide: Callable[[Users], T]) -> "asyncio.Future[T]":
         """Run `decide` on the stored users in a transaction."""
-
-        def work() -> T:
-            with self._engine.begin() as connection:
-                return decide(Users(connection, self._encryption))
-
-        return self._submit(work)
+        return self._within(lambda connection: decide(Users(connection, self._encryption)))
 
     def change(self, decide: Callable[[Transaction], tuple[T, bool]], *, above: int = 0) -> "asyncio.Future[T]":
         """Run `decide` in a transaction; keep what it wrote if its second answer is true. The future has the first.
@@ -155,6 +131,15 @@ class Catalog:
                 if not keep:
                     database_transaction.rollback()
                 return answer
+
+        return self._submit(work)
+
+    def _within(self, decide: Callable[[sa.Connection], T]) -> "asyncio.Future[T]":
+        """Run `decide` in a transaction."""
+
+        def work() -> T:
+            with self._engine.begin() as connection:
+                return decide(connection)
 
         return self._submit(work)
 

@@ -108,7 +108,7 @@ class SimulatedCatalog(Catalog):
         """Use `SimulatedDatabase.open`."""
         # The executor is a name for a queue of work: the simulated loop starts no thread for it.
         thread = ThreadPoolExecutor(1, thread_name_prefix="catalog")
-        super().__init__(database.engine, thread, None, SimulatedProposals(database))
+        super().__init__(database.engine, thread, SimulatedProposals(database))
         self.shared = database.shared
         self._database = database
 
