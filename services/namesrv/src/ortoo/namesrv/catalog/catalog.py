@@ -18,8 +18,9 @@ from ortoo.namesrv.catalog.engine import engine_of, url_of
 from ortoo.namesrv.catalog.proposals import Proposals
 from ortoo.namesrv.catalog.rights import Rights
 from ortoo.namesrv.catalog.schema import prepare
-from ortoo.namesrv.catalog.transaction import Contents, Transaction
+from ortoo.namesrv.catalog.transaction import Transaction
 from ortoo.namesrv.catalog.users import Users
+from ortoo.namesrv.decisions.route_changes import Contents
 
 T = TypeVar("T")
 PROPOSALS_TIMEOUT_S = 0.3

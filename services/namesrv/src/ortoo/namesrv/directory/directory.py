@@ -12,7 +12,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
 from ortoo.namesrv.catalog.catalog import Catalog
-from ortoo.namesrv.catalog.transaction import Contents, Transaction
+from ortoo.namesrv.catalog.transaction import Transaction
 from ortoo.namesrv.decisions import deletions, groups, offers, topics
 from ortoo.namesrv.decisions.deletions import DeletedGroup, DeletedTopic
 from ortoo.namesrv.decisions.groups import WHOLE, Group, Meant
@@ -20,7 +20,7 @@ from ortoo.namesrv.decisions.handle_keys import KeyRotation
 from ortoo.namesrv.decisions.leases import Enode, Leases, Snode
 from ortoo.namesrv.decisions.members import MemberSet
 from ortoo.namesrv.decisions.offers import HeldTopic, OfferedTopic, Offers
-from ortoo.namesrv.decisions.route_changes import ROUTES_BYTES_MAX, RouteChange, Routes
+from ortoo.namesrv.decisions.route_changes import ROUTES_BYTES_MAX, Contents, RouteChange, Routes
 from ortoo.namesrv.decisions.topics import NewTopic, Topic, TopicChange
 from ortoo.namesrv.directory import adopting, deleting
 from ortoo.namesrv.directory.watches import Watches
@@ -47,17 +47,9 @@ class Directory:
     ) -> None:
         """Begin with what the catalog holds, `stored`; processes come back by their heartbeats."""
         self._catalog = catalog
-        self._routes = routes = Routes(
-            stored.version,
-            stored.topics,
-            stored.groups,
-            stored.deletions,
-            directory_id=stored.directory_id,
-            handle_keys=rotation.handed_out(stored.handle_keys, unsigned_before=stored.unsigned_handles),
-            group_deletions=stored.group_deletions,
-        )
         self._rotation = rotation
         self._unsigned_handles = stored.unsigned_handles
+        self._routes = routes = Routes(stored, self._handed_out(stored.handle_keys))
         self._leases = Leases(lease_s)
         self._offers = Offers()
         self.deletion_grace_ms = deletion_grace_ms
@@ -298,10 +290,7 @@ class Directory:
     def _take_over(self, stored: Contents) -> None:
         if stored.version <= self._synced:
             return  # a change of our own came in between
-        keys = self._handed_out(stored.handle_keys)
-        change = self._routes.difference(
-            stored.version, stored.topics, stored.groups, stored.deletions, keys, stored.group_deletions
-        )
+        change = self._routes.difference(stored, self._handed_out(stored.handle_keys))
         deleted = {one.name for one in stored.group_deletions}
         for name in self._routes.deleted_groups.keys() - deleted:
             del self._routes.deleted_groups[name]  # another name server took it back, or need not tell it any more

@@ -14,7 +14,8 @@ from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.proposals import Proposals
 from ortoo.namesrv.catalog.schema import prepare
-from ortoo.namesrv.catalog.transaction import Contents, Transaction
+from ortoo.namesrv.catalog.transaction import Transaction
+from ortoo.namesrv.decisions.route_changes import Contents
 from ortoo.testing.simulation.kernel.chances import happens
 
 T = TypeVar("T")
