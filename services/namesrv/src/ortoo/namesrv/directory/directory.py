@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -73,11 +73,6 @@ class Directory:
     def directory_id(self) -> str:
         """Which directory this is, whichever name server serves it."""
         return self._routes.directory_id
-
-    @property
-    def watcher_count(self) -> int:
-        """How many processes follow the routes."""
-        return self.watches.count
 
     def processes(self) -> list[tuple[str, str, bool]]:
         """(role, name, whether it is alive) of every enode and snode that is known."""
@@ -309,10 +304,6 @@ class Directory:
             self._tell(enode=enode)
         for snode in snodes:
             self._tell(snode=snode)
-
-    def watch(self) -> AsyncGenerator[RouteChange, None]:
-        """Everything, then every change, until the watches are ended. Errors: Overloaded."""
-        return self.watches.follow()
 
     async def end_watches_when(self, event: asyncio.Event) -> None:
         """Let every watcher finish as soon as `event` is set, which is when the process stops."""

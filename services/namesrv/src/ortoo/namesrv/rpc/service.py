@@ -247,7 +247,7 @@ class NameService(NameServiceServicer):
         """Everything, then every change."""
         if request.with_handle_keys and not self._guarded:
             self._check_token(context)
-        async with contextlib.aclosing(self._directory.watch()) as changes:
+        async with contextlib.aclosing(self._directory.watches.follow()) as changes:
             async for change in changes:
                 for part in wire.change_to(change, with_handle_keys=request.with_handle_keys):
                     yield part
