@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar
 import sqlalchemy as sa
 
 from ortoo.common.errors import DataLoss, Unavailable
+from ortoo.common.errors.findings import Finding
 from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.database_errors import Transactions
 from ortoo.namesrv.catalog.database_file import kept_alone
@@ -69,6 +70,16 @@ class Catalog:
         await self.proposals.close()
         await asyncio.shield(self._submit(self._engine.dispose))
         self._held.close()
+
+    def findings(self) -> Iterator[Finding]:
+        """Whether it answers."""
+        if self.failure:
+            yield Finding(
+                "database away",
+                f"the name server's database does not answer: {self.failure}",
+                "topics, groups and users cannot be changed; sending and receiving go on",
+                "look at PostgreSQL, or at the disk of data_dir, then at the name server's log; it heals by itself",
+            )
 
     async def contents(self) -> Contents:
         """Everything that is stored, as of one moment."""

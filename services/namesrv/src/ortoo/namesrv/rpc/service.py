@@ -18,7 +18,6 @@ from ortoo.namesrv.decisions.refusals import Refusals
 from ortoo.namesrv.decisions.topics import NewTopic
 from ortoo.namesrv.directory.directory import Directory
 from ortoo.namesrv.directory.elections import Elections
-from ortoo.namesrv.directory.findings import findings
 from ortoo.namesrv.rpc import member_wire, wire
 from ortoo.v1 import group_deletion_pb2 as deletion_pb
 from ortoo.v1 import member_admin_pb2 as admin_pb
@@ -53,8 +52,8 @@ class NameService(NameServiceServicer):
         self._refusals = Refusals()
 
     def findings(self) -> Iterator[Finding]:
-        """What is wrong now."""
-        return findings(self._catalog, self._refusals.all(self._clock.monotonic_s()))
+        """Which processes are refused."""
+        return self._refusals.findings(self._clock.monotonic_s())
 
     @contextlib.contextmanager
     def _noting(self, who: str) -> Iterator[None]:
