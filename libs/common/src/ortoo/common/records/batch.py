@@ -1,7 +1,7 @@
 """Record batches: messages in columns, encoded once by their producer and never re-encoded.
 
     sealed = encode([Message(b"hello", "greeting", ("k1",))], now_ms=clock.now_ms())
-    sealed = encode_bodies(bodies, now_ms=..., tags="flight", keys=["a", "b", ...])    # bulk, without Message objects
+    sealed = encode_columns(Columns(bodies, "flight", ["a", "b", ...]), now_ms=...)    # bulk, without Message objects
     for part in cut(messages): encode(part, now_ms=...)                                # any number of messages
     view = open_batch(sealed)                                                          # see record_view.py
     view.bodies(); view.tags(); view.message(0); list(view)
@@ -58,7 +58,6 @@ __all__ = [
     "SealedBatch",
     "cut",
     "encode",
-    "encode_bodies",
     "encode_columns",
     "encoded_bytes_bound",
     "open_batch",
@@ -123,18 +122,6 @@ def _encode_messages(messages: Sequence[Message], now_ms: int, codec: Codec, lim
         *(zip(*rare, strict=True) if rare.count(NO_RARE_FIELDS) != len(rare) else ()),
     )
     return encode_columns(columns, now_ms=now_ms, codec=codec, limits=limits)
-
-
-def encode_bodies(
-    bodies: Sequence[bytes],
-    *,
-    now_ms: int,
-    tags: Sequence[str | None] | str | None = None,
-    keys: Sequence[str] | Sequence[Sequence[str]] | None = None,
-    codec: Codec = Codec.NONE,
-) -> SealedBatch:
-    """Encode bodies, with one tag for all or one each, and one key or several keys each; as `encode` otherwise."""
-    return encode_columns(Columns(bodies, tags, keys), now_ms=now_ms, codec=codec)
 
 
 def encode_columns(
