@@ -18,7 +18,7 @@ from ortoo.namesrv.decisions.refusals import Refusals
 from ortoo.namesrv.decisions.topics import NewTopic
 from ortoo.namesrv.directory.directory import Directory
 from ortoo.namesrv.directory.elections import Elections
-from ortoo.namesrv.rpc import member_wire, wire
+from ortoo.namesrv.rpc import wire
 from ortoo.v1 import group_deletion_pb2 as deletion_pb
 from ortoo.v1 import member_admin_pb2 as admin_pb
 from ortoo.v1 import member_report_pb2 as report_pb
@@ -166,9 +166,8 @@ class NameService(NameServiceServicer):
         self, request: deletion_pb.ListDeletedGroupsRequest, context: Context
     ) -> deletion_pb.ListDeletedGroupsResponse:
         """The deleted groups that can come back."""
-        return deletion_pb.ListDeletedGroupsResponse(
-            groups=map(wire.deleted_group_to, self._directory.deleted_groups())
-        )
+        deleted = [write(deletion_pb.DeletedGroup, one) for one in self._directory.deleted_groups()]
+        return deletion_pb.ListDeletedGroupsResponse(groups=deleted)
 
     async def ListGroups(self, request: pb.ListGroupsRequest, context: Context) -> pb.ListGroupsResponse:
         """All groups."""
@@ -224,14 +223,14 @@ class NameService(NameServiceServicer):
         report = read(MemberReport, request)
         with self._noting(f"member {report.member.number} of enode {report.enode} at {report.member_address}"):
             members = await self._elections.report(report)
-        return member_wire.answer_to(members, self._elections.offered(members), self._elections.lease_ms)
+        return wire.answer_to(members, self._elections.offered(members), self._elections.lease_ms)
 
     async def ListMembers(self, request: admin_pb.ListMembersRequest, context: Context) -> admin_pb.ListMembersResponse:
         """The members of one enode, or of all."""
         sets = [self._elections.found(request.enode)] if request.enode else self._elections.sets()
         now_s = self._clock.monotonic_s()
         return admin_pb.ListMembersResponse(
-            enodes=[member_wire.members_to(one, self._elections.proposal(one.enode), now_s) for one in sets]
+            enodes=[wire.members_to(one, self._elections.proposal(one.enode), now_s) for one in sets]
         )
 
     async def ElectMember(self, request: admin_pb.ElectMemberRequest, context: Context) -> admin_pb.ElectMemberResponse:
