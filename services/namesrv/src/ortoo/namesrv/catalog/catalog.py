@@ -14,7 +14,7 @@ from ortoo.common.errors.findings import Finding
 from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.database_errors import Transactions
 from ortoo.namesrv.catalog.database_file import kept_alone
-from ortoo.namesrv.catalog.encryption import Encryption, renewed
+from ortoo.namesrv.catalog.encryption import Encryption
 from ortoo.namesrv.catalog.engine import engine_of, url_of
 from ortoo.namesrv.catalog.proposals import Proposals
 from ortoo.namesrv.catalog.rights import Rights
@@ -167,10 +167,12 @@ class Catalog:
 
 
 def _renew(connection: sa.Connection, table: sa.Table, encryption: Encryption) -> bool:
-    """Keep the secrets of a table as they are to be kept; whether that changed any."""
+    """Keep the secrets of a table as they are to be kept; whether that changed any. Errors: Invalid."""
     [key] = table.primary_key.columns
-    rows = {str(row[0]): (row[0], row[1]) for row in connection.execute(sa.select(key, table.c.kept_secret))}
-    changed = renewed(encryption, [(owner, kept) for owner, (_, kept) in rows.items()])
-    for owner, kept in changed.items():
-        connection.execute(sa.update(table).where(key == rows[owner][0]).values(kept_secret=kept))
-    return bool(changed)
+    found = connection.execute(sa.select(key, table.c.kept_secret)).all()
+    secrets = {owner: encryption.secret(str(owner), kept) for owner, kept in found}  # also of those that stay
+    outdated = [owner for owner, kept in found if not encryption.is_current(kept)]
+    for owner in outdated:
+        kept_secret = encryption.kept(str(owner), secrets[owner])
+        connection.execute(sa.update(table).where(key == owner).values(kept_secret=kept_secret))
+    return bool(outdated)
