@@ -3,16 +3,14 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import sqlalchemy as sa
 
-from ortoo.common.errors import DataLoss, Unavailable
 from ortoo.common.errors.findings import Finding
 from ortoo.namesrv.catalog import tables
-from ortoo.namesrv.catalog.database_errors import Transactions
+from ortoo.namesrv.catalog.database import Database
 from ortoo.namesrv.catalog.database_file import kept_alone
 from ortoo.namesrv.catalog.encryption import Encryption
 from ortoo.namesrv.catalog.engine import engine_of, url_of
@@ -31,18 +29,15 @@ PROPOSALS_TIMEOUT_S = 0.3
 class Catalog:
     """An open database. Work runs in the order in which it is given, one transaction each."""
 
-    def __init__(self, engine: sa.Engine, thread: ThreadPoolExecutor, proposals: Proposals) -> None:
+    def __init__(self, database: Database, proposals: Proposals) -> None:
         """Use `open`."""
         self.proposals = proposals
         """Who was proposed to lead, reached apart from everything else."""
-        self.shared = engine.dialect.name != "sqlite"
+        self.shared = database.engine.dialect.name != "sqlite"
         """Whether other name servers may change the same directory."""
-        self.failure = ""
-        """Why the database did not answer when it was asked last; empty when it did."""
         self._encryption = Encryption()
-        self._engine = engine
-        self._transactions = Transactions(engine)
-        self._thread = thread
+        self._database = database
+        self._engine = database.engine
         self._held = contextlib.ExitStack()
         """What is given back at the end: the thread, and a file."""
 
@@ -57,26 +52,25 @@ class Catalog:
         engine = engine_of(url)
         with contextlib.ExitStack() as held:
             held.enter_context(kept_alone(url))
-            thread = ThreadPoolExecutor(1, thread_name_prefix="catalog")
-            held.callback(thread.shutdown)
-            proposing = ThreadPoolExecutor(1, thread_name_prefix="proposals")
-            catalog = cls(engine, thread, Proposals(engine_of(url, PROPOSALS_TIMEOUT_S), proposing))
-            await asyncio.shield(catalog._submit(lambda: prepare(engine, new_id)))
+            database = Database(engine, "catalog")
+            held.callback(database.thread.shutdown)
+            catalog = cls(database, Proposals(Database(engine_of(url, PROPOSALS_TIMEOUT_S), "proposals")))
+            await asyncio.shield(database.submit(lambda: prepare(engine, new_id)))
             catalog._held = held.pop_all()
         return catalog
 
     async def close(self) -> None:
         """Finish the work that was given and close the database."""
         await self.proposals.close()
-        await asyncio.shield(self._submit(self._engine.dispose))
+        await self._database.close()
         self._held.close()
 
     def findings(self) -> Iterator[Finding]:
         """Whether it answers."""
-        if self.failure:
+        if self._database.failure:
             yield Finding(
                 "database away",
-                f"the name server's database does not answer: {self.failure}",
+                f"the name server's database does not answer: {self._database.failure}",
                 "topics, groups and users cannot be changed; sending and receiving go on",
                 "look at PostgreSQL, or at the disk of data_dir, then at the name server's log; it heals by itself",
             )
@@ -91,11 +85,11 @@ class Catalog:
                 with connection.begin():
                     return Transaction(connection, self._encryption).contents()
 
-        return await self._submit(read)
+        return await self._database.submit(read)
 
     async def version(self) -> int:
         """The version of what is stored."""
-        return await self._within(lambda connection: Transaction(connection).stored_version())
+        return await self._database.within(lambda connection: Transaction(connection).stored_version())
 
     async def keep_secrets(self, encryption: Encryption) -> int:
         """Keep secrets so from now on, also those that are there; returns how many users' are kept in the clear.
@@ -113,18 +107,18 @@ class Catalog:
             with self._engine.connect() as connection:
                 connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 
-        in_the_clear, is_changed = await self._within(work)
+        in_the_clear, is_changed = await self._database.within(work)
         if is_changed and not self.shared:
-            await self._submit(forget)  # what was kept otherwise is in the file beside the database
+            await self._database.submit(forget)  # what was kept otherwise is in the file beside the database
         return in_the_clear
 
     def change_rights(self, decide: Callable[[Rights], T]) -> "asyncio.Future[T]":
         """Run `decide` on the stored rights in a transaction; nobody else changes them meanwhile."""
-        return self._within(lambda connection: decide(Rights(connection)))
+        return self._database.within(lambda connection: decide(Rights(connection)))
 
     def change_users(self, decide: Callable[[Users], T]) -> "asyncio.Future[T]":
         """Run `decide` on the stored users in a transaction."""
-        return self._within(lambda connection: decide(Users(connection, self._encryption)))
+        return self._database.within(lambda connection: decide(Users(connection, self._encryption)))
 
     def change(self, decide: Callable[[Transaction], tuple[T, bool]], *, above: int = 0) -> "asyncio.Future[T]":
         """Run `decide` in a transaction; keep what it wrote if its second answer is true. The future has the first.
@@ -144,26 +138,7 @@ class Catalog:
                     database_transaction.rollback()
                 return answer
 
-        return self._submit(work)
-
-    def _within(self, decide: Callable[[sa.Connection], T]) -> "asyncio.Future[T]":
-        """Run `decide` in a transaction."""
-
-        def work() -> T:
-            with self._engine.begin() as connection:
-                return decide(connection)
-
-        return self._submit(work)
-
-    def _submit(self, work: Callable[[], T]) -> "asyncio.Future[T]":
-        future = asyncio.get_running_loop().run_in_executor(self._thread, self._transactions.run, work)
-        future.add_done_callback(self._note)
-        return future
-
-    def _note(self, done: "asyncio.Future[Any]") -> None:
-        error = None if done.cancelled() else done.exception()
-        if error is None or isinstance(error, Unavailable | DataLoss):
-            self.failure = "" if error is None else str(error)
+        return self._database.submit(work)
 
 
 def _renew(connection: sa.Connection, table: sa.Table, encryption: Encryption) -> bool:

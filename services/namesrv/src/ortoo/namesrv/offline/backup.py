@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from ortoo.common.errors import Conflict, DataLoss, Invalid, NotFound, Unsupported
 from ortoo.common.records.sealed_batch import crc32c
 from ortoo.namesrv.catalog import tables
-from ortoo.namesrv.catalog.database_errors import Transactions
+from ortoo.namesrv.catalog.database import Transactions
 from ortoo.namesrv.catalog.database_file import kept_alone
 from ortoo.namesrv.catalog.engine import engine_of, url_of
 from ortoo.namesrv.catalog.schema import HEAD, prepare, revision_of
