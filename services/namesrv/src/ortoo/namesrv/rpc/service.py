@@ -11,7 +11,7 @@ from ortoo.common.grpc.fields import read, write
 from ortoo.common.process.clock import Clock
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.users import Users
-from ortoo.namesrv.decisions.leases import Snode
+from ortoo.namesrv.decisions.leases import Enode, Snode
 from ortoo.namesrv.decisions.members import MemberReport
 from ortoo.namesrv.decisions.offers import HeldTopic
 from ortoo.namesrv.decisions.refusals import Refusals
@@ -68,7 +68,7 @@ class NameService(NameServiceServicer):
     async def RegisterEnode(self, request: pb.RegisterEnodeRequest, context: Context) -> pb.RegisterEnodeResponse:
         """Announce an enode or renew its lease."""
         unknown = [read(HeldTopic, one) for one in request.unknown_topics]
-        enode = wire.enode_of(request.enode)
+        enode = read(Enode, request.enode, "enode", alive=True, members=())  # of its members we know better
         with self._noting(f"enode {enode.name} at {enode.address}"):
             self._directory.register_enode(enode, request.directory_id, unknown, request.unknown_topics_more)
         return write(pb.RegisterEnodeResponse, self._directory, lease_ms=self._directory.lease_ms)
@@ -144,11 +144,8 @@ class NameService(NameServiceServicer):
 
     async def PutGroup(self, request: pb.PutGroupRequest, context: Context) -> pb.PutGroupResponse:
         """Create or change a group."""
-        group = await self._directory.put_group(
-            wire.group_of(request.group),
-            create_only=request.create_only,
-            meant=wire.meant_by(request),
-        )
+        asked, meant = wire.group_of(request.group), wire.meant_by(request)
+        group = await self._directory.put_group(asked, create_only=request.create_only, meant=meant)
         return pb.PutGroupResponse(group=write(topic_pb2.Group, group))
 
     async def DeleteGroup(self, request: pb.DeleteGroupRequest, context: Context) -> pb.DeleteGroupResponse:

@@ -6,7 +6,6 @@ from ortoo.common.grpc.fields import read, write
 from ortoo.namesrv.catalog.users import User
 from ortoo.namesrv.decisions.deletions import DeletedTopic
 from ortoo.namesrv.decisions.groups import Group, Meant
-from ortoo.namesrv.decisions.leases import Enode
 from ortoo.namesrv.decisions.members import MemberSet, MemberState, MemberStatus, Proposal, majority
 from ortoo.namesrv.decisions.publish_order import PublishPlace
 from ortoo.namesrv.decisions.route_changes import RouteChange
@@ -54,11 +53,6 @@ def meant_by(request: namesrv_pb2.PutGroupRequest) -> Meant:
     present = {one.name for one, _ in group.ListFields()}
     held = {one.name for one in fields if one.message_type is not None or not one.has_presence or one.name in present}
     return Meant(tuple(request.fields), held)
-
-
-def enode_of(enode: topic_pb2.Enode) -> Enode:
-    """A storage node that speaks for itself, read; of its members the name server knows better."""
-    return read(Enode, enode, "enode", alive=True, members=())
 
 
 def change_to(change: RouteChange, *, with_handle_keys: bool) -> Iterator[namesrv_pb2.WatchRoutesResponse]:
