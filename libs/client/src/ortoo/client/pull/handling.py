@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.handlers import GivenBack, RetryLater, named, send_back
+from ortoo.client.core.handlers import RetryLater, named, send_back
 from ortoo.client.core.received import ReceivedMessage
 from ortoo.client.pull.group_member import GroupMember
 from ortoo.client.pull.handling_in_order import OrderedHandling, Processed, acknowledge, processed_count
@@ -111,11 +111,12 @@ class Handlers:
     async def _give_back(
         self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], failure: Exception, attempt_in_order: int = 0
     ) -> pull_pb2.SendBackResponse:
-        offsets = [message.offset for message in messages]
         return await send_back(
             self._connection,
             self._member.group,
-            GivenBack.after(failure, queue.queue, offsets, attempt_in_order),
+            messages,
+            failure,
+            attempt_in_order,
             client_id=self._connection.client_id,
             attempts_max=self._handling.attempts_max,
             generation=queue.generation,
