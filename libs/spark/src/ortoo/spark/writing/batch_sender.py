@@ -24,18 +24,6 @@ _LONG_AGO = "stored long ago"
 
 
 @dataclass(slots=True)
-class Sent:
-    """What became of everything."""
-
-    messages: int = 0
-    size_bytes: int = 0
-    repeated: int = 0
-    """Messages that an earlier attempt had stored already, as far as the enode could tell."""
-    ends: dict[Queue, int] = field(default_factory=dict)
-    """Where the last batch for each queue ends."""
-
-
-@dataclass(slots=True)
 class _Line:
     """One producer's batches for one queue."""
 
@@ -65,7 +53,7 @@ class BatchSender:
         self._error: OrtooError | None = None
         self._trouble = ""
         self._progress_s = connection.clock.monotonic_s()
-        self.sent = Sent()
+        self._stored_messages = 0
 
     async def __aenter__(self) -> Self:
         await self._background.__aenter__()
@@ -94,13 +82,16 @@ class BatchSender:
         self._wanted.set()
         self._pump(line)
 
-    async def flush(self) -> Sent:
-        """Wait until everything is stored. Errors: why one was refused; Unavailable when the time is over."""
+    async def flush(self) -> int:
+        """Wait until everything is stored; how many messages that is.
+
+        Errors: why one was refused; Unavailable when the time is over.
+        """
         while self._error is None and not all(line.is_idle for line in self._lines.values()):
             await self._change()
         if self._error is not None:
             raise self._error
-        return self.sent
+        return self._stored_messages
 
     async def _change(self) -> None:
         self._changed.clear()
@@ -116,7 +107,9 @@ class BatchSender:
         line = self._lines[batch.queue, batch.sealed.producer_id]
         line.in_flight.remove(batch)
         if error is None or _stored_before(error):
-            self._stored(batch, error)
+            self._progress_s = self._connection.clock.monotonic_s()
+            self._bytes -= len(batch.sealed.records)
+            self._stored_messages += batch.sealed.count
         elif error.retriable:
             self._trouble = str(error)
             line.returned.append(batch)
@@ -127,18 +120,6 @@ class BatchSender:
             asyncio.get_running_loop().call_later(delay_s, self._resume, line)
         self._pump(line)
         self._changed.set()
-
-    def _stored(self, batch: ProducerBatch, error: OrtooError | None) -> None:
-        sent, sealed = self.sent, batch.sealed
-        self._progress_s = self._connection.clock.monotonic_s()
-        self._bytes -= len(sealed.records)
-        sent.messages += sealed.count
-        sent.size_bytes += len(sealed.records)
-        if error is not None:
-            sent.repeated += sealed.count
-        else:
-            end = batch.first_offset + sealed.count
-            sent.ends[batch.queue] = max(end, sent.ends.get(batch.queue, 0))
 
     def _resume(self, line: _Line) -> None:
         if line.returned and not line.in_flight:
