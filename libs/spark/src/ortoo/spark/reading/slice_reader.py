@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from ortoo.client import Filter, Queue, ReceivedBatch
+from ortoo.client.offsets.queue_starts import offset_ranges
 from ortoo.common.errors import DataLoss, NotFound, OrtooError, OutOfRange, Unavailable
 from ortoo.common.process.logs import get_logger
 from ortoo.spark.arrow.batch import BatchDecoder
@@ -13,8 +14,6 @@ from ortoo.spark.core.link import Link
 from ortoo.spark.reading.data_loss import Loss, readable
 from ortoo.spark.reading.planning import Slice
 from ortoo.spark.reading.topic_state import Range
-from ortoo.v1 import consumer_pb2
-from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 
 ROWS_MAX = 8_192
 """A batch for Spark has about so many rows; smaller stored ones are put together."""
@@ -143,14 +142,12 @@ class Remainder:
 
 def _held(link: Link, queue: Queue) -> Range | None:
     """What the queue holds; None if it does not exist. Errors: Unavailable when its enode is away."""
-    request = consumer_pb2.QueryQueuesRequest(topic=queue.topic)
     try:
-        states = link.call(ConsumerServiceStub, "QueryQueues", request).queues
+        ranges = link.run(offset_ranges(link.connection, {queue.topic}))
     except NotFound:
         return None
-    for state in states:
-        if (state.queue.enode, state.queue.queue_id) == (queue.enode, queue.queue_id):
-            return Range(state.begin_offset, state.end_offset)
+    if queue in ranges:
+        return Range(*ranges[queue])
     description = link.run(link.admin.describe_topic(queue.topic))
     if any(p.enode == queue.enode and queue.queue_id < p.read_queue_count for p in description.topic.placements):
         raise Unavailable(f"the enode {queue.enode} is away")
