@@ -12,6 +12,7 @@ from ortoo.client.core.filters import Filter
 from ortoo.client.core.place import Queue
 from ortoo.client.core.received import ReceivedMessage
 from ortoo.client.core.suspension import Suspension
+from ortoo.client.core.wire import wire_queue
 from ortoo.client.offsets.file import OffsetFile, offset_path
 from ortoo.client.offsets.losses import Losses
 from ortoo.client.offsets.queue_starts import start_offsets
@@ -24,11 +25,11 @@ from ortoo.client.pull.queue_puller import QueuePuller
 from ortoo.client.pull.settings import PullSettings
 from ortoo.client.pull.shares import Shares
 from ortoo.client.sessions.group_view import GroupView, change_of
-from ortoo.client.sessions.membership import RunningQueue
 from ortoo.client.sessions.session import Session
 from ortoo.common.errors import NotFound, OrtooError, Unsupported
 from ortoo.common.process.background import Background
 from ortoo.common.process.logs import get_logger
+from ortoo.v1 import session_pb2
 
 LEAVE_TIMEOUT_S = 10.0
 T = TypeVar("T")
@@ -251,13 +252,21 @@ class GroupMember:
             self._begin_to_drop(queue)
         self.arrived.set()
 
-    def running_queues(self) -> list[RunningQueue]:
+    def running_queues(self) -> list[session_pb2.RunningQueue]:
         """The queues this member has, for people who ask."""
         found = []
         for it in self.queues:
             held, locked = it.held, self._locks is not None and self._locks.is_trusted(it.queue)
             found.append(
-                RunningQueue(it.queue, it.commit_offset, it.next_offset, held.messages, held.size_bytes, locked)
+                session_pb2.RunningQueue(
+                    group=self.group,
+                    queue=wire_queue(it.queue),
+                    offset=it.commit_offset,
+                    next_offset=it.next_offset,
+                    held_messages=held.messages,
+                    held_bytes=held.size_bytes,
+                    locked=locked,
+                )
             )
         return found
 

@@ -11,7 +11,7 @@ from ortoo.client.core.wire import LANGUAGE, client_version, queue_of
 from ortoo.client.sessions.membership import GroupMembership
 from ortoo.common.errors import NotFound, Unsupported
 from ortoo.common.errors.status import failure_of
-from ortoo.common.grpc.fields import read, write
+from ortoo.common.grpc.fields import read
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 from ortoo.common.records.text_rules import OF_COPIES
@@ -50,8 +50,7 @@ def _running(
     )
     for group, member in members.items():
         if wanted_group in ("", group):
-            for it in member.running_queues():
-                described.queues.append(write(session_pb2.RunningQueue, it, group=group))
+            described.queues.extend(member.running_queues())
     return described
 
 

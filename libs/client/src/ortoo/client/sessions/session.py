@@ -8,14 +8,13 @@ from typing import Self
 from ortoo.client.core.closed import Closed
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.kept_session import KeptSession
-from ortoo.client.core.wire import LANGUAGE, client_version, message_model, start_from, subscription
+from ortoo.client.core.wire import LANGUAGE, client_version
 from ortoo.client.sessions.commands import answer_to
 from ortoo.client.sessions.group_view import GroupView
-from ortoo.client.sessions.membership import GroupMembership, Registration
+from ortoo.client.sessions.membership import GroupMembership
 from ortoo.common.errors import Conflict, NotFound, OrtooError
 from ortoo.common.errors.status import error_of
 from ortoo.common.groups.allocation import AllocationStrategy
-from ortoo.common.grpc.fields import write
 from ortoo.common.process.background import Background
 from ortoo.common.process.logs import get_logger
 from ortoo.v1 import pull_pb2, session_pb2
@@ -27,7 +26,7 @@ _log = get_logger("session")
 
 @dataclass(slots=True)
 class _Joined:
-    registration: Registration
+    registration: session_pb2.RegisterConsumer
     member: GroupMembership
     answered: "asyncio.Future[None]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
@@ -58,7 +57,7 @@ class Session(KeptSession[session_pb2.ConnectRequest, session_pb2.ConnectRespons
             await self._leave()
         await self._background.__aexit__(kind, error, traceback)
 
-    async def join(self, registration: Registration, member: GroupMembership) -> None:
+    async def join(self, registration: session_pb2.RegisterConsumer, member: GroupMembership) -> None:
         """Become a member of a group and stay it until `leave`; returns when a snode took the registration.
 
         Errors: Conflict when this client is in the group already; what the server refuses it with; Closed.
@@ -78,7 +77,7 @@ class Session(KeptSession[session_pb2.ConnectRequest, session_pb2.ConnectRespons
             self.leave(registration.group)  # the snode may have taken it all the same
             raise
 
-    def change(self, registration: Registration) -> None:
+    def change(self, registration: session_pb2.RegisterConsumer) -> None:
         """Want other topics from now on."""
         joined = self._groups[registration.group]
         joined.registration = registration
@@ -90,7 +89,7 @@ class Session(KeptSession[session_pb2.ConnectRequest, session_pb2.ConnectRespons
             self._say(unregister_consumer=session_pb2.UnregisterConsumer(group=group))
 
     def _register(self, joined: _Joined) -> None:
-        self._say(register_consumer=_register_consumer(joined.registration))
+        self._say(register_consumer=joined.registration)
 
     async def keep(self) -> None:
         """Open the session with the first group that is joined."""
@@ -182,17 +181,6 @@ async def query_view(connection: Connection, group: str) -> GroupView:
         {it.client_id: frozenset(wanted.topic for wanted in it.subscriptions) for it in members},
         {it.client_id: it.room for it in members},
         AllocationStrategy(answer.strategy) if answer.strategy else AllocationStrategy.AVERAGELY,
-    )
-
-
-def _register_consumer(wanted: Registration) -> session_pb2.RegisterConsumer:
-    return write(
-        session_pb2.RegisterConsumer,
-        wanted,
-        subscriptions=[subscription(topic, wanted.topics[topic], wanted.version) for topic in sorted(wanted.topics)],
-        consume_type=session_pb2.CONSUME_TYPE_PULL,
-        message_model=message_model(broadcast=wanted.broadcast),
-        start_from=start_from(wanted.start.from_first, wanted.start.from_time_ms),
     )
 
 
