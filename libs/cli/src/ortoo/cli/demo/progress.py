@@ -1,7 +1,6 @@
 """The demo's progress bar, and the lines above it."""
 
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Self
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -22,9 +21,7 @@ class FlightProgress:
         self._progress.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
     def sent(self, count: int) -> None:
