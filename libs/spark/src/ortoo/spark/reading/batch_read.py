@@ -110,9 +110,8 @@ class BatchReader(DataSourceReader):
         starts, ends = start_offsets(link, options, state), end_offsets(link, options, state)
         wanted: dict[Any, Range] = {}
         for queue, begin in starts.items():
-            held = state.ranges[queue]
-            part = readable(queue, Range(begin, ends[queue]), held, options.on_data_loss)
-            wanted[queue] = Range(part.begin, part.end)
+            asked = Range(begin, ends[queue])
+            wanted[queue], _ = readable(queue, asked, state.ranges[queue], options.on_data_loss)
         return wanted, dict(state.topic_ids)
 
 

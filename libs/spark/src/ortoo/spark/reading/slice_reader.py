@@ -129,11 +129,11 @@ class Remainder:
             held = _held(self._link, self._queue)
         except Unavailable:
             return False
-        part = readable(self._queue, Range(self.begin, self.end), held, self._policy, recreated=self.recreated)
-        for loss in part.losses:
+        part, losses = readable(self._queue, Range(self.begin, self.end), held, self._policy, recreated=self.recreated)
+        for loss in losses:
             self._lost(loss)
         self.begin, self.end = part.begin, part.end
-        return bool(part.losses)
+        return bool(losses)
 
     @staticmethod
     def _lost(loss: Loss) -> None:
