@@ -130,23 +130,22 @@ class BatchSender:
 
     async def _converse(self) -> None:
         """Keep a stream open while there is something to send; after a break, send again what has no answer."""
-        attempt = 0
+        await self._wanted.wait()
+        await self._connection.keep(self._send_to)
+
+    async def _send_to(self, address: str) -> bool:
+        """Send over one stream until it breaks; whether its snode has answered anything."""
         connection = self._connection
-        while True:
-            await self._wanted.wait()
-            address, began_s = connection.address, connection.clock.monotonic_s()
-            self._call = ProduceCall(connection.channel(), address, self._answered, clock=connection.clock)
-            for line in self._lines.values():
-                self._pump(line)
-            self._trouble = str(await self._call.run())
-            self._call = None
-            connection.failed(address)
-            for line in self._lines.values():
-                line.returned += line.in_flight
-                line.in_flight.clear()
-                self._resume(line)
-            attempt = 0 if connection.clock.monotonic_s() - began_s > _SETTLED_S else attempt + 1
-            await connection.clock.sleep(connection.backoff.delay_s(attempt, connection.randomness))
+        call = self._call = ProduceCall(connection.channel(), address, self._answered, clock=connection.clock)
+        for line in self._lines.values():
+            self._pump(line)
+        self._trouble = str(await call.run())
+        self._call = None
+        for line in self._lines.values():
+            line.returned += line.in_flight
+            line.in_flight.clear()
+            self._resume(line)
+        return call.has_heard
 
     async def _watch(self) -> None:
         clock = self._connection.clock
@@ -163,6 +162,3 @@ class BatchSender:
 def _stored_before(error: OrtooError) -> bool:
     """Whether the enode says that a batch with these ids was stored so long ago that it forgot where."""
     return isinstance(error, Conflict) and error.field == _SEQUENCE and _LONG_AGO in error.message
-
-
-_SETTLED_S = 5.0
