@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from ortoo.client.core.closed import Left
@@ -34,14 +34,6 @@ from ortoo.v1 import session_pb2
 LEAVE_TIMEOUT_S = 10.0
 T = TypeVar("T")
 _log = get_logger("consumer")
-
-
-@dataclass(slots=True)
-class _Owned:
-    queue: ProcessQueue
-    puller: QueuePuller
-    task: "asyncio.Task[None]"
-    epoch: int = 0
 
 
 class GroupMember:
@@ -80,7 +72,7 @@ class GroupMember:
         if topics and not settings.broadcast:
             self._locks = QueueLocks(connection, session, group, settings.lock_trust_ms / 1000)
         self._store: OffsetStore
-        self._owned: dict[Queue, _Owned] = {}
+        self._owned: dict[Queue, QueuePuller] = {}
         self._handover: Handover
         self._locked_by = ""
         """The session that asked for the locks last; they end with it unless another one renews them."""
@@ -167,7 +159,7 @@ class GroupMember:
         """Want these topics from now on. Errors: Invalid for a consumer with assigned queues."""
         self._shares.subscribe(topics)
         for owned in self._owned.values():
-            owned.puller.wanted = topics.get(owned.queue.queue.topic, owned.puller.wanted)
+            owned.wanted = topics.get(owned.queue.queue.topic, owned.wanted)
 
     def assign(self, queues: Iterable[Queue]) -> None:
         """Have exactly these queues. Errors: Invalid for a member of a group."""
@@ -185,7 +177,7 @@ class GroupMember:
         for queue, owned in self._owned.items():
             owned.queue.is_suspended = queue in self._suspension
             if not owned.queue.is_suspended:
-                owned.puller.wake()
+                owned.wake()
         self.arrived.set()
 
     def seek(self, queue: Queue, offset: int) -> None:
@@ -193,7 +185,7 @@ class GroupMember:
         self.owned(queue).restart(offset)
         owned = self._owned[queue]
         owned.task.cancel()  # it may wait at the old offset
-        owned.task = self._background.spawn(f"pull {queue.queue_id}", owned.puller.run())
+        owned.task = self._background.spawn(f"pull {queue.queue_id}", owned.run())
 
     def handle_with(self, handler: Callable[[ReceivedMessage], Awaitable[None]] | None, *, ordered: bool) -> None:
         """Messages go to this handler from now on; in order, limits do not look at how far processing spreads."""
@@ -232,9 +224,9 @@ class GroupMember:
     async def commit(self) -> None:
         """Store how far every queue is. Errors: Unavailable when a file of offsets cannot be written."""
         for queue, owned in self._owned.items():
-            grows = owned.epoch == owned.queue.epoch and not self.in_order
+            grows = not (owned.queue.is_restarted or self.in_order)
             self._store.table.update(queue, owned.queue.commit_offset, increase_only=grows)
-            owned.epoch = owned.queue.epoch
+            owned.queue.is_restarted = False
         for queue in await self._store.persist(list(self._owned)):
             if queue in self._owned:
                 self._lost(self._owned[queue].queue)
@@ -338,7 +330,7 @@ class GroupMember:
     def _spread_limits(self) -> None:
         counts = Counter(queue.topic for queue in self._owned)
         for queue, owned in self._owned.items():
-            owned.puller.limits = self.limits.spread(counts[queue.topic])
+            owned.limits = self.limits.spread(counts[queue.topic])
 
     def _start(self, queue: Queue, offset: int) -> None:
         generation = self._locks.generation(queue) if self._locks is not None else 0
@@ -358,15 +350,15 @@ class GroupMember:
             losses=self.losses,
         )
         held.pulled_at_s = self._clock.monotonic_s()
-        task = self._background.spawn(f"pull {queue.queue_id}", puller.run())
-        self._owned[queue] = _Owned(held, puller, task)
+        puller.task = self._background.spawn(f"pull {queue.queue_id}", puller.run())
+        self._owned[queue] = puller
         self._store.table.update(queue, offset)
 
     def _begin_to_drop(self, queue: Queue) -> None:
         """Neither pull nor give out any more; it is given back when handlers are done with it."""
         owned = self._owned.pop(queue)
         owned.task.cancel()
-        self._store.table.update(queue, owned.queue.commit_offset, increase_only=owned.epoch == owned.queue.epoch)
+        self._store.table.update(queue, owned.queue.commit_offset, increase_only=not owned.queue.is_restarted)
         self._handover.begin(owned.queue, ours=True)
         self.arrived.set()
 
