@@ -4,12 +4,87 @@ import argparse
 import asyncio
 import sys
 import tempfile
+from contextlib import AsyncExitStack
+from itertools import islice
 from pathlib import Path
 
-from ortoo.cli.demo.journey import Journey
-from ortoo.cli.demo.summary import print_summary
+from ortoo.cli.demo.flights import FLIGHTS, data_file, messages
+from ortoo.cli.demo.flow import CHUNK_MESSAGES, QUEUES, TOPIC, FlightFlow, FlightProgress
+from ortoo.cli.demo.role_process import RoleProcess, free_addresses
+from ortoo.cli.demo.summary import Outcome, print_summary
+from ortoo.client import connect
 from ortoo.common.errors import OrtooError
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.logs import configure
+
+
+class Journey:
+    """One run of the demo, in one folder."""
+
+    def __init__(self, folder: Path, *, kill: bool) -> None:
+        """Keep stores and logs in `folder`; with `kill`, end the snode and the enode by SIGKILL on the way."""
+        self._folder = folder
+        self._kill = kill
+        self._clock = SystemClock()
+        self._flow = FlightFlow()
+        self._kills: list[str] = []
+        self._namesrv_address = ""
+        self._tls_address = ""
+
+    async def run(self) -> Outcome:
+        """Do it all. Errors: NotFound without the data, Unavailable when a process does not start."""
+        flights, flow = data_file(), self._flow
+        async with AsyncExitStack() as stack:
+            namesrv, enode, snode = [await self._start(stack, role) for role in ("namesrv", "enode", "snode")]
+            mq = await stack.enter_async_context(connect(snode.address))
+            await mq.admin.create_topic(TOPIC, queue_count=QUEUES)
+            background = await stack.enter_async_context(Background("demo"))
+            progress = stack.enter_context(FlightProgress(FLIGHTS))
+            progress.say(f"clients reach the snode at {snode.address}, by TLS at {self._tls_address}")
+            flow.consume(background, snode.address)
+            began_s = self._clock.monotonic_s()
+            killing: list[asyncio.Task[None]] = []
+            async with mq.producer(TOPIC) as producer:
+                source = messages(flights)
+                while chunk := list(islice(source, CHUNK_MESSAGES)):
+                    flow.note(chunk)
+                    await producer.send_many(chunk)
+                    progress.sent(flow.sent.total())
+                    for share, role in ((1, snode), (2, enode)):
+                        if self._kill and len(killing) < share <= 3 * flow.sent.total() // FLIGHTS:
+                            killing.append(background.spawn("kill", self._kill_and_restart(role, progress)))
+                await producer.flush()
+            await asyncio.gather(*killing)
+            await flow.all_arrived(progress)
+            seconds = self._clock.monotonic_s() - began_s
+            description = await mq.admin.describe_topic(TOPIC)
+            stored = sum(queue.end_offset - queue.begin_offset for queue in description.queues)
+            for process in (snode, enode, namesrv):
+                stack.push_async_callback(process.stop)
+        sent = flow.sent.total()
+        return Outcome(sent, stored, flow.body_bytes, seconds, tuple(self._kills), flow.verdicts(), FLIGHTS)
+
+    async def _start(self, stack: AsyncExitStack, role: str) -> RoleProcess:
+        environ = {} if role == "snode" else {"DATA_DIR": str(self._folder / role)}
+        if role != "namesrv":
+            environ["NAMESRV_ADDRESS"] = self._namesrv_address
+        if role == "snode":
+            [self._tls_address] = free_addresses(1)
+            environ["TLS_LISTEN_ADDRESS"] = self._tls_address
+        process = RoleProcess(role, environ, self._folder / f"{role}.log")
+        stack.push_async_callback(process.kill)
+        await process.start()
+        if role == "namesrv":
+            self._namesrv_address = process.address
+        return process
+
+    async def _kill_and_restart(self, role: RoleProcess, progress: FlightProgress) -> None:
+        await role.kill()
+        self._kills.append(role.role)
+        progress.say(f"killed the {role.role} (SIGKILL) after {self._flow.sent.total():,} flights")
+        await role.start()
+        progress.say(f"the {role.role} is back")
 
 
 def main() -> int:

@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import dataclasses
+import os
+import signal
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,6 +14,7 @@ from ortoo.client import connect
 from ortoo.common.errors import Unavailable
 from ortoo.common.grpc.tls import made_certificate
 from ortoo.common.process.clock import Clock, SystemClock
+from ortoo.common.process.logs import configure
 from ortoo.common.process.service import Running
 from ortoo.enode.app import open_enode
 from ortoo.enode.log.settings import StoreSettings
@@ -27,6 +30,34 @@ SEGMENT_BYTES = 64 << 20
 ENODE_TIMEOUT_S = 60.0
 """How long an enode may take to open its store, to be elected and to register; a large store takes a while."""
 ENODE_LOOK_S = 0.02
+
+
+def run(data_dir: Path, listen_address: str, members: int) -> None:
+    """Run a cluster until SIGINT or SIGTERM; a second signal ends the process at once."""
+    configure(level="warning")
+    asyncio.run(_run(data_dir, listen_address, members))
+
+
+async def _run(data_dir: Path, listen_address: str, members: int) -> None:
+    stop = asyncio.Event()
+
+    def on_signal() -> None:
+        if stop.is_set():
+            os._exit(1)
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
+    tls_address = tls_address_beside(listen_address)
+    async with open_dev_cluster(data_dir, listen_address, tls_address, members) as snode:
+        other = "" if snode.address.endswith(":8081") else f"export ORTOO_ADDRESS={snode.address}; "
+        print(
+            f"ready on {snode.address}, by TLS on {snode.tls_address}, data in {data_dir}. Try in another terminal: "
+            f'{other}ortoo topic create t; ortoo send t "hello"; ortoo tail t   (Ctrl-C stops)',
+            flush=True,
+        )
+        await stop.wait()
 
 
 @contextlib.asynccontextmanager
