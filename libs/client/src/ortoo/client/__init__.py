@@ -64,7 +64,7 @@ from ortoo.client.produce.producer_settings import ProducerSettings
 from ortoo.client.produce.transactions import Transaction, TransactionalProducer, TransactionCheck, Verdict
 from ortoo.client.pull.consumer import PullConsumer
 from ortoo.client.pull.flow_control import FlowLimits
-from ortoo.client.pull.handling_in_order import CommitVerdict
+from ortoo.client.pull.handling import CommitVerdict
 from ortoo.client.pull.pulling import Pulled, PullStatus
 from ortoo.client.pull.settings import Handling, PullSettings
 from ortoo.client.push.consumer import Consumer, ConsumerSettings

@@ -12,8 +12,7 @@ from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
 from ortoo.client.offsets.queue_starts import offset_ranges, search_offset
 from ortoo.client.offsets.store import RemoteOffsets
 from ortoo.client.pull.group_member import GroupMember
-from ortoo.client.pull.handling import BatchHandler, Handlers
-from ortoo.client.pull.handling_in_order import CommitVerdict, Processed
+from ortoo.client.pull.handling import BatchHandler, CommitVerdict, Handlers, Processed
 from ortoo.client.pull.process_queue import ProcessQueue
 from ortoo.client.pull.pulling import Pulled, pull
 from ortoo.client.pull.settings import Handling, PullSettings
