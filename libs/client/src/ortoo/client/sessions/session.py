@@ -97,7 +97,11 @@ class Session(KeptSession[session_pb2.ConnectRequest, session_pb2.ConnectRespons
         await super().keep()
 
     def _begin(self) -> None:
-        self._say(hello=self._hello())
+        connection = self._connection
+        hello = session_pb2.Hello(
+            client_id=connection.client_id, language=LANGUAGE, client_version=client_version(), room=connection.room
+        )
+        self._say(hello=hello)
         for joined in self._groups.values():
             self._register(joined)
 
@@ -159,14 +163,6 @@ class Session(KeptSession[session_pb2.ConnectRequest, session_pb2.ConnectRespons
         members = {group: joined.member for group, joined in self._groups.items()}
         result = await answer_to(command, members, self._connection)
         self._say(command_result=result)
-
-    def _hello(self) -> session_pb2.Hello:
-        return session_pb2.Hello(
-            client_id=self._connection.client_id,
-            language=LANGUAGE,
-            client_version=client_version(),
-            room=self._connection.room,
-        )
 
 
 async def query_view(connection: Connection, group: str) -> GroupView:

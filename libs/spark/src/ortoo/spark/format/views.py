@@ -100,7 +100,7 @@ def group_rows(link: Link, options: ReadOptions) -> list[dict[str, Any]]:
 def delivery_rows(link: Link, options: ReadOptions) -> list[dict[str, Any]]:
     """One row for each queue of messages that wait for another attempt, or that were parked as dead letters."""
     rows = []
-    for topic in sorted(item.name for item in link.run(link.admin.list_topics())):
+    for topic in _all_topics(link):
         for prefix, state in ((RETRY, "retry"), (DEAD, "dead")):
             group = topic.removeprefix(prefix)
             if topic == group or (options.groups and group not in options.groups):

@@ -146,9 +146,6 @@ def ranges(start: Offsets, end: Offsets) -> dict[Queue, Range]:
     return {
         queue: Range(start.queues[queue], stop)
         for queue, stop in end.queues.items()
-        if stop > start.queues.get(queue, stop) and _same_topic(queue.topic, start, end)
+        if stop > start.queues.get(queue, stop)
+        and start.topic_ids.get(queue.topic, 0) in (0, end.topic_ids.get(queue.topic, 0))
     }
-
-
-def _same_topic(topic: str, start: Offsets, end: Offsets) -> bool:
-    return start.topic_ids.get(topic, 0) in (0, end.topic_ids.get(topic, 0))
