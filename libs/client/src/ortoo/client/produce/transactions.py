@@ -13,8 +13,7 @@ import contextlib
 import enum
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.place import Queue
@@ -109,10 +108,8 @@ class TransactionalProducer:
         self._background.every("route", ROUTE_INTERVAL_S, self._refresh_route, clock=self._connection.clock)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._background.__aexit__(kind, error, traceback)
+    async def __aexit__(self, *ended: Any) -> None:
+        await self._background.__aexit__(*ended)
 
     async def begin(self, *messages: Message, check_after_ms: int = 0) -> Transaction:
         """Store messages that nobody sees before `commit`; all of them go to one queue.

@@ -5,8 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from ortoo.client.core.closed import Left
 from ortoo.client.core.connection import Connection
@@ -115,15 +114,13 @@ class Consumer:
             self._background.every("offsets", _KEEP_INTERVAL_S, self._kept.persist, clock=self._clock)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *ended: Any) -> None:
         try:
             await self._member.leave()
             if self._kept is not None:
                 await self._kept.persist()
         finally:
-            await self._background.__aexit__(kind, error, traceback)
+            await self._background.__aexit__(*ended)
 
     def subscribe(self, topics: Topics) -> None:
         """Want these topics from now on, with these filters; queues of a topic left out go. Errors: Invalid."""

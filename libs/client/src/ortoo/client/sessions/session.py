@@ -2,8 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from ortoo.client.core.closed import Closed
 from ortoo.client.core.connection import Connection
@@ -49,13 +48,11 @@ class Session(KeptSession[session_pb2.ConnectRequest, session_pb2.ConnectRespons
         self._background.spawn("keep", self.keep())
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *ended: Any) -> None:
         self._is_leaving = True
         if self.session_id:
             await self._leave()
-        await self._background.__aexit__(kind, error, traceback)
+        await self._background.__aexit__(*ended)
 
     async def join(self, registration: session_pb2.RegisterConsumer, member: GroupMembership) -> None:
         """Become a member of a group and stay it until `leave`; returns when a snode took the registration.

@@ -7,8 +7,7 @@ few at a time, and after any trouble everything without an answer is sent again,
 import asyncio
 from collections import deque
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from ortoo.client import Conflict, OrtooError, Queue, Unavailable
 from ortoo.client.core.connection import Connection
@@ -61,10 +60,8 @@ class BatchSender:
         self._background.spawn("deadline", self._watch())
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._background.__aexit__(kind, error, traceback)
+    async def __aexit__(self, *ended: Any) -> None:
+        await self._background.__aexit__(*ended)
 
     async def put(self, addressed: Addressed) -> None:
         """Take a batch; waits while too much is unanswered. Errors: why an earlier one was refused."""
