@@ -1,52 +1,18 @@
 """Reading one task's slices: exactly the offsets that were planned, or an error, or a loss that is counted."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
-
-import pyarrow as pa
 
 from ortoo.client import Filter, Queue, ReceivedBatch
 from ortoo.client.offsets.queue_starts import offset_ranges
 from ortoo.common.errors import DataLoss, NotFound, OrtooError, OutOfRange, Unavailable
 from ortoo.common.process.logs import get_logger
-from ortoo.spark.arrow.batch import BatchDecoder
 from ortoo.spark.core.link import Link
 from ortoo.spark.reading.data_loss import Loss, readable
 from ortoo.spark.reading.planning import Slice
 from ortoo.spark.reading.topic_state import Range
 
-ROWS_MAX = 8_192
-"""A batch for Spark has about so many rows; smaller stored ones are put together."""
-BYTES_MAX = 4 << 20
-"""Or about so many bytes."""
 _RETRY_S = 0.5
 _log = get_logger("spark")
-
-
-def read_arrow(
-    link: Link,
-    slices: Sequence[Slice],
-    decoder: BatchDecoder,
-    *,
-    wanted: Filter = "*",
-    on_data_loss: str,
-    timeout_ms: int,
-) -> Iterator[Any]:
-    """The `wanted` messages of `slices` as Arrow batches. Errors: DataLoss, Unavailable after `timeout_ms`, Invalid."""
-    waiting: list[Any] = []
-    rows = size_bytes = 0
-    for part in slices:
-        rest = Remainder(link, part, on_data_loss)
-        for received in read_slice(link, rest, columns=decoder.fields, wanted=wanted, timeout_ms=timeout_ms):
-            batch = decoder.decode(received)
-            if rows and (rows + len(batch) > ROWS_MAX or size_bytes + received.size_bytes > BYTES_MAX):
-                yield _joined(waiting)
-                waiting, rows, size_bytes = [], 0, 0
-            waiting.append(batch)
-            rows += len(batch)
-            size_bytes += received.size_bytes
-    if waiting:
-        yield _joined(waiting)
 
 
 def read_slice(
@@ -152,7 +118,3 @@ def _held(link: Link, queue: Queue) -> Range | None:
     if any(p.enode == queue.enode and queue.queue_id < p.read_queue_count for p in description.topic.placements):
         raise Unavailable(f"the enode {queue.enode} is away")
     return None
-
-
-def _joined(batches: list[Any]) -> Any:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
