@@ -210,16 +210,16 @@ class GroupMember:
                 if deadline_s is not None and self._clock.monotonic_s() >= deadline_s:
                     return None
                 if timeout_s is not None and wake is None:
-                    wake = self._background.spawn("wake", self._wake_after(timeout_s))
+                    wake = self._background.spawn("wake", self._set_after(timeout_s, self.arrived))
                 await self.arrived.wait()
             raise self.failure
         finally:
             if wake is not None:
                 wake.cancel()
 
-    async def _wake_after(self, seconds: float) -> None:
+    async def _set_after(self, seconds: float, event: asyncio.Event) -> None:
         await self._clock.sleep(seconds)
-        self.arrived.set()
+        event.set()
 
     async def commit(self) -> None:
         """Store how far every queue is. Errors: Unavailable when a file of offsets cannot be written."""
@@ -271,10 +271,6 @@ class GroupMember:
 
     # shares
 
-    async def _look_later(self) -> None:
-        await self._clock.sleep(self.settings.lock_retry_ms / 1000)
-        self._shares.changed.set()
-
     def look_at_retries(self) -> None:
         """A message was given back: if that was the group's first, its topic is new."""
         if not self._shares.has_retry_topic:
@@ -290,7 +286,8 @@ class GroupMember:
                 _log.warning("the shares cannot be looked at now", group=self.group, reason=str(error))
                 settled = False
             if not settled:
-                self._background.spawn("look again", self._look_later())
+                later = self._set_after(self.settings.lock_retry_ms / 1000, self._shares.changed)
+                self._background.spawn("look again", later)
 
     async def _rebalance(self) -> bool:
         """Own what this member shall own; False when something has to be tried again soon."""

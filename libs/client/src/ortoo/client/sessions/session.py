@@ -8,9 +8,8 @@ from ortoo.client.core.closed import Closed
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.kept_session import KeptSession
 from ortoo.client.core.wire import LANGUAGE, client_version
-from ortoo.client.sessions.commands import answer_to
+from ortoo.client.sessions.commands import GroupMembership, answer_to
 from ortoo.client.sessions.group_view import GroupView
-from ortoo.client.sessions.membership import GroupMembership
 from ortoo.common.errors import Conflict, NotFound, OrtooError
 from ortoo.common.errors.status import error_of
 from ortoo.common.groups.allocation import AllocationStrategy
