@@ -14,7 +14,6 @@ PULL_IDLE_S = 120.0
 class GroupView:
     """The members that share out queues, as a server told them."""
 
-    version: int = 0
     client_ids: tuple[str, ...] = ()
     wanted: Mapping[str, frozenset[str]] | None = None
     """The topics each member wants; None = not told, then all want everything."""

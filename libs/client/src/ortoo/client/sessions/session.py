@@ -168,7 +168,6 @@ async def query_view(connection: Connection, group: str) -> GroupView:
     sharing = set(answer.client_ids)
     members = [member for member in answer.members if member.client_id in sharing]
     return GroupView(
-        answer.version,
         tuple(answer.client_ids),
         {it.client_id: frozenset(wanted.topic for wanted in it.subscriptions) for it in members},
         {it.client_id: it.room for it in members},
@@ -179,7 +178,6 @@ async def query_view(connection: Connection, group: str) -> GroupView:
 def _view(news: session_pb2.MembersChanged) -> GroupView:
     ids = tuple(news.client_ids)
     return GroupView(
-        news.version,
         ids,
         {one: frozenset(it.topics) for one, it in zip(ids, news.wanted, strict=False)} if news.wanted else None,
         dict(zip(ids, news.rooms, strict=False)),
