@@ -5,18 +5,40 @@ import asyncio
 import sys
 import tempfile
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
 
 from ortoo.cli.demo.flights import FLIGHTS, data_file, messages
 from ortoo.cli.demo.flow import CHUNK_MESSAGES, QUEUES, TOPIC, FlightFlow, FlightProgress
 from ortoo.cli.demo.role_process import RoleProcess, free_addresses
-from ortoo.cli.demo.summary import Outcome, print_summary
+from ortoo.cli.demo.tally import Verdict
 from ortoo.client import connect
 from ortoo.common.errors import OrtooError
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.logs import configure
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the journey measured."""
+
+    sent: int
+    stored: int
+    body_bytes: int
+    seconds: float
+    kills: tuple[str, ...]
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def right(self) -> bool:
+        """Whether everything that was sent is stored once and reached every group that wanted it."""
+        return self.sent == self.stored == FLIGHTS and all(verdict.right for verdict in self.verdicts)
 
 
 class Journey:
@@ -63,7 +85,7 @@ class Journey:
             for process in (snode, enode, namesrv):
                 stack.push_async_callback(process.stop)
         sent = flow.sent.total()
-        return Outcome(sent, stored, flow.body_bytes, seconds, tuple(self._kills), flow.verdicts(), FLIGHTS)
+        return Outcome(sent, stored, flow.body_bytes, seconds, tuple(self._kills), flow.verdicts())
 
     async def _start(self, stack: AsyncExitStack, role: str) -> RoleProcess:
         environ = {} if role == "snode" else {"DATA_DIR": str(self._folder / role)}
@@ -87,6 +109,37 @@ class Journey:
         progress.say(f"the {role.role} is back")
 
 
+def _print_summary(outcome: Outcome) -> None:
+    """Print the table, and one line that says what it means."""
+    console = Console()
+    table = Table(title="Every departure from New York in 2013", box=SIMPLE_HEAD, pad_edge=False)
+    for heading in ("", "messages", "expected", "duplicates", "lost", "MB/s", "seconds"):
+        table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
+    speed = f"{outcome.body_bytes / 1e6 / outcome.seconds:.1f}"
+    table.add_row("sent", f"{outcome.sent:,}", f"{FLIGHTS:,}", "", "", speed, f"{outcome.seconds:.1f}")
+    stored_twice = max(0, outcome.stored - outcome.sent)
+    table.add_row(
+        "stored",
+        f"{outcome.stored:,}",
+        f"{outcome.sent:,}",
+        f"{stored_twice:,}",
+        f"{max(0, outcome.sent - outcome.stored):,}",
+    )
+    for verdict in outcome.verdicts:
+        counts = (verdict.delivered, verdict.expected, verdict.duplicates, verdict.lost)
+        table.add_row(f"received by {verdict.group}", *(f"{count:,}" for count in counts))
+    console.print(table)
+    killed = ", then ".join(outcome.kills)
+    if outcome.right:
+        console.print(f"Killed on the way: {killed or 'nobody'}.")
+        console.print("Every acknowledged flight arrived, with its content unchanged.")
+        return
+    console.print("[red]Something is wrong: the counts or contents above are not those that were sent.[/red]")
+    for verdict in outcome.verdicts:
+        if verdict.foreign:
+            console.print(f"  {verdict.group} received {verdict.foreign:,} messages that nobody sent")
+
+
 def main() -> int:
     """Run the demo; the exit code is 0 when every flight arrived and 1 otherwise."""
     parser = argparse.ArgumentParser(prog="ortoo demo", description=__doc__)
@@ -103,7 +156,7 @@ def main() -> int:
         except OrtooError as error:
             print(f"error: {error}", file=sys.stderr)
             return 1
-        print_summary(outcome)
+        _print_summary(outcome)
         return 0 if outcome.right else 1
 
 
