@@ -125,8 +125,7 @@ class PullConsumer:
         A message whose handler raises comes again, and its queue waits for it: `RetryLater` says how long. With
         `handling.manual_commit` the handler says what is committed. Runs until cancelled.
         """
-        chosen = handling or Handling()
-        await self._run(_alone(handler) if chosen.manual_commit else _one_by_one(handler), chosen, ordered=True)
+        await self._run(_alone(handler), handling or Handling(), ordered=True)
 
     # offsets
 

@@ -158,7 +158,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _messages_max(self, starts: Mapping[Queue, int], ends: Mapping[Queue, int]) -> int:
         """How many messages `maxBytesPerTrigger` allows, by the size of those where the batch begins."""
         self._size = self._size.sampled(self._link(), starts, ends)
-        return max(self._size.messages(self._options.max_bytes), 1)
+        return max(int(self._options.max_bytes / self._size.mean_bytes), 1)
 
     def _checked(self, wanted: dict[Queue, Range], stop: Offsets) -> dict[Queue, Range]:
         """The wanted ranges without what is lost; losses are told with their numbers."""
