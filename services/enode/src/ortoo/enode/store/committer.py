@@ -13,7 +13,7 @@ from ortoo.enode.log.flushing.group import Group
 from ortoo.enode.log.frame import Flag
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.reading.recent import Recent
-from ortoo.enode.reading.waiting import Waiting
+from ortoo.enode.reading.waiting import wake_all
 from ortoo.enode.state.fold import State
 from ortoo.enode.state.tables.dedup import Sequencer
 from ortoo.enode.state.tables.offsets import Reservations
@@ -39,7 +39,6 @@ class Committer:
     sequencer: Sequencer
     reservations: Reservations
     recent: Recent
-    waiting: Waiting
     housekeeping: Housekeeping
 
     def __post_init__(self) -> None:
@@ -90,7 +89,7 @@ class Committer:
                 self.housekeeping.sealed(catalog.seal(catalog.active))
                 catalog.segments.append(self.next_segments.pop(0))
         for queue in woken:
-            self.waiting.wake(queue)
+            wake_all(queue.waiters)
         for listener in self.listeners if topic_ids else ():
             listener.messages_stored(topic_ids)
 
@@ -104,7 +103,7 @@ class Committer:
             self.reservations.settle(change)
         elif isinstance(change, TopicGone):
             for queue in self.catalog.forget_topic(change.topic_id):
-                self.waiting.wake(queue)
+                wake_all(queue.waiters)
         elif isinstance(change, OffsetsSkipped) and change.topic_id:
             skipped = self.catalog.queue((change.topic_id, change.queue_id))
             skipped.end_offset = skipped.next_offset = max(skipped.next_offset, change.end_offset)

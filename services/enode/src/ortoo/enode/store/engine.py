@@ -26,7 +26,7 @@ from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.log.spares import Spares
 from ortoo.enode.reading.reader import Reader
 from ortoo.enode.reading.recent import Recent
-from ortoo.enode.reading.waiting import Waiting
+from ortoo.enode.reading.waiting import Waiters
 from ortoo.enode.recovery.opening import Recovered, recover
 from ortoo.enode.recovery.restored import forget_restored
 from ortoo.enode.state.tables.dedup import Sequencer
@@ -71,7 +71,8 @@ class Engine:
         """The same of those who have asked for something."""
         recent = Recent(settings.recent_bytes)
         self.reader = Reader(self.catalog, disk, work, recent, settings.index_bytes)
-        self.waiting = Waiting(clock, waiters_max=settings.waiters_max)
+        self.waiting = Waiters(clock, waiters_max=settings.waiters_max, what="fetches")
+        """The readers that wait at the ends of queues."""
         self.appender = Appender(
             active=active,
             appended_position=recovered.end_position,
@@ -107,7 +108,6 @@ class Engine:
             sequencer=self.sequencer,
             reservations=self.reservations,
             recent=recent,
-            waiting=self.waiting,
             housekeeping=self.housekeeping,
         )
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from ortoo.common.errors import OrtooError
 from ortoo.common.process.clock import Clock
 from ortoo.enode.changes.all import Change, LocksPut
+from ortoo.enode.reading.waiting import wake_all
 from ortoo.enode.recovery.restored import APART
 from ortoo.enode.state.tables.locks import Lock
 from ortoo.enode.store.engine import Engine
@@ -167,7 +168,7 @@ class QueueLocks:
         for key, (was, now) in decided.items():
             queue = self._engine.catalog.queues.get((key[0], key[2]))
             if was is not None and now is not None and was.generation != now.generation and queue is not None:
-                self._engine.waiting.wake(queue)  # a reader under the old generation shall hear that it is over
+                wake_all(queue.waiters)  # a reader under the old generation shall hear that it is over
 
 
 def _changes(locks: dict[Key, Lock | None]) -> list[Change]:

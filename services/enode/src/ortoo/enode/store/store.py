@@ -226,7 +226,7 @@ class Store:
             raise OutOfRange(reason, field="from_offset", begin_offset=begin, end_offset=end)
         if from_offset == queue.end_offset:
             if wait_ms > 0:
-                await self.engine.waiting.wait(queue, wait_ms)
+                await self.engine.waiting.wait_in(queue.waiters, self._clock.monotonic_s() + wait_ms / 1000)
                 queue = self._queue_to_read(topic_id, queue_id)
             if from_offset >= queue.end_offset or self.engine.closed:
                 return Fetched((), from_offset, queue.end_offset)
