@@ -79,7 +79,7 @@ from ortoo.enode.store.delivery_modes import DeliveryModes
 state = SimpleNamespace(
     modes=SimpleNamespace(of=lambda *_: Mode.UNDECIDED), topics=SimpleNamespace(get=lambda _: SimpleNamespace(name="t"))
 )
-engine = SimpleNamespace(committer=SimpleNamespace(listeners=[]), state=state)
+engine = SimpleNamespace(committer=SimpleNamespace(on_applied=[]), state=state)
 changes, refused = DeliveryModes(engine).decide({(1, f"g{number}") for number in range(20)}, Mode.POP)
 print(changes)
 """

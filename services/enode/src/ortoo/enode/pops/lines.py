@@ -205,7 +205,8 @@ class Lines:
         self._groups: dict[tuple[int, str], GroupLines] = {}
         self._by_topic: dict[int, list[GroupLines]] = {}
         self._count = 0
-        store.engine.committer.listeners.append(self)
+        store.engine.committer.on_stored.append(self.messages_stored)
+        store.engine.committer.on_applied.append(self.change_applied)
 
     def of(self, topic_id: int, group: str) -> GroupLines:
         """A group in a topic. Errors: NotFound when this enode does not have the topic."""

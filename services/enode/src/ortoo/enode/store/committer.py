@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Protocol
 
 from ortoo.common.records.stored_batch import StoredBatch
 from ortoo.enode.changes.agreement import DigestDue, StateDigest
@@ -20,16 +19,6 @@ from ortoo.enode.state.tables.offsets import Reservations
 from ortoo.enode.store.housekeeping import Housekeeping
 
 
-class CommitListener(Protocol):
-    """Somebody who wants to know what is committed."""
-
-    def messages_stored(self, topic_ids: Collection[int]) -> None:
-        """Messages of these topics can be read now."""
-
-    def change_applied(self, change: Change) -> None:
-        """A change is folded in."""
-
-
 @dataclass(kw_only=True, eq=False)
 class Committer:
     """Moves the committed position: the only place where the catalog and the state change."""
@@ -45,7 +34,10 @@ class Committer:
         """Nothing was committed since the store was opened."""
         self.next_segments: list[Segment] = []
         """Segments that positions are given out in, but whose predecessors are not committed yet."""
-        self.listeners: list[CommitListener] = []
+        self.on_stored: list[Callable[[Collection[int]], object]] = []
+        """Get the topics of which messages can be read now."""
+        self.on_applied: list[Callable[[Change], object]] = []
+        """Get each change that is folded in."""
         self.own: tuple[int, tuple[int, ...]] = (0, ())
         """The last number of which digests were due, and those of the state as it was here."""
         self.on_compared: Callable[[list[str]], object] = lambda differing: None
@@ -90,8 +82,8 @@ class Committer:
                 catalog.segments.append(self.next_segments.pop(0))
         for queue in woken:
             wake_all(queue.waiters)
-        for listener in self.listeners if topic_ids else ():
-            listener.messages_stored(topic_ids)
+        for stored in self.on_stored if topic_ids else ():
+            stored(topic_ids)
 
     def _apply(self, change: Change, stored_at_ms: int) -> None:
         self.state.apply(change, stored_at_ms)
@@ -112,5 +104,5 @@ class Committer:
         elif isinstance(change, StateDigest) and change.number == self.own[0]:
             self.on_compared(self.state.differing(self.own[1], change.digests))
         self.catalog.floor = self.state.ends.floor
-        for listener in self.listeners:
-            listener.change_applied(change)
+        for applied in self.on_applied:
+            applied(change)

@@ -69,7 +69,8 @@ class Store:
         """Offer what `engine` does; `open` is the way in."""
         self.engine = engine
         """The parts of the store, for those who decide over its state."""
-        engine.committer.listeners.clear()  # of a member's last reign: nobody serves it any more
+        for heard in (engine.committer.on_stored, engine.committer.on_applied):
+            heard.clear()  # of a member's last reign: nobody serves it any more
         self.locks = QueueLocks(engine, engine.clock)
         """The locks of queues."""
         self.offsets = GroupOffsets(engine, self.locks, self._topic)
