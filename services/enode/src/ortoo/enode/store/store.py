@@ -127,9 +127,11 @@ class Store:
         queue = self._target(write.topic_id, write.queue_id, write.deferral)
         if flush_mode is FlushMode.DEFAULT:
             flush_mode = self._settings.flush_mode
-        key = (write.topic_id, write.queue_id, batch.producer_id)
-        if batch.producer_id and (again := self._again(key, batch)) is not None:
-            return self._answer_again(again, flush_mode)
+        if batch.producer_id:
+            key, now_ms = (write.topic_id, write.queue_id, batch.producer_id), self._clock.now_ms()
+            again = self._sequencer.decide(key, batch.first_sequence, batch.count, batch.records_crc32c, now_ms)
+            if again is not None:
+                return self._answer_again(again, flush_mode)
         appender.check_load(length := write.length())
         if not has_room and not appender.fits(length):
             return None
@@ -377,13 +379,6 @@ class Store:
         if not 0 <= queue_id < topic.queue_count:
             raise NotFound(f"topic {topic.name} has queues 0 to {topic.queue_count - 1} here", field="queue_id")
         return self._catalog.queue((topic_id, queue_id))
-
-    def _again(self, key: tuple[int, int, int], batch: SealedBatch) -> Duplicate | None:
-        """Where this batch was stored before; None if it is the producer's next."""
-        decision = self._sequencer.decide(
-            key, batch.first_sequence, batch.count, batch.records_crc32c, self._clock.now_ms()
-        )
-        return decision if isinstance(decision, Duplicate) else None
 
     def _answer_again(self, again: Duplicate, flush_mode: FlushMode) -> asyncio.Future[Appended]:
         batch = again.batch

@@ -97,11 +97,6 @@ class Windows(Table[dict[tuple[int, int], Window]]):
 
 
 @dataclass(frozen=True, slots=True)
-class Accept:
-    """The batch is the next one: store it."""
-
-
-@dataclass(frozen=True, slots=True)
 class Duplicate:
     """The batch was stored, or is on its way to the disk."""
 
@@ -123,8 +118,8 @@ class Sequencer:
         self._on_the_way: dict[Key, list[WindowBatch]] = {}
         self._announced: dict[Key, None] = {}
 
-    def decide(self, key: Key, first_sequence: int, count: int, crc: int, now_ms: int) -> Accept | Duplicate:
-        """What to do with a batch.
+    def decide(self, key: Key, first_sequence: int, count: int, crc: int, now_ms: int) -> Duplicate | None:
+        """Where a batch was stored before; None = it is the producer's next one: store it.
 
         Errors: Unavailable (a gap), NotFound (forgotten producer), Invalid (overlap), Conflict (other bytes, or so
         long ago that the place is not known any more).
@@ -138,9 +133,10 @@ class Sequencer:
         elif window is not None:
             expected = window.next_sequence
         else:
-            return self._first(key, first_sequence)
+            self._check_first(key, first_sequence)
+            return None
         if first_sequence == expected:
-            return Accept()
+            return None
         if first_sequence > expected:
             if window is not None and not coming and window.used_at_ms <= self._led_since_ms:
                 raise self._unknown(key)  # what is missing was acknowledged, and nobody has it any more
@@ -165,16 +161,13 @@ class Sequencer:
             field="batch.first_sequence",
         )
 
-    def _first(self, key: Key, first_sequence: int) -> Accept:
+    def _check_first(self, key: Key, first_sequence: int) -> None:
         """A producer without a window must begin at 0, unless its first batch was just refused and comes again."""
-        if first_sequence == 0:
-            self._announced[key] = None
-            while len(self._announced) > 10_000:
-                del self._announced[next(iter(self._announced))]
-            return Accept()
-        if key in self._announced:
-            raise _gap(0, first_sequence)
-        raise self._unknown(key)
+        if first_sequence:
+            raise _gap(0, first_sequence) if key in self._announced else self._unknown(key)
+        self._announced[key] = None
+        while len(self._announced) > 10_000:
+            del self._announced[next(iter(self._announced))]
 
     def _unknown(self, key: Key) -> NotFound:
         return NotFound(
