@@ -96,7 +96,7 @@ async def test_a_due_deletion_drops_everything_of_the_group_once() -> None:
     await groups.lives.apply(message)
     assert groups.kept() == {"other": WHOLE}
     assert groups.lives.dropped == {"deleted": 1, "silent": 0}
-    assert groups.one.store.locks._table.generation((TOPIC, "g", 0)) == 0
+    assert groups.one.store.locks.table.generation((TOPIC, "g", 0)) == 0
     groups.passes(1)
     await groups.use("g")
     for _ in range(2):

@@ -81,7 +81,7 @@ class GroupOffsets:
         fenced: dict[int, Fenced] = {}
         for queue_id, offset, generation in rows:
             try:
-                self._locks.check_given((topic_id, group, queue_id), generation)
+                self._locks.table.check((topic_id, group, queue_id), generation, given_here=True)
                 self._check_generation(topic_id, group, queue_id, generation)
             except Fenced as error:
                 fenced[queue_id] = error
@@ -125,5 +125,5 @@ class GroupOffsets:
                 raise Invalid(f"offset {offset} of queue {queue_id}; expected 0 or more", field="offsets")
 
     def _check_generation(self, topic_id: int, group: str, queue_id: int, generation: int) -> None:
-        self._locks.check((topic_id, group, queue_id), generation)
+        self._locks.table.check((topic_id, group, queue_id), generation)
         self._engine.reservations.check(self._engine.state.offsets, topic_id, group, (queue_id,), generation)

@@ -339,7 +339,7 @@ class Store:
         self._topics_going.update(going)
         try:
             await self.engine.store([TopicGone(topic_id) for topic_id in going])
-            self.locks.forget_topics(going)
+            self.locks.table.forget_topics(going)
         finally:
             self._topics_going.difference_update(going)
 

@@ -118,13 +118,13 @@ class FetchStream(ReadStream):
         if self._topics.lacks(topic_id, queue_id):
             await self._topics.arrival(topic_id, queue_id)
         key = (topic_id, request.group, queue_id)
-        self._store.locks.check_given(key, request.generation)
+        self._store.locks.table.check(key, request.generation, given_here=True)
         pushed_down = PushedDown.of(request)
         answer, reserved = await self._read_now(request, pushed_down)
         if reserved:
             return answer, reserved
         found = await self._look(request, pushed_down, wait_ms=min(request.wait_ms, WAIT_MS_MAX))
-        self._store.locks.check_given(key, request.generation)
+        self._store.locks.table.check(key, request.generation, given_here=True)
         return _answer(request, found), 0
 
 
