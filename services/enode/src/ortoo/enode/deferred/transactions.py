@@ -133,14 +133,6 @@ class Transactions:
 
         await self._background.kept("end", end())
 
-    def listed(
-        self, *, topic_id: int = 0, producer_group: str = "", parked_only: bool = False, limit: int = 100
-    ) -> list[HalfOpen]:
-        """Open transactions, the oldest first; topic 0 and the empty group mean any."""
-        return self._halves.listed(
-            topic_id=topic_id, producer_group=producer_group, parked_only=parked_only, limit=limit
-        )
-
     async def resume(self, topic_id: int, number: int) -> None:
         """Check a parked transaction again, from the beginning. Errors: NotFound, Conflict when it is not parked."""
 

@@ -32,7 +32,7 @@ class DeferredHandlers(Handlers):
     async def ListDelayed(self, request: pb.ListDelayedRequest, context: Context) -> pb.ListDelayedResponse:
         """The delayed messages of a topic."""
         await self.topics.arrival(request.topic_id)
-        listed = self.intake.delays.listed(request.topic_id, request.from_ms, limit_of(request))
+        listed = self.store.timers.listed(request.topic_id, request.from_ms, limit_of(request))
         return pb.ListDelayedResponse(entries=[write(pb.DelayedEntry, one) for one in listed])
 
     async def AppendIdentified(
@@ -68,7 +68,7 @@ class DeferredHandlers(Handlers):
 
     async def ListHalves(self, request: pb.ListHalvesRequest, context: Context) -> pb.ListHalvesResponse:
         """Open transactions."""
-        listed = self.intake.transactions.listed(
+        listed = self.store.halves.listed(
             topic_id=request.topic_id,
             producer_group=request.producer_group,
             parked_only=request.parked_only,
