@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from ortoo.enode.changes.lives import Mode, SentBack
+from ortoo.enode.changes.groups import Mode, SentBack
 from ortoo.enode.changes.pops import PopFinished, PopLeased
 from ortoo.enode.cluster.group_lives import GroupLives
 from ortoo.enode.state.tables.pops import REPLAY_PREFIX, FinishReason

@@ -3,8 +3,7 @@
 import pytest
 
 from ortoo.common.errors import Conflict, Invalid, NotFound, Unavailable
-from ortoo.enode.changes.agreement import Forget
-from ortoo.enode.changes.all import WindowBatch
+from ortoo.enode.changes.all import Forget, WindowBatch
 from ortoo.enode.state.tables.dedup import Duplicate, Key, Sequencer, Windows
 
 KEY: Key = (1, 2, 3)

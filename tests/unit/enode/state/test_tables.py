@@ -3,11 +3,18 @@
 import pytest
 
 from ortoo.common.errors import Conflict, Fenced
-from ortoo.enode.changes.agreement import Forget
-from ortoo.enode.changes.all import OffsetRows, OffsetsCommitted, OffsetsSkipped, QueueEnds, TopicOf, TopicPut
-from ortoo.enode.changes.groups import GroupDeclared, GroupSeen, GroupsEnded
+from ortoo.enode.changes.all import (
+    Forget,
+    IdsRemembered,
+    OffsetRows,
+    OffsetsCommitted,
+    OffsetsSkipped,
+    QueueEnds,
+    TopicOf,
+    TopicPut,
+)
+from ortoo.enode.changes.groups import GroupDeclared, GroupSeen, GroupsEnded, Mode, SentBack
 from ortoo.enode.changes.halves import HalfOpen
-from ortoo.enode.changes.lives import IdsRemembered, Mode, SentBack
 from ortoo.enode.state.interval_map import Hold, IntervalMap, Phase, Piece
 from ortoo.enode.state.tables import groups, message_ids
 from ortoo.enode.state.tables.ends import Ends

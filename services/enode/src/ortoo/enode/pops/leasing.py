@@ -22,7 +22,7 @@ from ortoo.common.groups.pop import (
 )
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
-from ortoo.enode.changes.lives import Mode
+from ortoo.enode.changes.groups import Mode
 from ortoo.enode.changes.pops import Delivered, PopFinished, PopLeased
 from ortoo.enode.pops.attempts import Request
 from ortoo.enode.pops.deliveries import Deliveries, deliveries

@@ -13,7 +13,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.text_rules import whole_number
-from ortoo.enode.changes.lives import SentBack
+from ortoo.enode.changes.groups import SentBack
 from ortoo.enode.changes.pops import PopFinished
 from ortoo.enode.deferred.intake import Intake
 from ortoo.enode.pops.copies import Origin, in_batches, origin_of

@@ -3,7 +3,7 @@
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid
 from ortoo.common.grpc.errors import Context
-from ortoo.enode.changes.lives import Mode
+from ortoo.enode.changes.groups import Mode
 from ortoo.enode.rpc.handlers import Handlers
 from ortoo.v1 import enode_pb2 as pb
 

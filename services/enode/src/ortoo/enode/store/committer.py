@@ -4,8 +4,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from ortoo.common.records.stored_batch import StoredBatch
-from ortoo.enode.changes.agreement import DigestDue, StateDigest
-from ortoo.enode.changes.all import Change, OffsetsCommitted, OffsetsSkipped, TopicGone
+from ortoo.enode.changes.all import Change, DigestDue, OffsetsCommitted, OffsetsSkipped, StateDigest, TopicGone
 from ortoo.enode.changes.timers import TimersSet
 from ortoo.enode.index.catalog import Catalog, QueueLog
 from ortoo.enode.log.flushing.group import Group

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from ortoo.common.errors import OrtooError
 from ortoo.enode.changes.all import Change
-from ortoo.enode.changes.lives import Mode, ModeSet
+from ortoo.enode.changes.groups import Mode, ModeSet
 from ortoo.enode.state.tables.modes import check
 from ortoo.enode.store.engine import Engine
 

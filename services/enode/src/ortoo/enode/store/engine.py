@@ -11,7 +11,8 @@ from ortoo.common.groups.system_topics import SYSTEM_TOPIC_IDS
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.changes.all import USES, Change, TopicGone
+from ortoo.enode.changes.all import Change, TopicGone
+from ortoo.enode.changes.groups import GroupUse
 from ortoo.enode.disk.clean_stop import forget_clean_stop
 from ortoo.enode.disk.disk import DirectoryLock, Disk, RealDisk
 from ortoo.enode.disk.identity import Identity, claim
@@ -209,8 +210,8 @@ class Engine:
     def note_use(self, changes: Changes) -> Changes:
         """Groups use topics by these changes, which are accepted now; the same changes."""
         for change in changes:
-            if type(change) in USES:
-                self.accepted.add((change.topic_id, change.group))  # type: ignore[attr-defined]
+            if isinstance(change, GroupUse):
+                self.accepted.add((change.topic_id, change.group))
         return changes
 
     def note_reading(self, topic_id: int, group: str) -> None:

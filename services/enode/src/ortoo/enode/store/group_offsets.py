@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ortoo.common.errors import Fenced, Invalid
 from ortoo.common.process.logs import get_logger
 from ortoo.enode.changes.all import Change, OffsetsCommitted
-from ortoo.enode.changes.lives import SentBackForgotten
+from ortoo.enode.changes.groups import SentBackForgotten
 from ortoo.enode.store.engine import Engine
 from ortoo.enode.store.queue_locks import QueueLocks
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from ortoo.common.errors import Conflict
-from ortoo.enode.changes.lives import Mode, ModeSet
+from ortoo.enode.changes.groups import Mode, ModeSet
 from ortoo.enode.state.table import GroupTable, live
 
 _WORDS = {

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from ortoo.enode.changes.all import OffsetsCommitted
-from ortoo.enode.changes.lives import SentBack, SentBackForgotten
+from ortoo.enode.changes.groups import SentBack, SentBackForgotten
 from ortoo.enode.state.table import PlaceTable, live, parts
 
 Place = tuple[int, str, int]
