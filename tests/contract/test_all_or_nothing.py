@@ -13,7 +13,7 @@ from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 from ortoo.enode.changes.all import Change
 from ortoo.enode.changes.groups import Mode
-from ortoo.enode.deferred.check_schedule import CheckSchedule
+from ortoo.enode.deferred.checks import CheckSchedule
 from ortoo.enode.deferred.delays import Delays
 from ortoo.enode.deferred.intake import Intake
 from ortoo.enode.deferred.transactions import Transactions

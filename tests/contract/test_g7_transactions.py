@@ -8,7 +8,7 @@ from ortoo.common.errors import Conflict, NotFound
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import Message, encode
 from ortoo.enode.changes.halves import Source, Verdict
-from ortoo.enode.deferred.check_watchers import DueCheck, Watcher
+from ortoo.enode.deferred.checks import DueCheck, Watcher
 from tests.contract.deferred_store import DeferredStore, power_cuts
 from tests.contract.one_store import QUEUES, TOPIC
 

@@ -17,7 +17,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import encode, open_batch
 from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.enode.deferred.check_schedule import CheckSchedule
+from ortoo.enode.deferred.checks import CheckSchedule
 from ortoo.enode.deferred.delays import Delays
 from ortoo.enode.deferred.identified import IdentifiedIntake
 from ortoo.enode.deferred.intake import Intake

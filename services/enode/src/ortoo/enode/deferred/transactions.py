@@ -22,8 +22,7 @@ from ortoo.common.process.logs import get_logger
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.changes.all import Change
 from ortoo.enode.changes.halves import HalfEnded, HalfOpen, Source, Verdict
-from ortoo.enode.deferred.check_schedule import CheckSchedule
-from ortoo.enode.deferred.check_watchers import CheckWatchers, DueCheck
+from ortoo.enode.deferred.checks import CheckSchedule, CheckWatchers, DueCheck
 from ortoo.enode.store.deferral import Deferral
 from ortoo.enode.store.store import Store
 

@@ -8,7 +8,7 @@ from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import write
 from ortoo.common.process.containment import Scope
 from ortoo.enode.changes.halves import HalfOpen, Source, Verdict
-from ortoo.enode.deferred.check_watchers import DueCheck, Watcher
+from ortoo.enode.deferred.checks import DueCheck, Watcher
 from ortoo.enode.deferred.transactions import Transactions
 from ortoo.enode.rpc.handlers import Handlers
 from ortoo.enode.rpc.messages import checked_batch_of, limit_of, unnumbered
