@@ -20,7 +20,7 @@ from ortoo.enode.deferred.identified import IdentifiedIntake
 from ortoo.enode.deferred.intake import Intake
 from ortoo.enode.deferred.moves import TimerMoves
 from ortoo.enode.deferred.transactions import Transactions
-from ortoo.enode.observe.traces import traced_intake
+from ortoo.enode.observe.traces import TracedIntake
 from ortoo.enode.pops.leasing import Leasing
 from ortoo.enode.pops.sending_back import SendingBack
 from ortoo.enode.rpc.service import EnodeService
@@ -72,7 +72,9 @@ async def open_parts(
         tracing = await stack.enter_async_context(
             open_tracing("enode", settings.name, settings.trace_endpoint, clock=clock, randomness=randomness)
         )
-        taking = intake if tracing is None else traced_intake(intake, tracing, settings.name)
+        taking = intake
+        if tracing is not None:
+            taking = TracedIntake(store, delays, transactions, tracing, settings.name)
         identified = IdentifiedIntake(store, taking, background, clock, window_ms=settings.dedup_window_ms)
         pops = Leasing(store, clock, background)
         stack.push_async_callback(pops.close)
