@@ -195,7 +195,7 @@ async def test_leased_messages_stay_with_their_consumer_until_their_time(old: Ol
         (offset, attempt) for one in popped.batches for offset, attempt in zip(one.offsets, one.attempts, strict=True)
     ]
     assert back == [(offset, 2) for one in first["leases"] for offset in one["offsets"]]
-    await desk.close()
+    await desk.lines.close()
 
 
 @pytest.mark.parametrize("commit", COMMITS)

@@ -74,7 +74,7 @@ def register_pops(metrics: Metrics, store: Store, pops: Leasing, sending: Sendin
     metrics.counter(
         "rocketmq_send_to_dlq_messages_total",
         "Messages that became dead letters of a group.",
-        lambda: named(pops.parked_totals + sending.parked_totals),
+        lambda: named(pops.parking.parked_totals + sending.parked_totals),
         labels=OF_GROUP,
     )
 

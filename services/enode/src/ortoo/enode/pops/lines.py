@@ -246,7 +246,7 @@ class Lines:
                 group.forget()
 
     async def forget_idle(self) -> None:
-        """Drop groups of which nothing is in memory that is not in the folded state."""
+        """Drop groups of which nothing is in memory that the log does not say; to be called once a minute."""
         for (topic_id, name), group in list(self._groups.items()):
             if group.is_idle():
                 del self._groups[topic_id, name]

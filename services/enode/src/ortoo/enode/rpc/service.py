@@ -171,7 +171,7 @@ def _servicer(handlers: EnodeService | LeaderOnly) -> tuple[str, AddServicer]:
 async def _let_go(handlers: EnodeService, draining: asyncio.Event) -> None:
     """At a stop, answer pops that wait: whoever has asked other enodes as well is told so while it can be told."""
     await draining.wait()
-    await handlers.pops.close()
+    await handlers.pops.lines.close()
 
 
 async def _no_more() -> AsyncIterator[Any]:
