@@ -10,8 +10,7 @@ from ortoo.common.process.containment import Scope
 from ortoo.enode.changes.halves import HalfOpen, Source, Verdict
 from ortoo.enode.deferred.checks import DueCheck, Watcher
 from ortoo.enode.deferred.transactions import Transactions
-from ortoo.enode.rpc.handlers import Handlers
-from ortoo.enode.rpc.messages import checked_batch_of, limit_of, unnumbered
+from ortoo.enode.rpc.handlers import Handlers, checked_batch_of, limit_of, unnumbered
 from ortoo.enode.rpc.streams.outbox import Outbox
 from ortoo.v1 import enode_deferred_pb2 as pb
 from ortoo.v1 import enode_lives_pb2 as lives_pb
