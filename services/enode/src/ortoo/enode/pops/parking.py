@@ -146,10 +146,6 @@ class Parking:
             await asyncio.shield(other)
 
     async def _park(self, line: GroupLine, letters: list[DeadLetter], rules: PopRules) -> None:
-        await self._copied(line, letters, rules)
-        line.group.wake()
-
-    async def _copied(self, line: GroupLine, letters: list[DeadLetter], rules: PopRules) -> None:
         at = 0
         while at < len(letters):
             opened = await self._reading.holding(line, letters[at].offset)
@@ -164,3 +160,4 @@ class Parking:
                 await self._store.append(rules.dead_letter_topic_id, 0, batch, consumes=(done,))
                 line.group.line(line.queue_id).drop(ranges)  # it may have been made anew meanwhile
                 self.parked_totals[line.group.topic_id, line.group.name] += len(offsets)
+        line.group.wake()

@@ -64,8 +64,6 @@ class Engine:
         self._loop = asyncio.get_running_loop()
         self.catalog = recovered.catalog
         self.state = recovered.state
-        self.sequencer = Sequencer(self.state.windows, idle_ms=settings.producer_idle_ms)
-        self.reservations = Reservations()
         self.accepted: set[tuple[int, str]] = set()
         """(topic id, group) of changes that were accepted since somebody looked: they may not be in the state yet."""
         self.read: set[tuple[int, str]] = set()
@@ -106,8 +104,8 @@ class Engine:
         self.committer = Committer(
             catalog=self.catalog,
             state=self.state,
-            sequencer=self.sequencer,
-            reservations=self.reservations,
+            sequencer=Sequencer(self.state.windows, idle_ms=settings.producer_idle_ms),
+            reservations=Reservations(),
             recent=recent,
             housekeeping=self.housekeeping,
         )
@@ -195,10 +193,10 @@ class Engine:
 
     def forget_the_way(self) -> None:
         """Nothing is on its way to the disk: decisions see what is folded, and nothing else."""
-        self.sequencer = self.committer.sequencer = Sequencer(
+        self.committer.sequencer = Sequencer(
             self.state.windows, idle_ms=self.settings.producer_idle_ms, led_since_ms=self.appender.stored_at_ms
         )
-        self.reservations = self.committer.reservations = Reservations()
+        self.committer.reservations = Reservations()
 
     def check_open(self) -> None:
         """Errors: Unavailable when the store is closed, or another member may have committed more."""

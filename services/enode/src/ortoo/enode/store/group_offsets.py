@@ -57,7 +57,7 @@ class GroupOffsets:
                 for queue_id in part:
                     self._check_generation(topic_id, group, queue_id, generation)
             for generation, part in rows:
-                self._engine.reservations.add(topic_id, group, part, generation)
+                self._engine.committer.reservations.add(topic_id, group, part, generation)
 
         stored = self._engine.state.offsets.of(topic_id, group, offsets)
         await self._engine.store([*more, *changes], check)
@@ -126,4 +126,4 @@ class GroupOffsets:
 
     def _check_generation(self, topic_id: int, group: str, queue_id: int, generation: int) -> None:
         self._locks.table.check((topic_id, group, queue_id), generation)
-        self._engine.reservations.check(self._engine.state.offsets, topic_id, group, (queue_id,), generation)
+        self._engine.committer.reservations.check(self._engine.state.offsets, topic_id, group, (queue_id,), generation)

@@ -22,7 +22,7 @@ from ortoo.enode.state.tables.dedup import Duplicate
 from ortoo.enode.state.tables.halves import Halves
 from ortoo.enode.state.tables.timers import Timers
 from ortoo.enode.state.tables.topics import put
-from ortoo.enode.store.census import Census, description
+from ortoo.enode.store.census import description
 from ortoo.enode.store.deferral import ChangesAt, Deferral, Write
 from ortoo.enode.store.delivery_modes import DeliveryModes
 from ortoo.enode.store.engine import Engine
@@ -77,15 +77,13 @@ class Store:
         """How far groups have consumed."""
         self.modes = DeliveryModes(engine)
         """How groups consume topics."""
-        self.census = Census(engine.catalog, engine.state)
-        """Sizes and lags by topic and group, for metrics."""
         self._settings = engine.settings
         self._clock = engine.clock
         self._loop = asyncio.get_running_loop()
         self._catalog = engine.catalog
         self._state = engine.state
         self._appender = engine.appender
-        self._sequencer = engine.sequencer
+        self._sequencer = engine.committer.sequencer
         self._reader = engine.reader
         self._topics_going: set[int] = set()
         self._fetches = 0
