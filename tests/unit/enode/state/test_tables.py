@@ -153,7 +153,7 @@ def test_when_a_group_used_a_topic_counts_once_a_directory_was_heard() -> None:
     """The latest time; directories are few."""
     table = Groups()
     table.use(1, "g", 50)
-    assert (table.all(), table.seen_at_ms(1, "g"), table.seen_at_ms(1, "h")) == ([(1, "g", 0)], 0, None)
+    assert (list(table.entries()), table.seen_at_ms(1, "g"), table.seen_at_ms(1, "h")) == ([(1, "g", 0)], 0, None)
     table.apply(GroupsEnded(7, "d"))
     table.use(1, "g", 60)
     table.use(1, "g", 55)

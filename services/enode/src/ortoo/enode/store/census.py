@@ -47,7 +47,7 @@ def group_lags(engine: Engine) -> Iterator[GroupLag]:
     """One entry for each (topic, group) with a committed offset."""
     queues = engine.catalog.queues
     names = {copy.topic_id: copy.name for copy in engine.state.topics.all()}
-    for topic_id, group, offsets in engine.state.offsets.committed():
+    for topic_id, group, offsets in engine.state.offsets.entries():
         name = names.get(topic_id)
         if name is None:
             continue
