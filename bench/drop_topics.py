@@ -12,7 +12,7 @@ from bench.report import Figures, main
 from bench.stores import open_store
 from ortoo.common.records.batch import encode
 from ortoo.enode.changes.all import Change, LocksPut, OffsetsCommitted
-from ortoo.enode.changes.lives import Mode, ModeSet, SentBack
+from ortoo.enode.changes.groups import Mode, ModeSet, SentBack
 from ortoo.enode.changes.pops import PopLeased
 from ortoo.enode.store.store import Store, TopicCopy
 
