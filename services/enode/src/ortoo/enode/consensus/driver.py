@@ -3,17 +3,17 @@
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from ortoo.common.errors import Conflict, DataLoss, OrtooError, Overloaded
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
+from ortoo.enode.consensus.joining import Joining
 from ortoo.enode.consensus.shared_log import SharedLog
 from ortoo.enode.disk.disk import Buffer
-from ortoo.enode.disk.reign_file import KeptReign, write_reign
+from ortoo.enode.disk.reign_file import write_reign
 from ortoo.enode.log.copies.words import begin_payload, members_payload
 from ortoo.enode.log.frame import BadFrame, Kind
 from ortoo.enode.members.driver import (
@@ -44,7 +44,7 @@ from ortoo.enode.members.driver import (
 )
 from ortoo.enode.members.identity import MemberId
 from ortoo.enode.members.leading import deletable_below
-from ortoo.enode.members.log_outline import Mark, MembersFrame
+from ortoo.enode.members.log_outline import LogOutline, Mark, MembersFrame
 from ortoo.enode.members.member import Member
 from ortoo.enode.members.messages import Frames, Heartbeat, Message
 from ortoo.enode.members.protocol import step
@@ -71,31 +71,33 @@ FULL_DISK_S = 1.0
 _log = get_logger("members")
 
 
-class Peers(Protocol):
-    """The other members."""
+@dataclass(slots=True)
+class Doubts:
+    """What came of comparing this member's state with the leader's, in all lives of its log."""
 
-    def send(self, to: MemberId, message: Message) -> None:
-        """Let a message go; it may be lost."""
-
-
-@dataclass(frozen=True, slots=True)
-class Suggestion:
-    """Whom the name servers shall propose."""
-
-    leader: MemberId
-    above: int
+    times: int = 0
+    """How often in a row it was not the same."""
+    compared: int = 0
+    """The number of the digests that were compared last: what is folded again is not compared again."""
 
 
 class Driver:
     """One start of a member. Belongs to the event loop that opened its log."""
 
     def __init__(
-        self, log: SharedLog, member: Member, kept: KeptReign, peers: Peers, background: Background, clock: Clock
+        self,
+        log: SharedLog,
+        member: Member,
+        joining: Joining,
+        send: Callable[[MemberId, Message], object],
+        background: Background,
+        clock: Clock,
+        doubts: Doubts,
     ) -> None:
-        """Begin as `member`, which is what `log` and `kept` say."""
+        """Begin as `member`, which is what `log` and `joining` say; what `send` is given may be lost."""
         self.member = member
         self.log = log
-        self.suggestion: Suggestion | None = None
+        self.suggestion: Suggest | None = None
         """What the name servers have to hear next; whoever has told them takes it away."""
         self.is_leader_silent = False
         self.leads: int | None = None
@@ -104,17 +106,10 @@ class Driver:
         """Set when any of what is reported has changed, or who leads."""
         self.over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Done, with the reason, when the log has to be opened anew; the member then starts once more."""
-        self.kept_changed: Callable[[KeptReign], object] = lambda kept: None
-        """Gets what the reign file says from now on."""
-        self.doubts = 0
-        """How often in a row this member's state was not the leader's."""
-        self.compared = 0
-        """The number of the last digests that were compared, here or in a former life: what is folded again is not."""
-        self.on_doubts: Callable[[int, int], object] = lambda times, number: None
-        """Gets both whenever states were compared."""
+        self.doubts = doubts
         self.shipments = self.shipped_bytes = 0
-        self._kept = kept
-        self._peers = peers
+        self._joining = joining
+        self._send = send
         self._background = background
         self._clock = clock
         self._events: deque[Event] = deque()
@@ -125,7 +120,7 @@ class Driver:
         self._is_changing_members, self._refusal = False, ""
         self._appended_s = self._late_until_s = 0.0
         """When something was appended last; when more may be sent to those that are late."""
-        self._log_work: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
+        self._log_work: asyncio.Queue[tuple[Action, LogOutline]] = asyncio.Queue()
         self._reigns: asyncio.Queue[SaveReign] = asyncio.Queue()
         log.on_appended = self._appended
         log.on_flushed = lambda position: self.post(Flushed(self._cuts, position))
@@ -161,7 +156,7 @@ class Driver:
 
     def _act(self, action: Action) -> None:
         if isinstance(action, Send):
-            self._peers.send(action.to, action.message)
+            self._send(action.to, action.message)
         elif isinstance(action, Ship):
             if self._gives_way(action.begin) or not self._shipped(action, self.log.bytes.newest(action)):
                 self._background.contained("ship", self._ship(action))
@@ -172,7 +167,7 @@ class Driver:
         elif isinstance(action, Deposed):
             self._depose(action.epoch)
         elif isinstance(action, Suggest):
-            self.suggestion = Suggestion(action.leader, action.above)
+            self.suggestion = action
             self.changed.set()
         elif isinstance(action, LeaderSilent):
             self.is_leader_silent = True
@@ -183,26 +178,25 @@ class Driver:
             self._refusal = "another change of the members is on its way to the log: try again in a moment"
         else:
             self._is_changing_members |= isinstance(action, AppendMembers)
-            outline = self.member.log
-            self._log_work.put_nowait(lambda: self._do(action, replace(outline)))
+            self._log_work.put_nowait((action, self.member.log))
 
-    async def _do(self, action: Action, outline: "object") -> None:
+    async def _do(self, action: Action, outline: LogOutline) -> None:
         """Do to the log what was decided when it looked like `outline`."""
         log = self.log
         if isinstance(action, Write):
             await log.write(action.begin, action.content)
         elif isinstance(action, Cut):
             self._cuts = action.cuts
-            await log.cut(outline)  # type: ignore[arg-type]
+            await log.cut(outline)
             self.post(CutDone(action.cuts))
         elif isinstance(action, Restart):
             self._cuts = action.cuts
-            if await log.restart(outline):  # type: ignore[arg-type]
+            if await log.restart(outline):
                 self._end("the log begins anew, behind what the leader has deleted")
             else:
                 self.post(CutDone(action.cuts))
         elif isinstance(action, DeleteBelow):
-            await log.delete_below(action.begin, outline)  # type: ignore[arg-type]
+            await log.delete_below(action.begin, outline)
         elif isinstance(action, AppendEpoch):
             if self._leads(action.epoch):
                 log.begin_reign(action.epoch)
@@ -238,13 +232,13 @@ class Driver:
     def _compared(self, differing: list[str]) -> None:
         """The leader says what its state was like, at a position where this member looked at its own."""
         number, is_its_own = self.log.engine.committer.own[0], self.log.is_doubtful and self.leads is not None
-        if number <= self.compared or is_its_own:  # a leader is as it says itself, and still in doubt
+        doubts = self.doubts
+        if number <= doubts.compared or is_its_own:  # a leader is as it says itself, and still in doubt
             return
-        self.compared, self.doubts = number, self.doubts + 1 if differing else 0
-        self.on_doubts(self.doubts, number)
+        doubts.compared, doubts.times = number, doubts.times + 1 if differing else 0
         if differing:
-            _log.error("this member's state is not the leader's", tables=differing, times=self.doubts)
-            if not self.log.is_doubtful and self.doubts <= REFOLDS_MAX:
+            _log.error("this member's state is not the leader's", tables=differing, times=doubts.times)
+            if not self.log.is_doubtful and doubts.times <= REFOLDS_MAX:
                 self._background.contained("fold again", self._fold_again())
         self.log.is_doubtful = bool(differing)
 
@@ -285,7 +279,7 @@ class Driver:
         if length := sum(map(len, content)):
             epoch, committed, end = self.member.reign.epoch, self.member.log.committed, action.begin + length
             frames = Frames(epoch, action.to, action.stream, action.begin, end, (), committed, content)
-            self._peers.send(action.to.member, frames)
+            self._send(action.to.member, frames)
             self.shipments, self.shipped_bytes = self.shipments + 1, self.shipped_bytes + length
             self.post(Shipped(action.to, action.stream, end))
         return length
@@ -304,9 +298,9 @@ class Driver:
         Nothing is done behind that: the log is not what the protocol believes any more, and is opened anew.
         """
         while not self.over.done():
-            work = await self._log_work.get()
+            action, outline = await self._log_work.get()
             try:
-                await work()
+                await self._do(action, outline)
             except Overloaded as error:
                 _log.error("the log cannot be written", reason=str(error))
                 self._end(str(error))
@@ -324,9 +318,9 @@ class Driver:
             action = await self._reigns.get()
             while not self._reigns.empty():
                 action = self._reigns.get_nowait()
-            self._kept = replace(self._kept, reign=action.reign)
-            await self.log.engine.work.run(write_reign, self.log.disk, self.log.folder, self._kept)
-            self.kept_changed(self._kept)
+            kept = replace(self._joining.kept, reign=action.reign)
+            await self.log.engine.work.run(write_reign, self.log.disk, self.log.folder, kept)
+            self._joining.kept = kept
             self.post(ReignSaved(action.reign))
 
     async def _tick(self) -> None:

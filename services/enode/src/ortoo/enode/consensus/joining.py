@@ -120,7 +120,7 @@ class Joining:
             )
         if self.kept.set_id != set_id and not asks_only:
             try:
-                self._keep(replace(self.kept, set_id=set_id, created_at_ms=created_at_ms, is_founder=False))
+                self.keep(replace(self.kept, set_id=set_id, created_at_ms=created_at_ms, is_founder=False))
             except OSError as error:
                 raise Unavailable(f"the disk failed: {error}") from error
             self._joined.set()
@@ -131,10 +131,7 @@ class Joining:
         return self.kept.is_founder and read_outline(self.disk, self.folder) is None
 
     def keep(self, kept: KeptReign) -> None:
-        """Know what the driver has written."""
-        self.kept = kept
-
-    def _keep(self, kept: KeptReign) -> None:
+        """Write down who this is now. Errors: OSError."""
         write_reign(self.disk, self.folder, kept)
         self.kept = kept
 
@@ -142,7 +139,7 @@ class Joining:
         """Return when this member is of a set that has begun."""
         if not self.kept.set_id and self.founding.number == 1:
             set_id, created_at_ms = self.randomness.id_text(), self.clock.now_ms()
-            self._keep(replace(self.kept, set_id=set_id, created_at_ms=created_at_ms, is_founder=True))
+            self.keep(replace(self.kept, set_id=set_id, created_at_ms=created_at_ms, is_founder=True))
         while self.kept.is_founder and read_outline(self.disk, self.folder) is None:
             if bases(self.disk.list(self.folder)):
                 raise DataLoss(
@@ -180,5 +177,5 @@ class Joining:
 
     def started(self) -> tuple[KeptReign, KeptOutline]:
         """What one more start of this member begins with: another incarnation, which is on disk."""
-        self._keep(replace(self.kept, incarnation=self.kept.incarnation + 1))
+        self.keep(replace(self.kept, incarnation=self.kept.incarnation + 1))
         return self.kept, read_outline(self.disk, self.folder) or KeptOutline()

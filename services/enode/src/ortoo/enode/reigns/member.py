@@ -111,7 +111,7 @@ async def open_member(
         metrics.gauge(
             "ortoo_state_differs",
             "How often in a row this member's state was not the leader's when they were compared.",
-            lambda: lives.doubts,
+            lambda: lives.doubts.times,
         )
         found = Findings("enode", settings.name, [lives.findings, memory.findings, telemetry.findings, live.findings])
         services = [findings_servicer(found, clock), settings_servicer("enode", live)]
