@@ -77,9 +77,3 @@ def complete_checkpoints(slices: Iterable[SliceAt]) -> list[tuple[SliceAt, ...]]
         if parts[last].total == last + 1 == len(parts):
             complete.append(tuple(parts[number] for number in range(last + 1)))
     return complete
-
-
-def newest_complete(slices: Iterable[SliceAt]) -> tuple[SliceAt, ...]:
-    """The slices of the newest checkpoint that is all there, in order; empty when none is."""
-    complete = complete_checkpoints(slices)
-    return complete[0] if complete else ()

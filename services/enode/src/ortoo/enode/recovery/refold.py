@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ortoo.common.errors import DataLoss
 from ortoo.enode.changes.all import OffsetsSkipped, decode_changes
-from ortoo.enode.log.checkpoint import decode_slice, newest_complete
+from ortoo.enode.log.checkpoint import complete_checkpoints, decode_slice
 from ortoo.enode.log.frame import BadFrame, Flag, FrameHeader, Kind
 from ortoo.enode.log.queue_index import SliceAt
 from ortoo.enode.log.scan import Hole, read_body, read_frame, walk
@@ -41,7 +41,7 @@ class Refold:
         self.end_position = end_position
         self._seen_behind_hole: set[tuple[int, int]] = set()
         self._producers_behind_hole: set[tuple[int, int, int]] = set()
-        self.folded_from = self._load_checkpoint(list(slices))
+        self.folded_from = self._load_checkpoint(slices)
         if segments and self.folded_from < segments[0].base:
             self._lost_bytes += segments[0].base - self.folded_from
         for segment in segments:
@@ -82,9 +82,9 @@ class Refold:
         elif self._lost_bytes:
             self.state.windows.keep_only(self._producers_behind_hole)
 
-    def _load_checkpoint(self, slices: list[SliceAt]) -> int:
+    def _load_checkpoint(self, slices: Iterable[SliceAt]) -> int:
         """Start from the newest checkpoint whose frames are whole; return the position to fold from."""
-        while parts := newest_complete(slices):
+        for parts in complete_checkpoints(slices):
             state = State()
             for part in parts:
                 body = self._checkpoint_body(part)
@@ -94,7 +94,6 @@ class Refold:
             else:
                 self.state = state
                 return parts[-1].fold_from
-            slices = [one for one in slices if one.checkpoint_id != parts[0].checkpoint_id]
         begin = self._segments[0].base if self._segments else 0
         if begin and not self._without_checkpoint:
             raise DataLoss(
