@@ -5,8 +5,8 @@ from pathlib import Path
 
 from ortoo.common.errors import Conflict, DataLoss
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.disk.lines import decode_lines, encode_lines
-from ortoo.enode.disk.whole_files import read_whole, write_whole
+from ortoo.enode.disk.lines import encode_lines, read_lines
+from ortoo.enode.disk.whole_files import write_whole
 
 FILE_NAME = "identity"
 VERSION = 1
@@ -35,16 +35,13 @@ def encode_identity(identity: Identity) -> bytes:
     return encode_lines(VERSION, asdict(identity))
 
 
-def decode_identity(data: bytes, file: Path) -> Identity:
-    """Read what `encode_identity` wrote. Errors: DataLoss when it is damaged, Unsupported when it is newer."""
-    advice = "put it back from a copy, or move the folder away to start with an empty one"
-    return Identity(**decode_lines(data, file, VERSION, advice))
-
-
 def read_identity(disk: Disk, folder: Path) -> Identity | None:
-    """Whose store a folder holds; None when it does not say. Errors: DataLoss, Unsupported."""
-    data = read_whole(disk, folder / FILE_NAME)
-    return decode_identity(data, folder / FILE_NAME) if data is not None else None
+    """Whose store a folder holds; None when it does not say.
+
+    Errors: DataLoss when the file is damaged, Unsupported when it is newer.
+    """
+    advice = "put it back from a copy, or move the folder away to start with an empty one"
+    return read_lines(disk, folder / FILE_NAME, VERSION, advice, lambda fields: Identity(**fields))
 
 
 def claim(disk: Disk, folder: Path, wanted: Identity, names: list[str]) -> Identity:

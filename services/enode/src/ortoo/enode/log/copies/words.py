@@ -3,9 +3,10 @@
 import json
 import struct
 from collections.abc import Iterable
+from dataclasses import asdict
 
 from ortoo.common.errors import DataLoss
-from ortoo.enode.disk.outline_file import decode_configuration, encode_configuration
+from ortoo.enode.disk.outline_file import decode_configuration
 from ortoo.enode.log.frame import FrameHeader, Kind
 from ortoo.enode.members.identity import Configuration
 from ortoo.enode.members.log_outline import BeginFrame, EpochFrame, Mark, MembersFrame
@@ -16,7 +17,7 @@ WORDS = frozenset({Kind.EPOCH, Kind.MEMBERS, Kind.BEGIN})
 
 def members_payload(configuration: Configuration) -> bytes:
     """Of a MEMBERS frame."""
-    return json.dumps(encode_configuration(configuration), sort_keys=True).encode()
+    return json.dumps(asdict(configuration), sort_keys=True).encode()
 
 
 def begin_payload(log_begin: int) -> bytes:
