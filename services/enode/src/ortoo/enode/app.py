@@ -33,7 +33,6 @@ from ortoo.enode.rpc.service import enode_server, reachable_address
 from ortoo.enode.settings import Settings
 from ortoo.enode.store.memory_share import within
 from ortoo.enode.store.store import Store
-from ortoo.v1 import topic_pb2
 
 SWITCH_INTERVAL_S = 0.0001
 CERTIFICATES_INTERVAL_S = 1.0
@@ -90,14 +89,9 @@ async def open_enode(
         await parts.enter_async_context(telemetry.open(ready=lambda: server.serving))
         await parts.enter_async_context(server)
 
-        enode = topic_pb2.Enode(
-            name=settings.name,
-            address=reachable_address(settings, server),
-            store_id=store.engine.identity.store_id,
-            role=settings.role,
-        )
+        at = reachable_address(settings, server)
         leases = await parts.enter_async_context(
-            announced(serving, enode, settings, background, name_servers, channels, clock=clock, randomness=randomness)
+            announced(serving, settings, at, background, name_servers, channels, clock=clock, randomness=randomness)
         )
         own = EnodeFindings(store, serving.pops, pace, clock)
         found.sources += [own.disk, own.messages, leases.findings, memory.findings, telemetry.findings, live.findings]

@@ -41,7 +41,7 @@ from ortoo.enode.rpc.streams.all import Streams
 from ortoo.enode.settings import Settings
 from ortoo.enode.store.memory_share import within
 from ortoo.enode.store.store import Store
-from ortoo.v1 import member_report_pb2, members_pb2, topic_pb2
+from ortoo.v1 import member_report_pb2, members_pb2
 
 AGAIN_S = 1.0
 """How long a member whose log has to be opened anew waits before it is."""
@@ -297,21 +297,14 @@ class Lives:
             )
             parts.handlers.streams = Streams(background, over)
             stack.callback(measured(self.metrics, parts, clock))
-            enode = topic_pb2.Enode(
-                name=settings.name,
-                address=reachable_address(settings, self.server),
-                store_id=log.engine.identity.store_id,
-                role=settings.role,
-                epoch=epoch,
-            )
             telling = announced(
                 parts,
-                enode,
                 settings,
+                reachable_address(settings, self.server),
                 background,
                 self.name_servers,
                 self.channels,
-                gives_leases_back=False,
+                epoch=epoch,
                 clock=clock,
                 randomness=self.randomness,
             )

@@ -84,20 +84,27 @@ async def open_parts(
 @contextlib.asynccontextmanager
 async def announced(
     parts: Parts,
-    enode: topic_pb2.Enode,
     settings: Settings,
+    address: str,
     background: Background,
     name_servers: NameServers,
     channels: Channels,
     *,
-    gives_leases_back: bool = True,
+    epoch: int = 0,
     clock: Clock,
     randomness: Randomness,
 ) -> AsyncIterator[Announcing]:
-    """Tell the name servers of `enode`, follow them, and do what falls due; yields the telling.
+    """Tell the name servers that the enode is at `address`, follow them, and do what falls due; yields the telling.
 
-    The leases are given back at the end, unless somebody else may have them by then.
+    The leases are given back at the end, unless it is led in an `epoch`: another member may have them by then.
     """
+    enode = topic_pb2.Enode(
+        name=settings.name,
+        address=address,
+        store_id=parts.store.engine.identity.store_id,
+        role=settings.role,
+        epoch=epoch,
+    )
     async with contextlib.AsyncExitStack() as stack:
         leases = registration(
             enode,
@@ -110,7 +117,7 @@ async def announced(
             clock=clock,
             randomness=randomness,
         )
-        if gives_leases_back:
+        if not epoch:
             stack.push_async_callback(leases.leave)
         following = watch_topics(
             parts.topics,
