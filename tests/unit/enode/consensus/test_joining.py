@@ -13,7 +13,7 @@ from ortoo.enode.disk.identity import Identity, claim, read_identity
 from ortoo.enode.disk.outline_file import KeptOutline, write_outline
 from ortoo.enode.members.driver import Cut, DeleteBelow, Restart, Tick
 from ortoo.enode.members.identity import Configuration, MemberId
-from ortoo.enode.members.log_outline import LogOutline, PlacedMembers
+from ortoo.enode.members.log_outline import LogOutline, MembersFrame
 from ortoo.enode.members.member import Member
 from ortoo.enode.members.protocol import step
 from ortoo.testing.disks.disk_image import KEEP_EVERYTHING
@@ -103,7 +103,7 @@ async def test_a_killed_log_is_not_cut_by_a_member_with_nobody_to_ask(others: in
     joining = Joining(disk, FOLDER, Founding(1, 1, ()), clock, Randomness(1))
     if others:
         voters = (joining.kept.member, *(MemberId(number, f"disk-{number}") for number in range(2, 2 + others)))
-        placed = (PlacedMembers(0, Configuration(voters)),)
+        placed = (MembersFrame(0, Configuration(voters)),)
         write_outline(disk, FOLDER, KeptOutline(LogOutline(placed=placed)))
     for _ in range(2):
         kept, outline = joining.started()

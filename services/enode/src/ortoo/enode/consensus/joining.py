@@ -24,7 +24,7 @@ from ortoo.enode.disk.outline_file import KeptOutline, read_outline, write_outli
 from ortoo.enode.disk.reign_file import KeptReign, read_reign, write_reign
 from ortoo.enode.log.segment import bases
 from ortoo.enode.members.identity import Configuration, MemberId
-from ortoo.enode.members.log_outline import LogOutline, PlacedMembers
+from ortoo.enode.members.log_outline import LogOutline, MembersFrame
 from ortoo.enode.recovery.restored import read_apart
 
 ASK_INTERVAL_S = 0.5
@@ -100,7 +100,7 @@ class Joining:
         else:
             begin = read_log_begin(self.disk, self.folder)
             position = begin.position if begin else 0
-            alone = PlacedMembers(position, Configuration((member,)))
+            alone = MembersFrame(position, Configuration((member,)))
             outline = LogOutline(position, position, position, position, placed=(alone,))
             write_outline(self.disk, self.folder, KeptOutline(outline))
             kept = KeptReign(member, identity.store_id, identity.created_at_ms)
@@ -170,7 +170,7 @@ class Joining:
         if self.kept != kept:
             return  # it was added to another set meanwhile
         voters = tuple(sorted([kept.member, *others]))
-        first = LogOutline(placed=(PlacedMembers(0, Configuration(voters)),))
+        first = LogOutline(placed=(MembersFrame(0, Configuration(voters)),))
         write_outline(self.disk, self.folder, KeptOutline(first))
         self._joined.set()
         _log.info("the set begins", set_id=kept.set_id, members=len(voters))

@@ -21,14 +21,6 @@ class Identity:
     store_id: str
     created_at_ms: int
 
-    def check_owner(self, folder: Path, cluster: str, enode: str, role: str = "") -> None:
-        """Refuse another's store. Errors: Conflict."""
-        if (self.cluster, self.enode) != (cluster, enode):
-            raise Conflict(
-                f"{folder} belongs to enode {self.enode!r} of cluster {self.cluster!r}; this is {role}{enode!r} of "
-                f"{cluster!r}: choose another folder or correct the settings"
-            )
-
 
 def encode_identity(identity: Identity) -> bytes:
     """The file's bytes."""
@@ -57,5 +49,9 @@ def claim(disk: Disk, folder: Path, wanted: Identity, names: list[str]) -> Ident
             )
         write_whole(disk, folder / FILE_NAME, encode_identity(wanted))
         return wanted
-    found.check_owner(folder, wanted.cluster, wanted.enode)
+    if (found.cluster, found.enode) != (wanted.cluster, wanted.enode):
+        raise Conflict(
+            f"{folder} belongs to enode {found.enode!r} of cluster {found.cluster!r}; this is {wanted.enode!r} of "
+            f"{wanted.cluster!r}: choose another folder or correct the settings"
+        )
     return found

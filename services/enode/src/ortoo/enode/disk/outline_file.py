@@ -9,7 +9,7 @@ from ortoo.enode.disk.lines import encode_lines, read_lines
 from ortoo.enode.disk.reign_file import REJOIN
 from ortoo.enode.disk.whole_files import write_whole
 from ortoo.enode.members.identity import Configuration, MemberId
-from ortoo.enode.members.log_outline import BeginFrame, EpochStart, History, LogOutline, PlacedMembers
+from ortoo.enode.members.log_outline import BeginFrame, EpochStart, History, LogOutline, MembersFrame
 
 FILE_NAME = "outline"
 VERSION = 1
@@ -51,7 +51,7 @@ def _kept(fields: dict[str, Any]) -> KeptOutline:
         begin,
         begin,
         History(tuple(EpochStart(*one) for one in fields["epochs"])),
-        tuple(PlacedMembers(end, decode_configuration(one)) for end, one in fields["members"]),
+        tuple(MembersFrame(end, decode_configuration(one)) for end, one in fields["members"]),
         tuple(BeginFrame(*one) for one in fields["begins"]),
     )
     return KeptOutline(outline, fields["cut"])

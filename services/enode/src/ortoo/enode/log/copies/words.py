@@ -32,7 +32,7 @@ def mark_of(header: FrameHeader, body: bytes | memoryview) -> Mark:
         if header.kind == Kind.EPOCH:
             return EpochFrame(begin, end, header.leader_epoch)
         if header.kind == Kind.MEMBERS:
-            return MembersFrame(begin, end, decode_configuration(json.loads(bytes(body))))
+            return MembersFrame(end, decode_configuration(json.loads(bytes(body))))
         return BeginFrame(begin, end, *_POSITION.unpack(body))
     except (KeyError, TypeError, ValueError, struct.error) as error:
         raise DataLoss(f"the frame at {begin} names members, and cannot be read: {error}") from error
