@@ -6,12 +6,11 @@ from typing import Protocol
 
 from ortoo.common.errors import Conflict, Invalid, OrtooError, Unavailable
 from ortoo.common.grpc.errors import Context
-from ortoo.common.grpc.fields import write
+from ortoo.common.grpc.fields import read, write
 from ortoo.enode.consensus.driver import Driver
 from ortoo.enode.members.driver import AddLearner, Remove
 from ortoo.enode.members.identity import MemberId
 from ortoo.enode.members.roles import Follower, Leader
-from ortoo.enode.rpc.members.service import member_id
 from ortoo.v1 import enode_members_pb2 as pb
 from ortoo.v1 import member_report_pb2
 from ortoo.v1.enode_members_pb2_grpc import EnodeMembersServiceServicer
@@ -45,8 +44,7 @@ class EnodeMembersService(EnodeMembersServiceServicer):
 
     async def DescribeMembers(self, request: pb.DescribeMembersRequest, context: Context) -> pb.DescribeMembersResponse:
         """What this member knows."""
-        self._check_enode(request.enode)
-        driver = self._driver()
+        driver = self._running(request.enode)
         member, role = driver.member, driver.member.role
         answer = pb.DescribeMembersResponse(
             enode=self._enode,
@@ -66,12 +64,12 @@ class EnodeMembersService(EnodeMembersServiceServicer):
     async def HandOver(self, request: pb.HandOverRequest, context: Context) -> pb.HandOverResponse:
         """Let another voter lead."""
         driver = self._leading(request.enode)
-        voters = driver.member.log.members.voters
-        successor = member_id(request.successor) if request.HasField("successor") else driver.most_complete()
+        others = [one for one in driver.member.log.members.voters if one != driver.member.me.member]
+        successor = read(MemberId, request.successor) if request.HasField("successor") else driver.most_complete()
         if successor is None:
             raise Conflict("no other voter answers: start one first", field="successor")
-        if successor not in voters or successor == driver.member.me.member:
-            known = ", ".join(str(one.number) for one in voters if one != driver.member.me.member)
+        if successor not in others:
+            known = ", ".join(str(one.number) for one in others)
             raise Invalid(f"member {successor.number} with that disk is no other voter; give one of {known}",
                           field="successor")  # fmt: skip
         epoch = driver.member.reign.epoch
@@ -83,7 +81,7 @@ class EnodeMembersService(EnodeMembersServiceServicer):
     async def AddMember(self, request: pb.AddMemberRequest, context: Context) -> pb.AddMemberResponse:
         """Let a disk have the log."""
         driver = self._leading(request.enode)
-        member = member_id(request.member)
+        member = read(MemberId, request.member)
         if member not in driver.member.log.members.everybody:
             if request.member_address:
                 await self._home.admit(member, request.member_address)
@@ -94,7 +92,7 @@ class EnodeMembersService(EnodeMembersServiceServicer):
     async def RemoveMember(self, request: pb.RemoveMemberRequest, context: Context) -> pb.RemoveMemberResponse:
         """Let a member have nothing more."""
         driver = self._leading(request.enode)
-        member = member_id(request.member)
+        member = read(MemberId, request.member)
         if member in driver.member.log.members.everybody:
             driver.asked(Remove(member))
             await self._committed(driver, lambda: member not in driver.member.log.placed[0].configuration.everybody)
@@ -128,19 +126,16 @@ class EnodeMembersService(EnodeMembersServiceServicer):
             found.append(described)
         return found
 
-    def _check_enode(self, enode: str) -> None:
+    def _running(self, enode: str) -> Driver:
         if enode != self._enode:
             raise Invalid(f"this is a member of enode {self._enode!r}, not of {enode!r}", field="enode")
-
-    def _driver(self) -> Driver:
         driver = self._home.driver
         if driver is None:
             raise self._home.moved()
         return driver
 
     def _leading(self, enode: str) -> Driver:
-        self._check_enode(enode)
-        driver = self._driver()
+        driver = self._running(enode)
         if driver.leads is None:
             raise self._home.moved()
         return driver

@@ -13,7 +13,7 @@ from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.grpc.channels import Channels
-from ortoo.common.grpc.fields import write
+from ortoo.common.grpc.fields import read, write
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
@@ -179,7 +179,7 @@ async def join(address: str, request: members_pb2.JoinRequest, channels: Channel
     """Ask who is at an address to be of a set. Errors: Conflict when it is of another; Unavailable."""
     with rpc_errors(f"member {address}"):
         answer = await MemberServiceStub(channels.to(address)).Join(request, timeout=CONNECT_TIMEOUT_S)
-    return MemberId(answer.member.number, answer.member.disk)
+    return read(MemberId, answer.member)
 
 
 async def copy_frame(address: str, request: members_pb2.CopyFrameRequest, channels: Channels) -> bytes:

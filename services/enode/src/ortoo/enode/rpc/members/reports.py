@@ -7,14 +7,13 @@ from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.errors import OrtooError
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
-from ortoo.common.grpc.fields import write
+from ortoo.common.grpc.fields import read, write
 from ortoo.common.process.background import Background, pause
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.enode.consensus.driver import Driver
 from ortoo.enode.members.driver import Proposed
 from ortoo.enode.members.identity import MemberId
-from ortoo.enode.rpc.members.service import member_id
 from ortoo.v1 import member_report_pb2 as pb
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 
@@ -102,10 +101,10 @@ class MemberReports:
         except OrtooError:
             return False
         for one in answer.members:
-            self.addresses[member_id(one.member)] = one
+            self.addresses[read(MemberId, one.member)] = one
         if driver is not None and driver is self.driver:
             if suggestion is not None and driver.suggestion is suggestion:
                 driver.suggestion = None
             if answer.HasField("proposal"):
-                driver.post(Proposed(answer.proposal.epoch, member_id(answer.proposal.leader)))
+                driver.post(Proposed(answer.proposal.epoch, read(MemberId, answer.proposal.leader)))
         return True

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from ortoo.common.errors import Conflict, Invalid, Unavailable
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.grpc.errors import Context
-from ortoo.common.grpc.fields import write
+from ortoo.common.grpc.fields import read, write
 from ortoo.enode.consensus.driver import Driver
 from ortoo.enode.consensus.joining import Joining
 from ortoo.enode.members.identity import MemberId
@@ -35,7 +35,7 @@ class MemberService(MemberServiceServicer):
         if opening is None:
             return
         first: pb.MemberMessage = opening.message
-        self._check(first.set_id, member_id(first.to), "to")
+        self._check(first.set_id, read(MemberId, first.to), "to")
         yield pb.SpeakResponse()
         async for message, (content,) in request_iterator:
             word = decode_word(message, content)
@@ -48,7 +48,7 @@ class MemberService(MemberServiceServicer):
 
     async def CopyFrame(self, request: pb.CopyFrameRequest, context: Context) -> pb.CopyFrameResponse:
         """Give what this disk has at a position."""
-        self._check(request.set_id, member_id(request.of), "of")
+        self._check(request.set_id, read(MemberId, request.of), "of")
         if self.listener is None:
             raise Unavailable("this member opens its log", field="of")
         return pb.CopyFrameResponse(content=await self.listener.copy_of(request.position))
@@ -76,8 +76,3 @@ class MemberService(MemberServiceServicer):
             raise Invalid("expected the id of a set", field="set_id")
         member = await self._joining.join(request.set_id, request.created_at_ms, asks_only=request.asks_only)
         return pb.JoinResponse(member=write(member_report_pb2.MemberId, member))
-
-
-def member_id(message: member_report_pb2.MemberId) -> MemberId:
-    """As the protocol has it."""
-    return MemberId(message.number, message.disk)
