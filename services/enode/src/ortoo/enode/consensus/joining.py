@@ -31,18 +31,6 @@ ASK_INTERVAL_S = 0.5
 _log = get_logger("members")
 
 
-@dataclass(frozen=True, slots=True)
-class Founding:
-    """How a set is to begin."""
-
-    number: int
-    """Which member this process is, 1 or more."""
-    members: int
-    """With how many voters the set begins."""
-    addresses: tuple[str, ...]
-    """Member addresses of all of them, by number; only the founder needs them."""
-
-
 Ask = Callable[[str, str, int, bool], Awaitable[MemberId]]
 """Asks the member at an address to be of (set id, made at), or only whether it would be: who it is.
 
@@ -56,9 +44,14 @@ class Joining:
 
     disk: Disk
     folder: Path
-    founding: Founding
     clock: Clock
     randomness: Randomness
+    number: int = 1
+    """Which member this process is, 1 or more."""
+    members: int = 1
+    """With how many voters the set begins."""
+    addresses: tuple[str, ...] = ()
+    """Member addresses of all of them, by number; only the founder needs them."""
     kept: KeptReign = field(init=False)
     """As it is on disk."""
 
@@ -67,9 +60,9 @@ class Joining:
         kept = read_reign(self.disk, self.folder)
         if kept is None:
             kept = self._claimed()
-        if kept.member.number != self.founding.number:
+        if kept.member.number != self.number:
             raise Conflict(
-                f"{self.folder} is that of member {kept.member.number}, and this is member {self.founding.number}: "
+                f"{self.folder} is that of member {kept.member.number}, and this is member {self.number}: "
                 "choose another folder or correct the settings",
                 field="member",
             )
@@ -80,7 +73,7 @@ class Joining:
 
     def _claimed(self) -> KeptReign:
         """A folder that is no member's: an enode's of before there were members, or empty."""
-        member = MemberId(self.founding.number, self.randomness.id_text())
+        member = MemberId(self.number, self.randomness.id_text())
         identity = read_identity(self.disk, self.folder)
         if identity is None:
             kept = KeptReign(member)
@@ -137,7 +130,7 @@ class Joining:
 
     async def begin(self, ask: Ask) -> None:
         """Return when this member is of a set that has begun."""
-        if not self.kept.set_id and self.founding.number == 1:
+        if not self.kept.set_id and self.number == 1:
             set_id, created_at_ms = self.randomness.id_text(), self.clock.now_ms()
             self.keep(replace(self.kept, set_id=set_id, created_at_ms=created_at_ms, is_founder=True))
         while self.kept.is_founder and read_outline(self.disk, self.folder) is None:
@@ -153,10 +146,10 @@ class Joining:
 
         Who says yes at once would be lost to the set that another one of them is of already: it would be of this one.
         """
-        kept, founding = self.kept, self.founding
+        kept = self.kept
         others: list[MemberId] = []
-        addresses = enumerate(founding.addresses[: founding.members], 1)
-        asked = [(number, address) for number, address in addresses if number != founding.number]
+        addresses = enumerate(self.addresses[: self.members], 1)
+        asked = [(number, address) for number, address in addresses if number != self.number]
         for asks_only, (number, address) in product((True, False), asked):
             try:
                 other = await ask(address, kept.set_id, kept.created_at_ms, asks_only)

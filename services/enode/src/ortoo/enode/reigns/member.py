@@ -24,7 +24,7 @@ from ortoo.common.telemetry.findings_service import findings_servicer
 from ortoo.common.telemetry.process_metrics import register_memory
 from ortoo.common.telemetry.role import Telemetry
 from ortoo.common.telemetry.settings_service import settings_servicer
-from ortoo.enode.consensus.joining import Founding, Joining
+from ortoo.enode.consensus.joining import Joining
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.reigns.lives import Lives
 from ortoo.enode.rpc.members.service import NAME, MemberService
@@ -139,7 +139,7 @@ def _claimed(settings: Settings, disk: Disk, clock: Clock, randomness: Randomnes
     """Who this process is, by its folder. Errors: Conflict when another process has it."""
     lock = disk.lock(settings.data_dir)
     try:
-        founding = Founding(settings.member, settings.members, settings.member_address_list)
-        return Joining(disk, settings.data_dir, founding, clock, randomness)
+        number, members, addresses = settings.member, settings.members, settings.member_address_list
+        return Joining(disk, settings.data_dir, clock, randomness, number, members, addresses)
     finally:
         lock.release()
