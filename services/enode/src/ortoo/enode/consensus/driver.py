@@ -81,37 +81,34 @@ class Doubts:
     """The number of the digests that were compared last: what is folded again is not compared again."""
 
 
+@dataclass(eq=False)
 class Driver:
     """One start of a member. Belongs to the event loop that opened its log."""
 
-    def __init__(
-        self,
-        log: SharedLog,
-        member: Member,
-        joining: Joining,
-        send: Callable[[MemberId, Message], object],
-        background: Background,
-        clock: Clock,
-        doubts: Doubts,
-    ) -> None:
-        """Begin as `member`, which is what `log` and `joining` say; what `send` is given may be lost."""
-        self.member = member
-        self.log = log
-        self.suggestion: Suggest | None = None
-        """What the name servers have to hear next; whoever has told them takes it away."""
-        self.is_leader_silent = False
-        self.leads: int | None = None
-        """The epoch in which this member serves clients; None while it does not."""
+    log: SharedLog
+    member: Member
+    """As it is now; at first what `log` and `joining` say."""
+    joining: Joining
+    send: Callable[[MemberId, Message], object]
+    """Lets a message go to another member; it may be lost."""
+    background: Background
+    clock: Clock
+    doubts: Doubts
+    suggestion: Suggest | None = None
+    """What the name servers have to hear next; whoever has told them takes it away."""
+    is_leader_silent: bool = False
+    leads: int | None = None
+    """The epoch in which this member serves clients; None while it does not."""
+    shipments: int = 0
+    shipped_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        """Hear what happens to the log."""
+        log = self.log
         self.changed = asyncio.Event()
         """Set when any of what is reported has changed, or who leads."""
         self.over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Done, with the reason, when the log has to be opened anew; the member then starts once more."""
-        self.doubts = doubts
-        self.shipments = self.shipped_bytes = 0
-        self._joining = joining
-        self._send = send
-        self._background = background
-        self._clock = clock
         self._events: deque[Event] = deque()
         self._is_stepping = False
         self._step = asyncio.Event()
@@ -127,14 +124,14 @@ class Driver:
         log.on_warm = lambda: self._end("a checkpoint has come, and the log can be folded from it")
         log.engine.appender.on_failed = self._end
         log.engine.committer.on_compared = self._compared
-        log.engine.may_read = lambda: self.member.may_read(self._clock.monotonic_s())
+        log.engine.may_read = lambda: self.member.may_read(self.clock.monotonic_s())
         log.engine.housekeeping.move_begin = self._move_begin
 
     def start(self) -> None:
         """Begin to tick."""
-        self._background.spawn("disk", self._work())
-        self._background.spawn("reigns", self._save_reigns())
-        self._background.spawn("ticks", self._tick())
+        self.background.spawn("disk", self._work())
+        self.background.spawn("reigns", self._save_reigns())
+        self.background.spawn("ticks", self._tick())
 
     def post(self, event: Event) -> None:
         """Take an event, and do what follows from it."""
@@ -147,7 +144,7 @@ class Driver:
         self._is_stepping = True
         try:
             while self._events:
-                self.member, actions = step(self.member, self._events.popleft(), self._clock.monotonic_s())
+                self.member, actions = step(self.member, self._events.popleft(), self.clock.monotonic_s())
                 for action in actions:
                     self._act(action)
         finally:
@@ -156,10 +153,10 @@ class Driver:
 
     def _act(self, action: Action) -> None:
         if isinstance(action, Send):
-            self._send(action.to, action.message)
+            self.send(action.to, action.message)
         elif isinstance(action, Ship):
             if self._gives_way(action.begin) or not self._shipped(action, self.log.bytes.newest(action)):
-                self._background.contained("ship", self._ship(action))
+                self.background.contained("ship", self._ship(action))
         elif isinstance(action, Committed):
             self.log.commit(action.position)
         elif isinstance(action, SaveReign):
@@ -239,7 +236,7 @@ class Driver:
         if differing:
             _log.error("this member's state is not the leader's", tables=differing, times=doubts.times)
             if not self.log.is_doubtful and doubts.times <= REFOLDS_MAX:
-                self._background.contained("fold again", self._fold_again())
+                self.background.contained("fold again", self._fold_again())
         self.log.is_doubtful = bool(differing)
 
     async def _fold_again(self) -> None:
@@ -248,38 +245,38 @@ class Driver:
         Should it lead by then, another one does first.
         """
         voters = [one.number for one in self.member.log.members.voters]
-        await self._clock.sleep(sum(one < self.member.me.member.number for one in voters) * REFOLD_APART_S)
+        await self.clock.sleep(sum(one < self.member.me.member.number for one in voters) * REFOLD_APART_S)
         if (successor := self.most_complete()) is not None:
             with contextlib.suppress(OrtooError, TimeoutError):
                 async with asyncio.timeout(HAND_OVER_S):
                     await self.hand_over(successor)
                     while self.leads is not None:
-                        await self._clock.sleep(HAND_OVER_LOOK_S)
+                        await self.clock.sleep(HAND_OVER_LOOK_S)
         self._end("the state is folded again, from an earlier checkpoint")
 
     def _appended(self, end: int, marks: tuple[Mark, ...]) -> None:
         self._is_changing_members &= not any(isinstance(one, MembersFrame) for one in marks)
-        self._appended_s = self._clock.monotonic_s()
+        self._appended_s = self.clock.monotonic_s()
         self.post(Appended(end, marks))
 
     async def _ship(self, action: Ship) -> None:
         epoch = self.member.reign.epoch
         if gives_way := self._gives_way(action.begin):
-            await self._clock.sleep(max(0.0, self._late_until_s - self._clock.monotonic_s()))
+            await self.clock.sleep(max(0.0, self._late_until_s - self.clock.monotonic_s()))
         try:
             content = self.log.bytes.newest(action) or await self.log.bytes.read(action.begin, action.limit)
         except (OSError, OrtooError, BadFrame) as error:  # whoever follows asks again when nothing comes
             _log.warning("the log cannot be read for a member that follows", position=action.begin, reason=str(error))
             return
         if self._leads(epoch) and (length := self._shipped(action, content)) and gives_way:
-            self._late_until_s = max(self._clock.monotonic_s(), self._late_until_s) + length / CATCH_UP_BYTES_PER_S
+            self._late_until_s = max(self.clock.monotonic_s(), self._late_until_s) + length / CATCH_UP_BYTES_PER_S
 
     def _shipped(self, action: Ship, content: Sequence[Buffer]) -> int:
         """Send frames, if there are any; how many bytes they have."""
         if length := sum(map(len, content)):
             epoch, committed, end = self.member.reign.epoch, self.member.log.committed, action.begin + length
             frames = Frames(epoch, action.to, action.stream, action.begin, end, (), committed, content)
-            self._send(action.to.member, frames)
+            self.send(action.to.member, frames)
             self.shipments, self.shipped_bytes = self.shipments + 1, self.shipped_bytes + length
             self.post(Shipped(action.to, action.stream, end))
         return length
@@ -287,7 +284,7 @@ class Driver:
     def _gives_way(self, position: int) -> bool:
         """Whether who needs the log from there on is late, and clients are served without it."""
         log = self.member.log
-        is_served = self._clock.monotonic_s() - self._appended_s < SERVING_S
+        is_served = self.clock.monotonic_s() - self._appended_s < SERVING_S
         return is_served and log.appended - position > LATE_BYTES > log.appended - log.committed
 
     # the loops
@@ -304,7 +301,7 @@ class Driver:
             except Overloaded as error:
                 _log.error("the log cannot be written", reason=str(error))
                 self._end(str(error))
-                await self._clock.sleep(FULL_DISK_S)
+                await self.clock.sleep(FULL_DISK_S)
             except OrtooError as error:
                 self._is_changing_members = False
                 _log.warning("what the members decided was not done", reason=str(error))
@@ -318,16 +315,16 @@ class Driver:
             action = await self._reigns.get()
             while not self._reigns.empty():
                 action = self._reigns.get_nowait()
-            kept = replace(self._joining.kept, reign=action.reign)
+            kept = replace(self.joining.kept, reign=action.reign)
             await self.log.engine.work.run(write_reign, self.log.disk, self.log.folder, kept)
-            self._joining.kept = kept
+            self.joining.kept = kept
             self.post(ReignSaved(action.reign))
 
     async def _tick(self) -> None:
         """Let the protocol see that time passes; a defect in it ends the process, and another member leads."""
         while True:
             self.post(Tick())
-            await self._clock.sleep(TICK_S)
+            await self.clock.sleep(TICK_S)
 
     # what operators and the store want
 
@@ -370,7 +367,7 @@ class Driver:
 
     def now_s(self) -> float:
         """The time that the member goes by."""
-        return self._clock.monotonic_s()
+        return self.clock.monotonic_s()
 
     async def let_go(self, epoch: int) -> bool:
         """Wait until this member has handed `epoch` over; whether it has."""

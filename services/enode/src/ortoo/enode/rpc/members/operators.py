@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from ortoo.common.errors import Conflict, Invalid, OrtooError, Unavailable
@@ -34,21 +35,21 @@ class Home(Protocol):
         """Have a disk be of this set."""
 
 
+@dataclass(eq=False)
 class EnodeMembersService(EnodeMembersServiceServicer):
     """The members of one enode, as this one knows them."""
 
-    def __init__(self, enode: str, set_id: Callable[[], str], home: Home) -> None:
-        self._enode = enode
-        self._set_id = set_id
-        self._home = home
+    enode: str
+    set_id: Callable[[], str]
+    home: Home
 
     async def DescribeMembers(self, request: pb.DescribeMembersRequest, context: Context) -> pb.DescribeMembersResponse:
         """What this member knows."""
         driver = self._running(request.enode)
         member, role = driver.member, driver.member.role
         answer = pb.DescribeMembersResponse(
-            enode=self._enode,
-            set_id=self._set_id(),
+            enode=self.enode,
+            set_id=self.set_id(),
             member=write(member_report_pb2.MemberId, member.me.member),
             epoch=member.reign.epoch,
             is_leading=driver.leads is not None,
@@ -84,7 +85,7 @@ class EnodeMembersService(EnodeMembersServiceServicer):
         member = read(MemberId, request.member)
         if member not in driver.member.log.members.everybody:
             if request.member_address:
-                await self._home.admit(member, request.member_address)
+                await self.home.admit(member, request.member_address)
             driver.asked(AddLearner(member))
             await self._committed(driver, lambda: member in driver.member.log.placed[0].configuration.everybody)
         return pb.AddMemberResponse(members=self._described(driver))
@@ -127,15 +128,15 @@ class EnodeMembersService(EnodeMembersServiceServicer):
         return found
 
     def _running(self, enode: str) -> Driver:
-        if enode != self._enode:
-            raise Invalid(f"this is a member of enode {self._enode!r}, not of {enode!r}", field="enode")
-        driver = self._home.driver
+        if enode != self.enode:
+            raise Invalid(f"this is a member of enode {self.enode!r}, not of {enode!r}", field="enode")
+        driver = self.home.driver
         if driver is None:
-            raise self._home.moved()
+            raise self.home.moved()
         return driver
 
     def _leading(self, enode: str) -> Driver:
         driver = self._running(enode)
         if driver.leads is None:
-            raise self._home.moved()
+            raise self.home.moved()
         return driver

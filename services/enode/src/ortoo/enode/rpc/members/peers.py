@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
@@ -37,33 +38,25 @@ WAITING_BYTES_MAX = 64 << 20
 _log = get_logger("members")
 
 
+@dataclass(eq=False)
 class MemberPeers:
     """Streams to the others, begun when the first word is sent."""
 
-    def __init__(
-        self,
-        me: MemberId,
-        set_id: str,
-        address_of: Callable[[MemberId], str],
-        channels: Channels,
-        background: Background,
-        clock: Clock,
-    ) -> None:
-        """Speak as `me`; `address_of` says where a member is, empty when nobody knows."""
-        self.me = me
-        self.set_id = set_id
-        self.address_of = address_of
-        self.channels = channels
-        self.clock = clock
-        self._background = background
-        self._lines: dict[MemberId, _Line] = {}
+    me: MemberId
+    set_id: str
+    address_of: Callable[[MemberId], str]
+    """Says where a member is; empty when nobody knows."""
+    channels: Channels
+    background: Background
+    clock: Clock
+    _lines: "dict[MemberId, _Line]" = field(default_factory=dict)
 
     def send(self, to: MemberId, message: Message) -> None:
         """Let a message go; it may be lost."""
         line = self._lines.get(to)
         if line is None:
             line = self._lines[to] = _Line(self, to)
-            self._background.contained("member line", line.run())
+            self.background.contained("member line", line.run())
         line.put(message)
 
 

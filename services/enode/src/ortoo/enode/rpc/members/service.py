@@ -1,6 +1,7 @@
 """MemberService: what the other members say to this one."""
 
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 
 from ortoo.common.errors import Conflict, Invalid, Unavailable
 from ortoo.common.grpc.bulk_field import Bulky
@@ -17,15 +18,15 @@ from ortoo.v1.members_pb2_grpc import MemberServiceServicer
 NAME = "ortoo.v1.MemberService"
 
 
+@dataclass(eq=False)
 class MemberService(MemberServiceServicer):
     """The words of others, for the start of this member that is there."""
 
-    def __init__(self, cluster: str, enode: str, joining: Joining) -> None:
-        self.listener: Driver | None = None
-        """Who listens; None while the log is being opened."""
-        self._cluster = cluster
-        self._enode = enode
-        self._joining = joining
+    cluster: str
+    enode: str
+    joining: Joining
+    listener: Driver | None = None
+    """Who listens; None while the log is being opened."""
 
     async def Speak(  # type: ignore[override]  # see bulk_calls
         self, request_iterator: AsyncIterator[Bulky], context: Context
@@ -54,7 +55,7 @@ class MemberService(MemberServiceServicer):
         return pb.CopyFrameResponse(content=await self.listener.copy_of(request.position))
 
     def _check(self, set_id: str, member: MemberId, field: str) -> None:
-        kept = self._joining.kept
+        kept = self.joining.kept
         if set_id != kept.set_id:
             raise Conflict(f"this member is of set {kept.set_id or '(none yet)'}, not of {set_id}", field="set_id")
         if member != kept.member:
@@ -66,13 +67,13 @@ class MemberService(MemberServiceServicer):
 
     async def Join(self, request: pb.JoinRequest, context: Context) -> pb.JoinResponse:
         """Be of a set from now on."""
-        if (request.cluster, request.enode) != (self._cluster, self._enode):
+        if (request.cluster, request.enode) != (self.cluster, self.enode):
             raise Invalid(
-                f"this is enode {self._enode!r} of cluster {self._cluster!r}, not {request.enode!r} of "
+                f"this is enode {self.enode!r} of cluster {self.cluster!r}, not {request.enode!r} of "
                 f"{request.cluster!r}",
                 field="enode",
             )
         if not request.set_id:
             raise Invalid("expected the id of a set", field="set_id")
-        member = await self._joining.join(request.set_id, request.created_at_ms, asks_only=request.asks_only)
+        member = await self.joining.join(request.set_id, request.created_at_ms, asks_only=request.asks_only)
         return pb.JoinResponse(member=write(member_report_pb2.MemberId, member))
