@@ -19,14 +19,14 @@ from ortoo.enode.disk.tide_mark import TideMark, read_tide_mark
 from ortoo.enode.index.catalog import Catalog
 from ortoo.enode.index.index_files import load_rows, read_contents
 from ortoo.enode.index.survey import Survey, survey
-from ortoo.enode.log.checkpoint import complete_checkpoints, decode_slice
+from ortoo.enode.log.checkpoint import complete_checkpoints
 from ortoo.enode.log.copies.copying import entry_of
 from ortoo.enode.log.copies.words import WORDS, mark_of
 from ortoo.enode.log.flushing.group import Group
 from ortoo.enode.log.frame import BadFrame, Flag, FrameHeader
 from ortoo.enode.log.queue_index import SliceAt
-from ortoo.enode.log.scan import Hole, Window, read_body, read_frame, walk
-from ortoo.enode.log.segment import Segment, bases, holding, index_name, keys_name, segment_name
+from ortoo.enode.log.scan import Hole, Window, read_body, walk
+from ortoo.enode.log.segment import Segment, bases, index_name, keys_name, segment_name
 from ortoo.enode.members.identity import Reign, Tail
 from ortoo.enode.members.log_outline import LogOutline, Mark
 from ortoo.enode.recovery.losses import damages_of
@@ -40,7 +40,7 @@ from ortoo.enode.recovery.opening import (
     sweep,
     zero,
 )
-from ortoo.enode.recovery.refold import Refold
+from ortoo.enode.recovery.refold import Refold, read_slice
 from ortoo.enode.state.fold import State
 
 GROUP_BYTES = 1 << 20
@@ -263,7 +263,7 @@ class _Opening:
         for parts in checkpoints[max(0, min(self.doubts, most)) :]:
             known = [one for one in slices if one.checkpoint_id <= parts[0].checkpoint_id]
             try:
-                as_of = max(decode_slice(read_frame(self._holding(one).read, one.position)[1]).as_of for one in parts)
+                as_of = max(read_slice(self.segments, one).as_of for one in parts)
                 # The disk may have got a checkpoint, and not all the frames before that it tells of.
                 if as_of > gap or self._is_holed(as_of):
                     continue
@@ -294,11 +294,6 @@ class _Opening:
             for header, _ in _whole(segment, max(end, segment.base)):
                 end = header.end_position
         return end
-
-    def _holding(self, one: SliceAt) -> Segment:
-        segment = holding(self.segments, one.position)
-        assert segment is not None  # it was found in one of them
-        return segment
 
     def _follow(self, log: MemberLog, segments: list[Segment]) -> None:
         """Take the frames behind what is committed, up to the first place where there is none."""

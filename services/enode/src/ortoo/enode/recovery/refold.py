@@ -1,11 +1,11 @@
 """Folding the state again: from the newest whole checkpoint, along the log to its end."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import InitVar, dataclass
 
 from ortoo.common.errors import DataLoss
 from ortoo.enode.changes.all import OffsetsSkipped, decode_changes
-from ortoo.enode.log.checkpoint import complete_checkpoints, decode_slice
+from ortoo.enode.log.checkpoint import Slice, complete_checkpoints, decode_slice
 from ortoo.enode.log.frame import BadFrame, Flag, FrameHeader, Kind
 from ortoo.enode.log.queue_index import SliceAt
 from ortoo.enode.log.scan import Hole, read_body, read_frame, walk
@@ -84,10 +84,11 @@ class Refold:
         for parts in complete_checkpoints(slices):
             state = State()
             for part in parts:
-                body = self._checkpoint_body(part)
-                if body is None:
+                try:
+                    state.apply_all(decode_changes(read_slice(self.segments, part).changes))
+                except BadFrame as error:
+                    self.holes.append(Hole(part.position, error.length_bytes, str(error)))
                     break
-                state.apply_all(decode_changes(decode_slice(body).changes))
             else:
                 self.state = state
                 return parts[-1].fold_from
@@ -100,22 +101,12 @@ class Refold:
             )
         return begin
 
-    def _checkpoint_body(self, part: SliceAt) -> bytes | None:
-        """The body of a checkpoint's frame; None when it is damaged."""
-        segment = holding(self.segments, part.position)
-        if segment is None:
-            return None
-        return self._whole(part.position, lambda: read_frame(segment.read, part.position)[1])
-
     def _body(self, segment: Segment, header: FrameHeader) -> bytes | None:
         """Prefix and payload of a frame; None, and noted, when they are damaged."""
-        return self._whole(header.position, lambda: read_body(segment.read, header))
-
-    def _whole(self, position: int, read: Callable[[], bytes]) -> bytes | None:
         try:
-            return read()
+            return read_body(segment.read, header)
         except BadFrame as error:
-            self.holes.append(Hole(position, error.length_bytes, str(error)))
+            self.holes.append(Hole(header.position, error.length_bytes, str(error)))
             return None
 
     def _fold(self, segment: Segment, start: int, end: int) -> None:
@@ -155,3 +146,10 @@ class Refold:
             self.state.apply(change, stored_at_ms)
             if isinstance(change, OffsetsSkipped):
                 self._seen_behind_hole.add((change.topic_id, change.queue_id))
+
+
+def read_slice(segments: Sequence[Segment], at: SliceAt) -> Slice:
+    """A slice of a checkpoint that was found in one of the segments. Errors: BadFrame, Unsupported."""
+    segment = holding(segments, at.position)
+    assert segment is not None
+    return decode_slice(read_frame(segment.read, at.position)[1])
