@@ -14,18 +14,11 @@ from ortoo.enode.members.messages import Frames, Message
 from ortoo.v1 import members_pb2 as pb
 
 _WORDS: dict[str, Any] = {
-    "promise_ask": messages.PromiseAsk,
-    "promise": messages.Promise,
-    "newer": messages.Newer,
-    "heartbeat": messages.Heartbeat,
-    "heartbeat_answer": messages.HeartbeatAnswer,
-    "match_ask": messages.MatchAsk,
-    "match_answer": messages.MatchAnswer,
-    "matched": messages.Matched,
-    "ack": messages.Ack,
-    "released": messages.Released,
-    "handed_over": messages.HandedOver,
+    field.name: getattr(messages, field.message_type.name)
+    for field in pb.MemberMessage.DESCRIPTOR.oneofs_by_name["word"].fields
+    if field.message_type
 }
+"""The class of each word; it has the same name here and there."""
 _NAMES: dict[type, tuple[str, Any]] = {
     kind: (name, getattr(pb.MemberMessage, kind.__name__)) for name, kind in _WORDS.items()
 }
@@ -51,8 +44,7 @@ def decode_word(message: pb.MemberMessage, content: memoryview) -> Message | Non
     name = message.WhichOneof("word")
     if name == "frames":
         return _frames(message.frames, content)
-    kind = _WORDS.get(name or "")
-    word: Message | None = read(kind, getattr(message, name)) if kind is not None and name else None
+    word: Message | None = read(_WORDS[name], getattr(message, name)) if name else None
     return word
 
 
