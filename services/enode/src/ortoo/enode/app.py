@@ -27,16 +27,13 @@ from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.enode.deferred.intake import Intake
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.observe.findings import EnodeFindings, FlushPace
-from ortoo.enode.reigns.serving import announced, open_parts
+from ortoo.enode.reigns.serving import CERTIFICATES_INTERVAL_S, SWITCH_INTERVAL_S, announced, open_parts
 from ortoo.enode.reigns.watching import Health, measured
 from ortoo.enode.rpc.service import enode_server, reachable_address
 from ortoo.enode.settings import Settings
 from ortoo.enode.store.memory_share import within
 from ortoo.enode.store.store import Store
 
-SWITCH_INTERVAL_S = 0.0001
-CERTIFICATES_INTERVAL_S = 1.0
-"""How often the files of certificates are looked at."""
 _log = get_logger("enode")
 
 
@@ -64,8 +61,6 @@ async def open_enode(
     """
     clock, randomness, disk = clock or SystemClock(), randomness or Randomness(), disk or RealDisk()
     live = live or LiveSettings(Loaded(settings, {}), clock=clock)
-    # The flush thread needs the interpreter for a moment after each fdatasync. Beside a busy event loop it waits a
-    # whole switch interval for that: with CPython's 5 ms a flush of 0.12 ms takes 11.
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     telemetry, token = Telemetry("enode", settings, clock), cluster_token(settings.cluster_token_file, clock)
     async with contextlib.AsyncExitStack() as parts:

@@ -27,15 +27,11 @@ from ortoo.common.telemetry.settings_service import settings_servicer
 from ortoo.enode.consensus.joining import Joining
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.reigns.lives import Lives
+from ortoo.enode.reigns.serving import CERTIFICATES_INTERVAL_S, SWITCH_INTERVAL_S
 from ortoo.enode.rpc.members.service import NAME, MemberService
 from ortoo.enode.rpc.service import member_server
 from ortoo.enode.settings import Settings
 from ortoo.v1.members_pb2_grpc import add_MemberServiceServicer_to_server
-
-SWITCH_INTERVAL_S = 0.0001
-"""As of an enode with one member."""
-CERTIFICATES_INTERVAL_S = 1.0
-"""How often the files of certificates are looked at."""
 
 
 @dataclass(frozen=True, slots=True)

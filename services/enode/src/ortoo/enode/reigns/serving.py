@@ -29,6 +29,11 @@ from ortoo.enode.settings import Settings
 from ortoo.enode.store.store import Store
 from ortoo.v1 import topic_pb2
 
+SWITCH_INTERVAL_S = 0.0001
+"""The flush thread needs the interpreter for a moment after each fdatasync. Beside a busy event loop it waits a whole
+switch interval for that: with CPython's 5 ms a flush of 0.12 ms takes 11."""
+CERTIFICATES_INTERVAL_S = 1.0
+"""How often the files of certificates are looked at."""
 IDLE_INTERVAL_S = 60.0
 """How often groups that pop nothing are put out of memory."""
 
