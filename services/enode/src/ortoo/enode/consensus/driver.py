@@ -349,7 +349,7 @@ class Driver:
         role = self.member.role
         if not isinstance(role, Leader):
             return None
-        others = self.member.answering(self.member.log.members, self.now_s())
+        others = self.member.answering(self.member.log.members, self.clock.monotonic_s())
         return max(others, key=lambda one: self.member.rules.counted_position(role.stream_of(one)), default=None)
 
     async def copy_of(self, position: int) -> bytes:
@@ -364,10 +364,6 @@ class Driver:
         """Wait until something has happened to the member."""
         self._step.clear()
         await self._step.wait()
-
-    def now_s(self) -> float:
-        """The time that the member goes by."""
-        return self.clock.monotonic_s()
 
     async def let_go(self, epoch: int) -> bool:
         """Wait until this member has handed `epoch` over; whether it has."""

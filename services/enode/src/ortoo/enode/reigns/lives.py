@@ -80,7 +80,8 @@ class Lives:
         """Nothing is open."""
         self.service = LeaderOnly(self.moved)
         self.reports = MemberReports(self.name_servers, self.channels, self._report, self.background, self.clock)
-        self.members = EnodeMembersService(self.settings.name, lambda: self.joining.kept.set_id, self)
+        set_id, running = lambda: self.joining.kept.set_id, lambda: self.driver
+        self.members = EnodeMembersService(self.settings.name, set_id, running, self.moved, self.admit)
         self._stopping = asyncio.Event()
         self._living: asyncio.Task[Any] | None = None
 

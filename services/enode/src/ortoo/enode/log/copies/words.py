@@ -2,7 +2,6 @@
 
 import json
 import struct
-from collections.abc import Iterable
 from dataclasses import asdict
 
 from ortoo.common.errors import DataLoss
@@ -36,8 +35,3 @@ def mark_of(header: FrameHeader, body: bytes | memoryview) -> Mark:
         return BeginFrame(begin, end, *_POSITION.unpack(body))
     except (KeyError, TypeError, ValueError, struct.error) as error:
         raise DataLoss(f"the frame at {begin} names members, and cannot be read: {error}") from error
-
-
-def marks_in(frames: Iterable[tuple[FrameHeader, bytes | memoryview]]) -> tuple[Mark, ...]:
-    """Of whole frames, those that concern the members."""
-    return tuple(mark_of(header, body) for header, body in frames if header.kind in WORDS)

@@ -1,9 +1,8 @@
 """EnodeMembersService: what operators ask of the members of an enode, wherever they reach one."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from ortoo.common.errors import Conflict, Invalid, OrtooError, Unavailable
 from ortoo.common.grpc.errors import Context
@@ -21,27 +20,18 @@ CHANGE_TIMEOUT_S = 5.0
 """How long a change of the members may take to be committed before the operator is told to look again."""
 
 
-class Home(Protocol):
-    """The process of a member."""
-
-    @property
-    def driver(self) -> Driver | None:
-        """What runs; None while the log is being opened."""
-
-    def moved(self) -> OrtooError:
-        """Who leads."""
-
-    async def admit(self, member: MemberId, address: str) -> None:
-        """Have a disk be of this set."""
-
-
 @dataclass(eq=False)
 class EnodeMembersService(EnodeMembersServiceServicer):
     """The members of one enode, as this one knows them."""
 
     enode: str
     set_id: Callable[[], str]
-    home: Home
+    running: Callable[[], Driver | None]
+    """What runs; None while the log is being opened."""
+    moved: Callable[[], OrtooError]
+    """Who leads."""
+    admit: Callable[[MemberId, str], Awaitable[None]]
+    """Has a disk be of this set, at an address."""
 
     async def DescribeMembers(self, request: pb.DescribeMembersRequest, context: Context) -> pb.DescribeMembersResponse:
         """What this member knows."""
@@ -85,7 +75,7 @@ class EnodeMembersService(EnodeMembersServiceServicer):
         member = read(MemberId, request.member)
         if member not in driver.member.log.members.everybody:
             if request.member_address:
-                await self.home.admit(member, request.member_address)
+                await self.admit(member, request.member_address)
             driver.asked(AddLearner(member))
             await self._committed(driver, lambda: member in driver.member.log.placed[0].configuration.everybody)
         return pb.AddMemberResponse(members=self._described(driver))
@@ -112,7 +102,7 @@ class EnodeMembersService(EnodeMembersServiceServicer):
 
     def _described(self, driver: Driver) -> list[pb.DescribedMember]:
         member, role, members = driver.member, driver.member.role, driver.member.log.members
-        now_s, found = driver.now_s(), []
+        now_s, found = driver.clock.monotonic_s(), []
         for one in sorted(members.everybody):
             described = pb.DescribedMember(member=write(member_report_pb2.MemberId, one), votes=one in members.voters)
             if isinstance(role, Leader):
@@ -130,13 +120,13 @@ class EnodeMembersService(EnodeMembersServiceServicer):
     def _running(self, enode: str) -> Driver:
         if enode != self.enode:
             raise Invalid(f"this is a member of enode {self.enode!r}, not of {enode!r}", field="enode")
-        driver = self.home.driver
+        driver = self.running()
         if driver is None:
-            raise self.home.moved()
+            raise self.moved()
         return driver
 
     def _leading(self, enode: str) -> Driver:
         driver = self._running(enode)
         if driver.leads is None:
-            raise self.home.moved()
+            raise self.moved()
         return driver

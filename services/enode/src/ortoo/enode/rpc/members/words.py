@@ -6,7 +6,7 @@ from ortoo.common.errors import Invalid
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.grpc.fields import read, write
 from ortoo.enode.log.copies.copying import frames_in
-from ortoo.enode.log.copies.words import marks_in
+from ortoo.enode.log.copies.words import WORDS, mark_of
 from ortoo.enode.log.frame import BadFrame
 from ortoo.enode.members import messages
 from ortoo.enode.members.identity import Process
@@ -55,6 +55,6 @@ def _frames(message: pb.MemberMessage.Frames, content: memoryview) -> Frames:
         raise Invalid(f"the frames from {message.begin} came damaged: {error}", field="frames.content") from error
     if message.begin + len(content) != message.end:
         raise Invalid(f"{len(content)} bytes from {message.begin}, and not up to {message.end}", field="frames.end")
-    marks = marks_in((frame.header, frame.body) for frame in frames)
+    marks = tuple(mark_of(frame.header, frame.body) for frame in frames if frame.header.kind in WORDS)
     follower = read(Process, message.follower)
     return Frames(message.epoch, follower, message.stream, message.begin, message.end, marks, message.committed, frames)
