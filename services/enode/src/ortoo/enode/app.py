@@ -27,7 +27,7 @@ from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.enode.deferred.intake import Intake
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.observe.findings import EnodeFindings, FlushPace
-from ortoo.enode.reigns.serving import CERTIFICATES_INTERVAL_S, SWITCH_INTERVAL_S, announced, open_parts
+from ortoo.enode.reigns.serving import CERTIFICATES_INTERVAL_S, SWITCH_INTERVAL_S, open_parts
 from ortoo.enode.reigns.watching import Health, measured
 from ortoo.enode.rpc.service import enode_server, reachable_address
 from ortoo.enode.settings import Settings
@@ -84,11 +84,9 @@ async def open_enode(
         await parts.enter_async_context(telemetry.open(ready=lambda: server.serving))
         await parts.enter_async_context(server)
 
-        at = reachable_address(settings, server)
-        leases = await parts.enter_async_context(
-            announced(serving, settings, at, background, name_servers, channels, clock=clock, randomness=randomness)
-        )
-        own = EnodeFindings(store, serving.pops, pace, clock)
+        telling = serving.announced(reachable_address(settings, server), name_servers, channels)
+        leases = await parts.enter_async_context(telling)
+        own = EnodeFindings(store, handlers.pops, pace, clock)
         found.sources += [own.disk, own.messages, leases.findings, memory.findings, telemetry.findings, live.findings]
         background.every("certificates", CERTIFICATES_INTERVAL_S, channels.renew, clock=clock)
         health = Health(store, server, leases.hurry, pace, lambda: leases.is_known)
@@ -100,7 +98,7 @@ async def open_enode(
             settings.name,
             server.cluster_address or server.address,
             store,
-            serving.topics,
+            handlers.topics,
             serving.intake,
             reload=live.reread,
             health_address=server.address,

@@ -29,7 +29,7 @@ from ortoo.enode.members.member import Member
 from ortoo.enode.members.roles import Candidate, Follower, Leader, Voter
 from ortoo.enode.observe.findings import EnodeFindings, FlushPace
 from ortoo.enode.recovery.member_opening import owed
-from ortoo.enode.reigns.serving import Parts, announced, open_parts
+from ortoo.enode.reigns.serving import Parts, open_parts
 from ortoo.enode.reigns.watching import Health, measured
 from ortoo.enode.rpc.leader_only import CommittedStreams, LeaderOnly
 from ortoo.enode.rpc.members.operators import EnodeMembersService
@@ -298,19 +298,10 @@ class Lives:
             )
             parts.handlers.streams = Streams(background, over)
             stack.callback(measured(self.metrics, parts, clock))
-            telling = announced(
-                parts,
-                settings,
-                reachable_address(settings, self.server),
-                background,
-                self.name_servers,
-                self.channels,
-                epoch=epoch,
-                clock=clock,
-                randomness=self.randomness,
-            )
+            address = reachable_address(settings, self.server)
+            telling = parts.announced(address, self.name_servers, self.channels, epoch=epoch)
             leases = await stack.enter_async_context(telling)
-            own = EnodeFindings(parts.store, parts.pops, FlushPace(parts.store), clock)
+            own = EnodeFindings(parts.store, parts.handlers.pops, FlushPace(parts.store), clock)
             self.sources = (own.disk, own.messages, leases.findings)
             self.service.service, self.parts = parts.handlers, parts
             await self.server.set_serving(True)
