@@ -61,7 +61,12 @@ async def open_member(
     telemetry, token = Telemetry("enode", settings, clock), cluster_token(settings.cluster_token_file, clock)
     async with contextlib.AsyncExitStack() as stack:
         disk.make_folder(settings.data_dir)
-        joining = _claimed(settings, disk, clock, randomness)
+        number, members, addresses = settings.member, settings.members, settings.member_address_list
+        lock = disk.lock(settings.data_dir)
+        try:
+            joining = Joining(disk, settings.data_dir, clock, randomness, number, members, addresses)
+        finally:
+            lock.release()
         tls = cluster_tls(settings)
         channels = await stack.enter_async_context(cluster_channels(token, tls))
         background = await stack.enter_async_context(Background("member"))
@@ -129,13 +134,3 @@ async def open_member(
             reload=live.reread,
             health_address=lives.server.address,
         )
-
-
-def _claimed(settings: Settings, disk: Disk, clock: Clock, randomness: Randomness) -> Joining:
-    """Who this process is, by its folder. Errors: Conflict when another process has it."""
-    lock = disk.lock(settings.data_dir)
-    try:
-        number, members, addresses = settings.member, settings.members, settings.member_address_list
-        return Joining(disk, settings.data_dir, clock, randomness, number, members, addresses)
-    finally:
-        lock.release()
