@@ -17,11 +17,6 @@ SLOT_BYTES = 64
 _SLOT = Head("slot of the tide mark", b"ORTD", 1, "Q")
 
 
-def encode_slot(position: int) -> bytes:
-    """One slot."""
-    return with_crc(_SLOT.pack(position).ljust(SLOT_BYTES - CRC_BYTES, b"\0"))
-
-
 def decode_slots(data: bytes) -> int:
     """The highest position of a whole slot; 0 if there is none. A newer version is passed over: it is only a hint."""
     positions = [0]
@@ -58,7 +53,8 @@ class TideMark:
             else:
                 data = self._file.read(0, 2 * SLOT_BYTES)
                 self._slot = 1 if decode_slots(data[:SLOT_BYTES]) >= decode_slots(data[SLOT_BYTES:]) else 0
-        self._file.write(self._slot * SLOT_BYTES, [encode_slot(position)])
+        slot = with_crc(_SLOT.pack(position).ljust(SLOT_BYTES - CRC_BYTES, b"\0"))
+        self._file.write(self._slot * SLOT_BYTES, [slot])
         self._file.sync_data()
         self._slot = 1 - self._slot
 
