@@ -13,8 +13,8 @@ from ortoo.common.process.logs import configure
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import encode
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.enode.app import SWITCH_INTERVAL_S
 from ortoo.enode.disk.disk import Disk, RealDisk
+from ortoo.enode.reigns.serving import SWITCH_INTERVAL_S
 from ortoo.enode.store.store import Store, StoreSettings, TopicCopy
 
 TOPIC_ID = 1

@@ -76,7 +76,7 @@ def test_a_member_whose_state_is_not_the_leaders_says_so_and_folds_again() -> No
             assert [one.name for one in running.lives.findings()] == ["state differs"]
             await agreed(stage)
             await driver(first).log.engine.housekeeping.checkpoint()
-            while running.lives.doubts:
+            while running.lives.doubts.times:
                 await stage.clock.sleep(0.05)
             assert first is await leader(stage)
 
@@ -97,13 +97,13 @@ def test_a_member_that_leads_before_it_has_folded_again_does_so_all_the_same() -
             wrong = driver(other)
             wrong.log.engine.state.offsets.follow(wrong.log.engine.state.topics.all()[0].topic_id, "g", 0, 2)
             await driver(first).log.engine.housekeeping.checkpoint()
-            while not wrong.doubts:
+            while not wrong.doubts.times:
                 await stage.clock.sleep(0.05)
             await driver(first).hand_over(wrong.member.me.member)
             while wrong.leads is None:
                 await stage.clock.sleep(0.05)
             await wrong.log.engine.housekeeping.checkpoint()
-            assert wrong.doubts == 1
+            assert wrong.doubts.times == 1
             running = other.running
             assert isinstance(running, RunningMember)
             while running.lives.driver in (wrong, None):

@@ -20,7 +20,7 @@ class Entry(NamedTuple):
     def mark(self, position: int) -> Mark | None:
         """What the protocol has to know of it."""
         if isinstance(self.what, Configuration):
-            return MembersFrame(position, position + 1, self.what)
+            return MembersFrame(position + 1, self.what)
         if self.what == "epoch":
             return EpochFrame(position, position + 1, self.epoch)
         if isinstance(self.what, str):

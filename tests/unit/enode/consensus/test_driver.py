@@ -8,7 +8,7 @@ import pytest
 from ortoo.common.errors import Conflict
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
-from ortoo.enode.consensus.driver import Driver
+from ortoo.enode.consensus.driver import Doubts, Driver
 from ortoo.enode.disk.reign_file import KeptReign
 from ortoo.enode.members.driver import AddLearner, HandOver, Remove, Ship, Shipped
 from ortoo.enode.members.identity import Configuration
@@ -27,13 +27,6 @@ class Stopped(SystemClock):
         return self.at_s
 
 
-class Silent:
-    """Peers that nothing reaches."""
-
-    def send(self, *_: object) -> None:
-        """Lose it."""
-
-
 def whole(ship: Ship) -> list[bytes]:
     """Whatever is to be sent is in memory."""
     return [bytes(ship.limit - ship.begin)]
@@ -46,8 +39,9 @@ def leading(clock: Stopped | None = None) -> tuple[Driver, Any]:
     run.followed()
     engine = SimpleNamespace(appender=SimpleNamespace(), committer=SimpleNamespace(), housekeeping=SimpleNamespace())
     log: Any = SimpleNamespace(engine=engine, bytes=SimpleNamespace(newest=whole), commit=lambda position: None)
-    peers, background = Silent(), Background("test")
-    return Driver(log, run.member, KeptReign(ONE.member), peers, background, clock or Stopped()), log
+    joining: Any = SimpleNamespace(kept=KeptReign(ONE.member))
+    background = Background("test")
+    return Driver(log, run.member, joining, lambda to, message: None, background, clock or Stopped(), Doubts()), log
 
 
 async def test_a_change_of_the_members_that_waits_for_the_log_is_the_only_one() -> None:
@@ -57,7 +51,7 @@ async def test_a_change_of_the_members_that_waits_for_the_log_is_the_only_one() 
     log.on_appended(20, ())
     with pytest.raises(Conflict, match="try again"):
         driver.asked(Remove(THREE.member))
-    log.on_appended(30, (MembersFrame(20, 30, Configuration(THREE_MEMBERS.voters, (FOUR.member,))),))
+    log.on_appended(30, (MembersFrame(30, Configuration(THREE_MEMBERS.voters, (FOUR.member,))),))
     with pytest.raises(Conflict, match="not committed"):
         driver.asked(Remove(THREE.member))
 

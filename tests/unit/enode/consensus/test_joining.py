@@ -7,13 +7,13 @@ import pytest
 from ortoo.common.errors import Conflict
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.consensus.joining import Founding, Joining
+from ortoo.enode.consensus.joining import Joining
 from ortoo.enode.consensus.shared_log import open_shared_log
 from ortoo.enode.disk.identity import Identity, claim, read_identity
 from ortoo.enode.disk.outline_file import KeptOutline, write_outline
 from ortoo.enode.members.driver import Cut, DeleteBelow, Restart, Tick
 from ortoo.enode.members.identity import Configuration, MemberId
-from ortoo.enode.members.log_outline import LogOutline, PlacedMembers
+from ortoo.enode.members.log_outline import LogOutline, MembersFrame
 from ortoo.enode.members.member import Member
 from ortoo.enode.members.protocol import step
 from ortoo.testing.disks.disk_image import KEEP_EVERYTHING
@@ -33,9 +33,9 @@ def test_a_copied_log_is_not_the_begin_of_a_second_set() -> None:
     disk.make_folder(FOLDER)
     claim(disk, FOLDER, Identity("default", "enode-0", "the-store", 1), [])
     with pytest.raises(Conflict, match="start it as member 1, or empty it") as refused:
-        Joining(disk, FOLDER, Founding(2, 1, ()), SystemClock(), Randomness(1))
+        Joining(disk, FOLDER, SystemClock(), Randomness(1), number=2)
     assert refused.value.field == "member"
-    kept = Joining(disk, FOLDER, Founding(1, 1, ()), SystemClock(), Randomness(1)).kept
+    kept = Joining(disk, FOLDER, SystemClock(), Randomness(1)).kept
     assert (kept.set_id, kept.member.number) == ("the-store", 1)
 
 
@@ -61,7 +61,7 @@ async def test_nobody_is_asked_to_be_of_a_set_before_all_say_that_they_would() -
             raise Conflict("it is of another set")
         return others[address]
 
-    await Joining(disk, FOLDER, Founding(1, 3, ("1", "2", "3")), Hasty(), Randomness(1)).begin(ask)
+    await Joining(disk, FOLDER, Hasty(), Randomness(1), members=3, addresses=("1", "2", "3")).begin(ask)
     assert asked == [("2", True), ("3", True), ("2", True), ("3", True), ("2", False), ("3", False)]
 
 
@@ -69,7 +69,7 @@ async def test_who_is_only_asked_stays_free() -> None:
     """It may be of any set afterwards; of one, it says so to whoever asks for another."""
     disk = MemoryDisk()
     disk.make_folder(FOLDER)
-    joining = Joining(disk, FOLDER, Founding(2, 3, ()), SystemClock(), Randomness(1))
+    joining = Joining(disk, FOLDER, SystemClock(), Randomness(1), number=2, members=3)
     assert await joining.join("first", 1, asks_only=True) == joining.kept.member
     await joining.join("second", 2)
     with pytest.raises(Conflict, match="of set second"):
@@ -100,10 +100,10 @@ async def test_a_killed_log_is_not_cut_by_a_member_with_nobody_to_ask(others: in
     assert len(before) > 3
     clock, identity = VirtualClock(), read_identity(disk, FOLDER)
     assert identity is not None
-    joining = Joining(disk, FOLDER, Founding(1, 1, ()), clock, Randomness(1))
+    joining = Joining(disk, FOLDER, clock, Randomness(1))
     if others:
         voters = (joining.kept.member, *(MemberId(number, f"disk-{number}") for number in range(2, 2 + others)))
-        placed = (PlacedMembers(0, Configuration(voters)),)
+        placed = (MembersFrame(0, Configuration(voters)),)
         write_outline(disk, FOLDER, KeptOutline(LogOutline(placed=placed)))
     for _ in range(2):
         kept, outline = joining.started()

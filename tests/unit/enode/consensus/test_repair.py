@@ -11,7 +11,7 @@ from ortoo.enode.consensus.log_bytes import LogBytes
 from ortoo.enode.consensus.repair import Repair
 from ortoo.enode.log.frame import FrameHeader, Kind, frame_bytes
 from ortoo.enode.members.identity import Configuration, MemberId, Process, Reign
-from ortoo.enode.members.log_outline import EpochStart, History, LogOutline, PlacedMembers
+from ortoo.enode.members.log_outline import EpochStart, History, LogOutline, MembersFrame
 from ortoo.enode.members.member import Member
 
 THREE = tuple(MemberId(number, f"disk-{number}") for number in (1, 2, 3))
@@ -51,7 +51,7 @@ class Disk:
 def repair(disk: Disk, copies: dict[int, bytes | None], *, committed: int = END) -> Repair:
     """A member 1 that asks others; who has None is away, who has nothing has no frame."""
     history = History((EpochStart(1, 0), EpochStart(2, AT)))
-    log = LogOutline(0, END, END, committed, history, (PlacedMembers(0, Configuration(THREE)),))
+    log = LogOutline(0, END, END, committed, history, (MembersFrame(0, Configuration(THREE)),))
     member = Member.started(Process(THREE[0], 1), log, Reign(2), 0.0)
 
     async def ask(of: MemberId, position: int) -> bytes:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.consensus.joining import Founding, Joining
+from ortoo.enode.consensus.joining import Joining
 from ortoo.enode.consensus.shared_log import SharedLog, open_shared_log
 from ortoo.enode.disk.identity import Identity
 from ortoo.enode.log.copies.copying import entry_of, frames_in
@@ -27,7 +27,7 @@ async def test_who_leads_no_more_keeps_the_copies_that_did_not_go_to_the_disk_ye
     one = OneStore(settings=SETTINGS)
     await one.open()
     await one.store.close()
-    log = await opened_log(one, Joining(one.disk, FOLDER, Founding(1, 1, ()), one.clock, Randomness(1)))
+    log = await opened_log(one, Joining(one.disk, FOLDER, one.clock, Randomness(1)))
     log.engine.appender.commit_limit = 1 << 62
     log.begin_reign(1)
     begin = log.engine.appender.appended_position
@@ -58,7 +58,7 @@ async def test_closing_a_log_that_was_emptied_writes_nothing_about_what_it_held(
     await one.open()
     await one.store.close()
     disk = one.disk
-    joining = Joining(disk, FOLDER, Founding(1, 1, ()), one.clock, Randomness(1))
+    joining = Joining(disk, FOLDER, one.clock, Randomness(1))
     log = await opened_log(one, joining)
     await log.engine.housekeeping.stop()  # so that no index is written meanwhile
     log.engine.appender.commit_limit = 1 << 62

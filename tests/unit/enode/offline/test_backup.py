@@ -12,7 +12,7 @@ from ortoo.common.errors import Conflict, DataLoss, Fenced, NotFound, Unsupporte
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
-from ortoo.enode.consensus.joining import Founding, Joining
+from ortoo.enode.consensus.joining import Joining
 from ortoo.enode.disk.disk import RealDisk, RealFile
 from ortoo.enode.disk.log_begin import LogBegin, read_log_begin, write_log_begin
 from ortoo.enode.log.segment import bases, segment_name
@@ -134,7 +134,7 @@ async def test_who_outlived_a_lost_store_begins_anew_at_the_restored_one(tmp_pat
     await store.close()
     make_store(disk, tmp_path / "backup", tmp_path / "first", CLOCK, Randomness(2))
     with pytest.raises(Conflict, match="start it once without members"):
-        Joining(disk, tmp_path / "first", Founding(1, 1, ()), CLOCK, Randomness(1))
+        Joining(disk, tmp_path / "first", CLOCK, Randomness(1))
     first = await opened(tmp_path / "first")
     shutil.copytree(tmp_path / "first", tmp_path / "crashed")
     for other in (first, await opened(tmp_path / "crashed")):

@@ -10,7 +10,7 @@ from ortoo.common.errors import Conflict, DataLoss, Invalid
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.consensus.joining import Founding, Joining
+from ortoo.enode.consensus.joining import Joining
 from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
 from ortoo.enode.disk.disk import RealDisk
 from ortoo.enode.disk.identity import read_identity
@@ -36,7 +36,7 @@ async def folder(tmp_path: Path) -> Path:
     settings = StoreSettings(segment_bytes=16 << 10, headroom_bytes=0)
     store = await Store.open(tmp_path, settings=settings, disk=disk, clock=clock, randomness=randomness)
     await store.close()
-    Joining(disk, tmp_path, Founding(1, 1, ()), clock, randomness)
+    Joining(disk, tmp_path, clock, randomness)
     kept = read_outline(disk, tmp_path)
     assert kept is not None
     voters = (*kept.outline.members.voters, *OTHERS)
@@ -90,7 +90,7 @@ async def test_a_member_of_the_set_that_answers_is_named(folder: Path, tmp_path:
     found = elect.survivor(RealDisk(), folder)
     other = tmp_path / "other"
     other.mkdir()
-    joining = Joining(RealDisk(), other, Founding(number, 3, ()), SystemClock(), Randomness(2))
+    joining = Joining(RealDisk(), other, SystemClock(), Randomness(2), number=number, members=3)
     service = MemberService("c", "e", joining)
     add = partial(add_MemberServiceServicer_to_server, service)
     async with GrpcServer("127.0.0.1:0", [(NAME, add)]) as server:
@@ -106,7 +106,7 @@ def test_a_folder_that_is_no_member_is_refused(tmp_path: Path) -> None:
     """Also one whose set has not begun: nothing is to be lost there."""
     with pytest.raises(Invalid, match="not the folder of a member"):
         elect.main([str(tmp_path), "--lose"])
-    Joining(RealDisk(), tmp_path, Founding(1, 3, ()), SystemClock(), Randomness(1))
+    Joining(RealDisk(), tmp_path, SystemClock(), Randomness(1), members=3)
     with pytest.raises(Invalid, match="not the folder of a member"):
         elect.main([str(tmp_path), "--lose", "--apply"])
 

@@ -18,12 +18,12 @@ from ortoo.enode.log.frame import HEADER_BYTES, FrameHeader, Kind, frame_bytes
 from ortoo.enode.log.queue_index import encode_index
 from ortoo.enode.log.segment import segment_name
 from ortoo.enode.members.identity import Configuration, MemberId, Reign, Tail
-from ortoo.enode.members.log_outline import EpochStart, History, LogOutline, PlacedMembers
+from ortoo.enode.members.log_outline import EpochStart, History, LogOutline, MembersFrame
 from ortoo.enode.recovery.member_opening import recover_member, whole_end
 
 THREE = tuple(MemberId(number, f"disk-{number}") for number in (1, 2, 3))
 FOUR = (*THREE, MemberId(4, "disk-4"))
-KEPT = KeptOutline(LogOutline(placed=(PlacedMembers(0, Configuration(THREE)),)))
+KEPT = KeptOutline(LogOutline(placed=(MembersFrame(0, Configuration(THREE)),)))
 """As it was when the member was started last: before all that is in the log."""
 
 
@@ -122,7 +122,7 @@ def test_damage_in_the_segment_that_is_written_to_is_not_passed_over(log: Writte
 
 def test_a_sole_voter_keeps_what_lies_behind_damage(log: Written, tmp_path: Path) -> None:
     """Nobody else has it."""
-    end, alone = log.places[4], (PlacedMembers(0, Configuration(THREE[:1])),)
+    end, alone = log.places[4], (MembersFrame(0, Configuration(THREE[:1])),)
     log.damage(1)
     log.put(tmp_path)
     found = recover_member(RealDisk(), tmp_path, KeptOutline(LogOutline(0, end, placed=alone)))
@@ -141,7 +141,7 @@ def test_old_damage_of_an_enode_that_becomes_a_member_is_passed_over(tmp_path: P
     log.frame(Kind.MEMBERS, members_payload(Configuration(THREE)), epoch=1)
     log.damage(1)
     log.put(tmp_path, is_clean=is_clean)
-    alone = LogOutline(placed=(PlacedMembers(0, Configuration(THREE[:1])),))
+    alone = LogOutline(placed=(MembersFrame(0, Configuration(THREE[:1])),))
     found = recover_member(RealDisk(), tmp_path, KeptOutline(alone))
     assert (found.outline.tail, found.lost) == (Tail(1, len(log.content)), 0)
     assert found.outline.members.voters == THREE

@@ -20,7 +20,7 @@ from ortoo.enode.changes.all import (
     decode_changes,
     encode_changes,
 )
-from ortoo.enode.log.checkpoint import Slice, cut_slices, decode_slice, newest_complete
+from ortoo.enode.log.checkpoint import Slice, complete_checkpoints, cut_slices, decode_slice
 from ortoo.enode.log.frame import FrameHeader, Kind
 from ortoo.enode.log.queue_index import SliceAt
 from ortoo.enode.state.fold import State
@@ -144,5 +144,5 @@ def test_only_a_whole_checkpoint_counts() -> None:
     """The newest checkpoint all of whose slices are there is taken."""
     old = [SliceAt(10, 1, 0, 0, 5), SliceAt(20, 1, 1, 2, 5)]
     torn = [SliceAt(30, 2, 0, 0, 25), SliceAt(50, 2, 2, 3, 25)]
-    assert newest_complete([*old, *torn]) == tuple(old)
-    assert newest_complete(torn) == ()
+    assert complete_checkpoints([*old, *torn]) == [tuple(old)]
+    assert complete_checkpoints(torn) == []

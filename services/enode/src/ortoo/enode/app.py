@@ -27,17 +27,13 @@ from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.enode.deferred.intake import Intake
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.observe.findings import EnodeFindings, FlushPace
-from ortoo.enode.reigns.serving import announced, open_parts
+from ortoo.enode.reigns.serving import CERTIFICATES_INTERVAL_S, SWITCH_INTERVAL_S, open_parts
 from ortoo.enode.reigns.watching import Health, measured
 from ortoo.enode.rpc.service import enode_server, reachable_address
 from ortoo.enode.settings import Settings
 from ortoo.enode.store.memory_share import within
 from ortoo.enode.store.store import Store
-from ortoo.v1 import topic_pb2
 
-SWITCH_INTERVAL_S = 0.0001
-CERTIFICATES_INTERVAL_S = 1.0
-"""How often the files of certificates are looked at."""
 _log = get_logger("enode")
 
 
@@ -65,8 +61,6 @@ async def open_enode(
     """
     clock, randomness, disk = clock or SystemClock(), randomness or Randomness(), disk or RealDisk()
     live = live or LiveSettings(Loaded(settings, {}), clock=clock)
-    # The flush thread needs the interpreter for a moment after each fdatasync. Beside a busy event loop it waits a
-    # whole switch interval for that: with CPython's 5 ms a flush of 0.12 ms takes 11.
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     telemetry, token = Telemetry("enode", settings, clock), cluster_token(settings.cluster_token_file, clock)
     async with contextlib.AsyncExitStack() as parts:
@@ -90,16 +84,9 @@ async def open_enode(
         await parts.enter_async_context(telemetry.open(ready=lambda: server.serving))
         await parts.enter_async_context(server)
 
-        enode = topic_pb2.Enode(
-            name=settings.name,
-            address=reachable_address(settings, server),
-            store_id=store.engine.identity.store_id,
-            role=settings.role,
-        )
-        leases = await parts.enter_async_context(
-            announced(serving, enode, settings, background, name_servers, channels, clock=clock, randomness=randomness)
-        )
-        own = EnodeFindings(store, serving.pops, pace, clock)
+        telling = serving.announced(reachable_address(settings, server), name_servers, channels)
+        leases = await parts.enter_async_context(telling)
+        own = EnodeFindings(store, handlers.pops, pace, clock)
         found.sources += [own.disk, own.messages, leases.findings, memory.findings, telemetry.findings, live.findings]
         background.every("certificates", CERTIFICATES_INTERVAL_S, channels.renew, clock=clock)
         health = Health(store, server, leases.hurry, pace, lambda: leases.is_known)
@@ -111,7 +98,7 @@ async def open_enode(
             settings.name,
             server.cluster_address or server.address,
             store,
-            serving.topics,
+            handlers.topics,
             serving.intake,
             reload=live.reread,
             health_address=server.address,

@@ -3,17 +3,17 @@
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from ortoo.common.errors import Conflict, DataLoss, OrtooError, Overloaded
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
+from ortoo.enode.consensus.joining import Joining
 from ortoo.enode.consensus.shared_log import SharedLog
 from ortoo.enode.disk.disk import Buffer
-from ortoo.enode.disk.reign_file import KeptReign, write_reign
+from ortoo.enode.disk.reign_file import write_reign
 from ortoo.enode.log.copies.words import begin_payload, members_payload
 from ortoo.enode.log.frame import BadFrame, Kind
 from ortoo.enode.members.driver import (
@@ -44,7 +44,7 @@ from ortoo.enode.members.driver import (
 )
 from ortoo.enode.members.identity import MemberId
 from ortoo.enode.members.leading import deletable_below
-from ortoo.enode.members.log_outline import Mark, MembersFrame
+from ortoo.enode.members.log_outline import LogOutline, Mark, MembersFrame
 from ortoo.enode.members.member import Member
 from ortoo.enode.members.messages import Frames, Heartbeat, Message
 from ortoo.enode.members.protocol import step
@@ -71,52 +71,44 @@ FULL_DISK_S = 1.0
 _log = get_logger("members")
 
 
-class Peers(Protocol):
-    """The other members."""
+@dataclass(slots=True)
+class Doubts:
+    """What came of comparing this member's state with the leader's, in all lives of its log."""
 
-    def send(self, to: MemberId, message: Message) -> None:
-        """Let a message go; it may be lost."""
-
-
-@dataclass(frozen=True, slots=True)
-class Suggestion:
-    """Whom the name servers shall propose."""
-
-    leader: MemberId
-    above: int
+    times: int = 0
+    """How often in a row it was not the same."""
+    compared: int = 0
+    """The number of the digests that were compared last: what is folded again is not compared again."""
 
 
+@dataclass(eq=False)
 class Driver:
     """One start of a member. Belongs to the event loop that opened its log."""
 
-    def __init__(
-        self, log: SharedLog, member: Member, kept: KeptReign, peers: Peers, background: Background, clock: Clock
-    ) -> None:
-        """Begin as `member`, which is what `log` and `kept` say."""
-        self.member = member
-        self.log = log
-        self.suggestion: Suggestion | None = None
-        """What the name servers have to hear next; whoever has told them takes it away."""
-        self.is_leader_silent = False
-        self.leads: int | None = None
-        """The epoch in which this member serves clients; None while it does not."""
+    log: SharedLog
+    member: Member
+    """As it is now; at first what `log` and `joining` say."""
+    joining: Joining
+    send: Callable[[MemberId, Message], object]
+    """Lets a message go to another member; it may be lost."""
+    background: Background
+    clock: Clock
+    doubts: Doubts
+    suggestion: Suggest | None = None
+    """What the name servers have to hear next; whoever has told them takes it away."""
+    is_leader_silent: bool = False
+    leads: int | None = None
+    """The epoch in which this member serves clients; None while it does not."""
+    shipments: int = 0
+    shipped_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        """Hear what happens to the log."""
+        log = self.log
         self.changed = asyncio.Event()
         """Set when any of what is reported has changed, or who leads."""
         self.over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Done, with the reason, when the log has to be opened anew; the member then starts once more."""
-        self.kept_changed: Callable[[KeptReign], object] = lambda kept: None
-        """Gets what the reign file says from now on."""
-        self.doubts = 0
-        """How often in a row this member's state was not the leader's."""
-        self.compared = 0
-        """The number of the last digests that were compared, here or in a former life: what is folded again is not."""
-        self.on_doubts: Callable[[int, int], object] = lambda times, number: None
-        """Gets both whenever states were compared."""
-        self.shipments = self.shipped_bytes = 0
-        self._kept = kept
-        self._peers = peers
-        self._background = background
-        self._clock = clock
         self._events: deque[Event] = deque()
         self._is_stepping = False
         self._step = asyncio.Event()
@@ -125,21 +117,21 @@ class Driver:
         self._is_changing_members, self._refusal = False, ""
         self._appended_s = self._late_until_s = 0.0
         """When something was appended last; when more may be sent to those that are late."""
-        self._log_work: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
+        self._log_work: asyncio.Queue[tuple[Action, LogOutline]] = asyncio.Queue()
         self._reigns: asyncio.Queue[SaveReign] = asyncio.Queue()
         log.on_appended = self._appended
         log.on_flushed = lambda position: self.post(Flushed(self._cuts, position))
         log.on_warm = lambda: self._end("a checkpoint has come, and the log can be folded from it")
         log.engine.appender.on_failed = self._end
         log.engine.committer.on_compared = self._compared
-        log.engine.may_read = lambda: self.member.may_read(self._clock.monotonic_s())
+        log.engine.may_read = lambda: self.member.may_read(self.clock.monotonic_s())
         log.engine.housekeeping.move_begin = self._move_begin
 
     def start(self) -> None:
         """Begin to tick."""
-        self._background.spawn("disk", self._work())
-        self._background.spawn("reigns", self._save_reigns())
-        self._background.spawn("ticks", self._tick())
+        self.background.spawn("disk", self._work())
+        self.background.spawn("reigns", self._save_reigns())
+        self.background.spawn("ticks", self._tick())
 
     def post(self, event: Event) -> None:
         """Take an event, and do what follows from it."""
@@ -152,7 +144,7 @@ class Driver:
         self._is_stepping = True
         try:
             while self._events:
-                self.member, actions = step(self.member, self._events.popleft(), self._clock.monotonic_s())
+                self.member, actions = step(self.member, self._events.popleft(), self.clock.monotonic_s())
                 for action in actions:
                     self._act(action)
         finally:
@@ -161,10 +153,10 @@ class Driver:
 
     def _act(self, action: Action) -> None:
         if isinstance(action, Send):
-            self._peers.send(action.to, action.message)
+            self.send(action.to, action.message)
         elif isinstance(action, Ship):
             if self._gives_way(action.begin) or not self._shipped(action, self.log.bytes.newest(action)):
-                self._background.contained("ship", self._ship(action))
+                self.background.contained("ship", self._ship(action))
         elif isinstance(action, Committed):
             self.log.commit(action.position)
         elif isinstance(action, SaveReign):
@@ -172,7 +164,7 @@ class Driver:
         elif isinstance(action, Deposed):
             self._depose(action.epoch)
         elif isinstance(action, Suggest):
-            self.suggestion = Suggestion(action.leader, action.above)
+            self.suggestion = action
             self.changed.set()
         elif isinstance(action, LeaderSilent):
             self.is_leader_silent = True
@@ -183,26 +175,25 @@ class Driver:
             self._refusal = "another change of the members is on its way to the log: try again in a moment"
         else:
             self._is_changing_members |= isinstance(action, AppendMembers)
-            outline = self.member.log
-            self._log_work.put_nowait(lambda: self._do(action, replace(outline)))
+            self._log_work.put_nowait((action, self.member.log))
 
-    async def _do(self, action: Action, outline: "object") -> None:
+    async def _do(self, action: Action, outline: LogOutline) -> None:
         """Do to the log what was decided when it looked like `outline`."""
         log = self.log
         if isinstance(action, Write):
             await log.write(action.begin, action.content)
         elif isinstance(action, Cut):
             self._cuts = action.cuts
-            await log.cut(outline)  # type: ignore[arg-type]
+            await log.cut(outline)
             self.post(CutDone(action.cuts))
         elif isinstance(action, Restart):
             self._cuts = action.cuts
-            if await log.restart(outline):  # type: ignore[arg-type]
+            if await log.restart(outline):
                 self._end("the log begins anew, behind what the leader has deleted")
             else:
                 self.post(CutDone(action.cuts))
         elif isinstance(action, DeleteBelow):
-            await log.delete_below(action.begin, outline)  # type: ignore[arg-type]
+            await log.delete_below(action.begin, outline)
         elif isinstance(action, AppendEpoch):
             if self._leads(action.epoch):
                 log.begin_reign(action.epoch)
@@ -238,14 +229,14 @@ class Driver:
     def _compared(self, differing: list[str]) -> None:
         """The leader says what its state was like, at a position where this member looked at its own."""
         number, is_its_own = self.log.engine.committer.own[0], self.log.is_doubtful and self.leads is not None
-        if number <= self.compared or is_its_own:  # a leader is as it says itself, and still in doubt
+        doubts = self.doubts
+        if number <= doubts.compared or is_its_own:  # a leader is as it says itself, and still in doubt
             return
-        self.compared, self.doubts = number, self.doubts + 1 if differing else 0
-        self.on_doubts(self.doubts, number)
+        doubts.compared, doubts.times = number, doubts.times + 1 if differing else 0
         if differing:
-            _log.error("this member's state is not the leader's", tables=differing, times=self.doubts)
-            if not self.log.is_doubtful and self.doubts <= REFOLDS_MAX:
-                self._background.contained("fold again", self._fold_again())
+            _log.error("this member's state is not the leader's", tables=differing, times=doubts.times)
+            if not self.log.is_doubtful and doubts.times <= REFOLDS_MAX:
+                self.background.contained("fold again", self._fold_again())
         self.log.is_doubtful = bool(differing)
 
     async def _fold_again(self) -> None:
@@ -254,38 +245,38 @@ class Driver:
         Should it lead by then, another one does first.
         """
         voters = [one.number for one in self.member.log.members.voters]
-        await self._clock.sleep(sum(one < self.member.me.member.number for one in voters) * REFOLD_APART_S)
+        await self.clock.sleep(sum(one < self.member.me.member.number for one in voters) * REFOLD_APART_S)
         if (successor := self.most_complete()) is not None:
             with contextlib.suppress(OrtooError, TimeoutError):
                 async with asyncio.timeout(HAND_OVER_S):
                     await self.hand_over(successor)
                     while self.leads is not None:
-                        await self._clock.sleep(HAND_OVER_LOOK_S)
+                        await self.clock.sleep(HAND_OVER_LOOK_S)
         self._end("the state is folded again, from an earlier checkpoint")
 
     def _appended(self, end: int, marks: tuple[Mark, ...]) -> None:
         self._is_changing_members &= not any(isinstance(one, MembersFrame) for one in marks)
-        self._appended_s = self._clock.monotonic_s()
+        self._appended_s = self.clock.monotonic_s()
         self.post(Appended(end, marks))
 
     async def _ship(self, action: Ship) -> None:
         epoch = self.member.reign.epoch
         if gives_way := self._gives_way(action.begin):
-            await self._clock.sleep(max(0.0, self._late_until_s - self._clock.monotonic_s()))
+            await self.clock.sleep(max(0.0, self._late_until_s - self.clock.monotonic_s()))
         try:
             content = self.log.bytes.newest(action) or await self.log.bytes.read(action.begin, action.limit)
         except (OSError, OrtooError, BadFrame) as error:  # whoever follows asks again when nothing comes
             _log.warning("the log cannot be read for a member that follows", position=action.begin, reason=str(error))
             return
         if self._leads(epoch) and (length := self._shipped(action, content)) and gives_way:
-            self._late_until_s = max(self._clock.monotonic_s(), self._late_until_s) + length / CATCH_UP_BYTES_PER_S
+            self._late_until_s = max(self.clock.monotonic_s(), self._late_until_s) + length / CATCH_UP_BYTES_PER_S
 
     def _shipped(self, action: Ship, content: Sequence[Buffer]) -> int:
         """Send frames, if there are any; how many bytes they have."""
         if length := sum(map(len, content)):
             epoch, committed, end = self.member.reign.epoch, self.member.log.committed, action.begin + length
             frames = Frames(epoch, action.to, action.stream, action.begin, end, (), committed, content)
-            self._peers.send(action.to.member, frames)
+            self.send(action.to.member, frames)
             self.shipments, self.shipped_bytes = self.shipments + 1, self.shipped_bytes + length
             self.post(Shipped(action.to, action.stream, end))
         return length
@@ -293,7 +284,7 @@ class Driver:
     def _gives_way(self, position: int) -> bool:
         """Whether who needs the log from there on is late, and clients are served without it."""
         log = self.member.log
-        is_served = self._clock.monotonic_s() - self._appended_s < SERVING_S
+        is_served = self.clock.monotonic_s() - self._appended_s < SERVING_S
         return is_served and log.appended - position > LATE_BYTES > log.appended - log.committed
 
     # the loops
@@ -304,13 +295,13 @@ class Driver:
         Nothing is done behind that: the log is not what the protocol believes any more, and is opened anew.
         """
         while not self.over.done():
-            work = await self._log_work.get()
+            action, outline = await self._log_work.get()
             try:
-                await work()
+                await self._do(action, outline)
             except Overloaded as error:
                 _log.error("the log cannot be written", reason=str(error))
                 self._end(str(error))
-                await self._clock.sleep(FULL_DISK_S)
+                await self.clock.sleep(FULL_DISK_S)
             except OrtooError as error:
                 self._is_changing_members = False
                 _log.warning("what the members decided was not done", reason=str(error))
@@ -324,16 +315,16 @@ class Driver:
             action = await self._reigns.get()
             while not self._reigns.empty():
                 action = self._reigns.get_nowait()
-            self._kept = replace(self._kept, reign=action.reign)
-            await self.log.engine.work.run(write_reign, self.log.disk, self.log.folder, self._kept)
-            self.kept_changed(self._kept)
+            kept = replace(self.joining.kept, reign=action.reign)
+            await self.log.engine.work.run(write_reign, self.log.disk, self.log.folder, kept)
+            self.joining.kept = kept
             self.post(ReignSaved(action.reign))
 
     async def _tick(self) -> None:
         """Let the protocol see that time passes; a defect in it ends the process, and another member leads."""
         while True:
             self.post(Tick())
-            await self._clock.sleep(TICK_S)
+            await self.clock.sleep(TICK_S)
 
     # what operators and the store want
 
@@ -358,7 +349,7 @@ class Driver:
         role = self.member.role
         if not isinstance(role, Leader):
             return None
-        others = self.member.answering(self.member.log.members, self.now_s())
+        others = self.member.answering(self.member.log.members, self.clock.monotonic_s())
         return max(others, key=lambda one: self.member.rules.counted_position(role.stream_of(one)), default=None)
 
     async def copy_of(self, position: int) -> bytes:
@@ -373,10 +364,6 @@ class Driver:
         """Wait until something has happened to the member."""
         self._step.clear()
         await self._step.wait()
-
-    def now_s(self) -> float:
-        """The time that the member goes by."""
-        return self._clock.monotonic_s()
 
     async def let_go(self, epoch: int) -> bool:
         """Wait until this member has handed `epoch` over; whether it has."""

@@ -24,23 +24,11 @@ from ortoo.enode.disk.outline_file import KeptOutline, read_outline, write_outli
 from ortoo.enode.disk.reign_file import KeptReign, read_reign, write_reign
 from ortoo.enode.log.segment import bases
 from ortoo.enode.members.identity import Configuration, MemberId
-from ortoo.enode.members.log_outline import LogOutline, PlacedMembers
+from ortoo.enode.members.log_outline import LogOutline, MembersFrame
 from ortoo.enode.recovery.restored import read_apart
 
 ASK_INTERVAL_S = 0.5
 _log = get_logger("members")
-
-
-@dataclass(frozen=True, slots=True)
-class Founding:
-    """How a set is to begin."""
-
-    number: int
-    """Which member this process is, 1 or more."""
-    members: int
-    """With how many voters the set begins."""
-    addresses: tuple[str, ...]
-    """Member addresses of all of them, by number; only the founder needs them."""
 
 
 Ask = Callable[[str, str, int, bool], Awaitable[MemberId]]
@@ -56,9 +44,14 @@ class Joining:
 
     disk: Disk
     folder: Path
-    founding: Founding
     clock: Clock
     randomness: Randomness
+    number: int = 1
+    """Which member this process is, 1 or more."""
+    members: int = 1
+    """With how many voters the set begins."""
+    addresses: tuple[str, ...] = ()
+    """Member addresses of all of them, by number; only the founder needs them."""
     kept: KeptReign = field(init=False)
     """As it is on disk."""
 
@@ -67,9 +60,9 @@ class Joining:
         kept = read_reign(self.disk, self.folder)
         if kept is None:
             kept = self._claimed()
-        if kept.member.number != self.founding.number:
+        if kept.member.number != self.number:
             raise Conflict(
-                f"{self.folder} is that of member {kept.member.number}, and this is member {self.founding.number}: "
+                f"{self.folder} is that of member {kept.member.number}, and this is member {self.number}: "
                 "choose another folder or correct the settings",
                 field="member",
             )
@@ -80,7 +73,7 @@ class Joining:
 
     def _claimed(self) -> KeptReign:
         """A folder that is no member's: an enode's of before there were members, or empty."""
-        member = MemberId(self.founding.number, self.randomness.id_text())
+        member = MemberId(self.number, self.randomness.id_text())
         identity = read_identity(self.disk, self.folder)
         if identity is None:
             kept = KeptReign(member)
@@ -100,7 +93,7 @@ class Joining:
         else:
             begin = read_log_begin(self.disk, self.folder)
             position = begin.position if begin else 0
-            alone = PlacedMembers(position, Configuration((member,)))
+            alone = MembersFrame(position, Configuration((member,)))
             outline = LogOutline(position, position, position, position, placed=(alone,))
             write_outline(self.disk, self.folder, KeptOutline(outline))
             kept = KeptReign(member, identity.store_id, identity.created_at_ms)
@@ -120,7 +113,7 @@ class Joining:
             )
         if self.kept.set_id != set_id and not asks_only:
             try:
-                self._keep(replace(self.kept, set_id=set_id, created_at_ms=created_at_ms, is_founder=False))
+                self.keep(replace(self.kept, set_id=set_id, created_at_ms=created_at_ms, is_founder=False))
             except OSError as error:
                 raise Unavailable(f"the disk failed: {error}") from error
             self._joined.set()
@@ -131,18 +124,15 @@ class Joining:
         return self.kept.is_founder and read_outline(self.disk, self.folder) is None
 
     def keep(self, kept: KeptReign) -> None:
-        """Know what the driver has written."""
-        self.kept = kept
-
-    def _keep(self, kept: KeptReign) -> None:
+        """Write down who this is now. Errors: OSError."""
         write_reign(self.disk, self.folder, kept)
         self.kept = kept
 
     async def begin(self, ask: Ask) -> None:
         """Return when this member is of a set that has begun."""
-        if not self.kept.set_id and self.founding.number == 1:
+        if not self.kept.set_id and self.number == 1:
             set_id, created_at_ms = self.randomness.id_text(), self.clock.now_ms()
-            self._keep(replace(self.kept, set_id=set_id, created_at_ms=created_at_ms, is_founder=True))
+            self.keep(replace(self.kept, set_id=set_id, created_at_ms=created_at_ms, is_founder=True))
         while self.kept.is_founder and read_outline(self.disk, self.folder) is None:
             if bases(self.disk.list(self.folder)):
                 raise DataLoss(
@@ -156,10 +146,10 @@ class Joining:
 
         Who says yes at once would be lost to the set that another one of them is of already: it would be of this one.
         """
-        kept, founding = self.kept, self.founding
+        kept = self.kept
         others: list[MemberId] = []
-        addresses = enumerate(founding.addresses[: founding.members], 1)
-        asked = [(number, address) for number, address in addresses if number != founding.number]
+        addresses = enumerate(self.addresses[: self.members], 1)
+        asked = [(number, address) for number, address in addresses if number != self.number]
         for asks_only, (number, address) in product((True, False), asked):
             try:
                 other = await ask(address, kept.set_id, kept.created_at_ms, asks_only)
@@ -173,12 +163,12 @@ class Joining:
         if self.kept != kept:
             return  # it was added to another set meanwhile
         voters = tuple(sorted([kept.member, *others]))
-        first = LogOutline(placed=(PlacedMembers(0, Configuration(voters)),))
+        first = LogOutline(placed=(MembersFrame(0, Configuration(voters)),))
         write_outline(self.disk, self.folder, KeptOutline(first))
         self._joined.set()
         _log.info("the set begins", set_id=kept.set_id, members=len(voters))
 
     def started(self) -> tuple[KeptReign, KeptOutline]:
         """What one more start of this member begins with: another incarnation, which is on disk."""
-        self._keep(replace(self.kept, incarnation=self.kept.incarnation + 1))
+        self.keep(replace(self.kept, incarnation=self.kept.incarnation + 1))
         return self.kept, read_outline(self.disk, self.folder) or KeptOutline()

@@ -33,10 +33,10 @@ class CleanStop:
         return with_crc(head + self.state + self.active_index)
 
 
-def decode_clean_stop(data: bytes) -> CleanStop | None:
-    """Read the marker; None when it is not whole. Errors: Unsupported when it is newer."""
+def read_clean_stop(disk: Disk, folder: Path) -> CleanStop | None:
+    """The marker in a store's folder, if there is a whole one. Errors: Unsupported when it is newer."""
     try:
-        body = without_crc(data, "bytes")
+        body = without_crc(read_whole(disk, folder / FILE_NAME) or b"", "bytes")
         end_position, store_open, stored_at_ms, state_bytes, index_bytes = _HEAD.unpack(body)
     except Damaged:
         return None
@@ -44,11 +44,6 @@ def decode_clean_stop(data: bytes) -> CleanStop | None:
     if len(body) != at_index + index_bytes:
         return None
     return CleanStop(end_position, store_open, stored_at_ms, body[_HEAD.size : at_index], body[at_index:])
-
-
-def read_clean_stop(disk: Disk, folder: Path) -> CleanStop | None:
-    """The marker in a store's folder, if there is a whole one. Errors: Unsupported when it is newer."""
-    return decode_clean_stop(read_whole(disk, folder / FILE_NAME) or b"")
 
 
 def forget_clean_stop(disk: Disk, folder: Path) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from ortoo.common.errors import Conflict, DataLoss
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.disk.lines import decode_lines, encode_lines
-from ortoo.enode.disk.whole_files import read_whole, write_whole
+from ortoo.enode.disk.lines import encode_lines, read_lines
+from ortoo.enode.disk.whole_files import write_whole
 
 FILE_NAME = "identity"
 VERSION = 1
@@ -21,30 +21,19 @@ class Identity:
     store_id: str
     created_at_ms: int
 
-    def check_owner(self, folder: Path, cluster: str, enode: str, role: str = "") -> None:
-        """Refuse another's store. Errors: Conflict."""
-        if (self.cluster, self.enode) != (cluster, enode):
-            raise Conflict(
-                f"{folder} belongs to enode {self.enode!r} of cluster {self.cluster!r}; this is {role}{enode!r} of "
-                f"{cluster!r}: choose another folder or correct the settings"
-            )
-
 
 def encode_identity(identity: Identity) -> bytes:
     """The file's bytes."""
     return encode_lines(VERSION, asdict(identity))
 
 
-def decode_identity(data: bytes, file: Path) -> Identity:
-    """Read what `encode_identity` wrote. Errors: DataLoss when it is damaged, Unsupported when it is newer."""
-    advice = "put it back from a copy, or move the folder away to start with an empty one"
-    return Identity(**decode_lines(data, file, VERSION, advice))
-
-
 def read_identity(disk: Disk, folder: Path) -> Identity | None:
-    """Whose store a folder holds; None when it does not say. Errors: DataLoss, Unsupported."""
-    data = read_whole(disk, folder / FILE_NAME)
-    return decode_identity(data, folder / FILE_NAME) if data is not None else None
+    """Whose store a folder holds; None when it does not say.
+
+    Errors: DataLoss when the file is damaged, Unsupported when it is newer.
+    """
+    advice = "put it back from a copy, or move the folder away to start with an empty one"
+    return read_lines(disk, folder / FILE_NAME, VERSION, advice, lambda fields: Identity(**fields))
 
 
 def claim(disk: Disk, folder: Path, wanted: Identity, names: list[str]) -> Identity:
@@ -60,5 +49,9 @@ def claim(disk: Disk, folder: Path, wanted: Identity, names: list[str]) -> Ident
             )
         write_whole(disk, folder / FILE_NAME, encode_identity(wanted))
         return wanted
-    found.check_owner(folder, wanted.cluster, wanted.enode)
+    if (found.cluster, found.enode) != (wanted.cluster, wanted.enode):
+        raise Conflict(
+            f"{folder} belongs to enode {found.enode!r} of cluster {found.cluster!r}; this is {wanted.enode!r} of "
+            f"{wanted.cluster!r}: choose another folder or correct the settings"
+        )
     return found

@@ -1,6 +1,6 @@
 """What a member has to know of its log and cannot read from its end: epochs, members, and a cut that is under way."""
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ from ortoo.enode.disk.lines import encode_lines, read_lines
 from ortoo.enode.disk.reign_file import REJOIN
 from ortoo.enode.disk.whole_files import write_whole
 from ortoo.enode.members.identity import Configuration, MemberId
-from ortoo.enode.members.log_outline import BeginFrame, EpochStart, History, LogOutline, PlacedMembers
+from ortoo.enode.members.log_outline import BeginFrame, EpochStart, History, LogOutline, MembersFrame
 
 FILE_NAME = "outline"
 VERSION = 1
@@ -32,16 +32,8 @@ class KeptOutline:
         return cls(kept, cut)
 
 
-def encode_configuration(configuration: Configuration) -> dict[str, Any]:
-    """As JSON has it."""
-    return {
-        "voters": [list(one) for one in configuration.voters],
-        "learners": [list(one) for one in configuration.learners],
-    }
-
-
 def decode_configuration(fields: dict[str, Any]) -> Configuration:
-    """What `encode_configuration` wrote."""
+    """Of what JSON has of one; it is written field by field."""
     voters, learners = (tuple(MemberId(*one) for one in fields[name]) for name in ("voters", "learners"))
     return Configuration(voters, learners)
 
@@ -59,7 +51,7 @@ def _kept(fields: dict[str, Any]) -> KeptOutline:
         begin,
         begin,
         History(tuple(EpochStart(*one) for one in fields["epochs"])),
-        tuple(PlacedMembers(end, decode_configuration(one)) for end, one in fields["members"]),
+        tuple(MembersFrame(end, decode_configuration(one)) for end, one in fields["members"]),
         tuple(BeginFrame(*one) for one in fields["begins"]),
     )
     return KeptOutline(outline, fields["cut"])
@@ -71,9 +63,9 @@ def write_outline(disk: Disk, folder: Path, kept: KeptOutline) -> None:
     fields = {
         "begin": outline.begin,
         "end": outline.appended,
-        "epochs": [list(one) for one in outline.history.starts],
-        "members": [[one.end, encode_configuration(one.configuration)] for one in outline.placed],
-        "begins": [list(one) for one in outline.begins],
+        "epochs": outline.history.starts,
+        "members": [[one.end, asdict(one.configuration)] for one in outline.placed],
+        "begins": outline.begins,
         "cut": kept.cut,
     }
     write_whole(disk, folder / FILE_NAME, encode_lines(VERSION, fields))

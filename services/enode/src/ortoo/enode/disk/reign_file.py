@@ -69,13 +69,13 @@ def write_reign(disk: Disk, folder: Path, kept: KeptReign) -> None:
     """Replace the file, durably. Errors: OSError."""
     reign = kept.reign
     fields = {
-        "member": list(kept.member),
+        "member": kept.member,
         "set_id": kept.set_id,
         "created_at_ms": kept.created_at_ms,
         "incarnation": kept.incarnation,
         "epoch": reign.epoch,
         "leader": [*reign.leader.member, reign.leader.incarnation],
-        "owed": list(reign.owed),
+        "owed": reign.owed,
         "is_founder": kept.is_founder,
     }
     write_whole(disk, folder / FILE_NAME, encode_lines(VERSION, fields))

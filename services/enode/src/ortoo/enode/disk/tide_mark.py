@@ -5,6 +5,7 @@ Marks in the log say so too, but the last one lies beside the last batch: one ba
 slots are written in turn, so that a torn write leaves the other.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from ortoo.common.errors import Unsupported
@@ -14,11 +15,6 @@ from ortoo.enode.disk.whole_files import CRC_BYTES, Damaged, Head, read_whole, w
 FILE_NAME = "durable"
 SLOT_BYTES = 64
 _SLOT = Head("slot of the tide mark", b"ORTD", 1, "Q")
-
-
-def encode_slot(position: int) -> bytes:
-    """One slot."""
-    return with_crc(_SLOT.pack(position).ljust(SLOT_BYTES - CRC_BYTES, b"\0"))
 
 
 def decode_slots(data: bytes) -> int:
@@ -37,28 +33,28 @@ def read_tide_mark(disk: Disk, folder: Path) -> int:
     return decode_slots(read_whole(disk, folder / FILE_NAME) or b"")
 
 
+@dataclass(slots=True, eq=False)
 class TideMark:
-    """The file, opened when first written."""
+    """The file in a store's folder, opened when first written."""
 
-    def __init__(self, disk: Disk, folder: Path) -> None:
-        """Keep it in `folder`."""
-        self._disk = disk
-        self._folder = folder
-        self._file: File | None = None
-        self._slot = 0
+    disk: Disk
+    folder: Path
+    _file: File | None = None
+    _slot: int = 0
 
     def write(self, position: int) -> None:
         """Say that the log is durable below `position`. Errors: OSError."""
         if self._file is None:
-            path = self._folder / FILE_NAME
-            is_new = FILE_NAME not in self._disk.list(self._folder)
-            self._file = self._disk.open(path, create=is_new)
+            path = self.folder / FILE_NAME
+            is_new = FILE_NAME not in self.disk.list(self.folder)
+            self._file = self.disk.open(path, create=is_new)
             if is_new:
-                self._disk.sync_directory(self._folder)
+                self.disk.sync_directory(self.folder)
             else:
                 data = self._file.read(0, 2 * SLOT_BYTES)
                 self._slot = 1 if decode_slots(data[:SLOT_BYTES]) >= decode_slots(data[SLOT_BYTES:]) else 0
-        self._file.write(self._slot * SLOT_BYTES, [encode_slot(position)])
+        slot = with_crc(_SLOT.pack(position).ljust(SLOT_BYTES - CRC_BYTES, b"\0"))
+        self._file.write(self._slot * SLOT_BYTES, [slot])
         self._file.sync_data()
         self._slot = 1 - self._slot
 

@@ -1,7 +1,7 @@
 """The writing end of the log: positions, segments, flush groups. It belongs to the event loop."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,7 +94,7 @@ class Appender(Flusher):
     def _roll(self, segment: Segment) -> None:
         """End the active segment with a mark and go on in the next, which has no base yet."""
         self.close_changes()
-        self._append(self._header(Kind.MARK, flags=Flag.SEGMENT_END), (), Entry)
+        self.append_mark(Flag.SEGMENT_END)
         self.end_segment(segment)
 
     # accepting; the caller made sure of room
@@ -107,15 +107,15 @@ class Appender(Flusher):
         `prefix` is `changes` encoded: what happens together with the batch.
         """
         body = (prefix, batch.records) if prefix else (batch.records,)
-        self._append(header, body, lambda it: Entry(it, batch, changes, queue))
+        self._append(Entry(header, batch, changes, queue), body)
 
     def append_mark(self, flags: int = 0) -> None:
         """Accept a mark."""
-        self._append(self._header(Kind.MARK, flags=flags), (), Entry)
+        self._append(Entry(self._header(Kind.MARK, flags=flags)), ())
 
     def append_word(self, kind: Kind, payload: bytes) -> None:
         """Accept a frame that members say something with: epoch, members, begin."""
-        self._append(self._header(kind, payload=payload), (payload,) if payload else (), Entry)
+        self._append(Entry(self._header(kind, payload=payload)), (payload,) if payload else ())
 
     def append_copy(self, entry: Entry, frame: Buffer) -> None:
         """Accept a frame as the leader wrote it, which lies at the appended position there as well."""
@@ -137,7 +137,7 @@ class Appender(Flusher):
         """Accept a slice of a checkpoint."""
         payload = part.encoded()
         header = self._header(Kind.CHECKPOINT, payload=payload, item_count=part.number)
-        self._append(header, (payload,), lambda it: Entry(it, slice_at=part.at(it.position)))
+        self._append(Entry(header, slice_at=part.at(header.position)), (payload,))
 
     def append_changes(self, changes: Sequence[Change], encoded: Sequence[bytes], waiter: asyncio.Future[Any]) -> None:
         """Accept state changes that belong together, behind all that wait; those of one flush share frames.
@@ -181,11 +181,12 @@ class Appender(Flusher):
             item_count=item_count,
         )
 
-    def _append(self, header: FrameHeader, body: tuple[Buffer, ...], entry: Callable[[FrameHeader], Entry]) -> None:
+    def _append(self, entry: Entry, body: tuple[Buffer, ...]) -> None:
+        header = entry.header
         body_bytes = header.length + header.prefix_length
         if padding := frame_bytes(body_bytes) - HEADER_BYTES - body_bytes:
             body = (*body, PADDING[padding])
-        self._place(entry(header), (header.encoded(), *body))
+        self._place(entry, (header.encoded(), *body))
 
     def _place(self, entry: Entry, buffers: tuple[Buffer, ...], *, is_copy: bool = False) -> None:
         groups = self._groups
@@ -213,7 +214,7 @@ class Appender(Flusher):
         waiters = self._changes_waiters
         self._forget_changes()
         header = self._header(Kind.STATE, payload=payload, item_count=len(changed))
-        self._append(header, (payload,), lambda it: Entry(it, None, changed))
+        self._append(Entry(header, changes=changed), (payload,))
         self._groups[-1].waiters.extend(waiters)
 
     def _forget_changes(self) -> None:

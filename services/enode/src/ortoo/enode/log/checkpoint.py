@@ -2,7 +2,7 @@
 
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ortoo.common.errors import Unsupported
 from ortoo.enode.changes.all import encode_changes
@@ -13,8 +13,7 @@ _SLICE = struct.Struct("<HHQIIQQ")
 SLICE_HEAD_BYTES = _SLICE.size
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(NamedTuple):
     """One frame's worth of a checkpoint."""
 
     checkpoint_id: int
@@ -31,10 +30,7 @@ class Slice:
 
     def encoded(self) -> bytes:
         """The payload of the frame."""
-        return (
-            _SLICE.pack(VERSION, 0, self.checkpoint_id, self.number, self.total, self.fold_from, self.as_of)
-            + self.changes
-        )
+        return _SLICE.pack(VERSION, 0, *self[:-1]) + self.changes
 
     def at(self, position: int) -> SliceAt:
         """What the queue index remembers of it."""
@@ -43,10 +39,10 @@ class Slice:
 
 def decode_slice(payload: bytes) -> Slice:
     """Read one slice. Errors: Unsupported when it is newer."""
-    version, _, checkpoint_id, number, total, fold_from, as_of = _SLICE.unpack_from(payload)
+    version, _, *numbers = _SLICE.unpack_from(payload)
     if version != VERSION:
         raise Unsupported(f"checkpoint of version {version}; this process knows {VERSION}: upgrade it")
-    return Slice(checkpoint_id, number, total, fold_from, as_of, payload[_SLICE.size :])
+    return Slice._make((*numbers, payload[_SLICE.size :]))
 
 
 def cut_slices(encoded: Iterable[bytes], slice_bytes: int) -> Iterator[tuple[bytes, bool]]:
@@ -77,9 +73,3 @@ def complete_checkpoints(slices: Iterable[SliceAt]) -> list[tuple[SliceAt, ...]]
         if parts[last].total == last + 1 == len(parts):
             complete.append(tuple(parts[number] for number in range(last + 1)))
     return complete
-
-
-def newest_complete(slices: Iterable[SliceAt]) -> tuple[SliceAt, ...]:
-    """The slices of the newest checkpoint that is all there, in order; empty when none is."""
-    complete = complete_checkpoints(slices)
-    return complete[0] if complete else ()

@@ -116,7 +116,6 @@ FIELDS: tuple[tuple[str, str, str], ...] = tuple(
 HEADER = struct.Struct("<" + "".join(code for _, code, _ in FIELDS))
 HEADER_BYTES = HEADER.size
 _CHECKED_BYTES = HEADER_BYTES - 4
-_DURABLE_BELOW = struct.Struct("<Q")
 _DURABLE_BELOW_AT = 16
 
 
@@ -127,11 +126,8 @@ def frame_bytes(payload_bytes: int) -> int:
 
 def with_durable_below(encoded: bytes, durable_below: int) -> bytes:
     """The same encoded header with another `durable_below`."""
-    checked = (
-        encoded[:_DURABLE_BELOW_AT]
-        + _DURABLE_BELOW.pack(durable_below)
-        + encoded[_DURABLE_BELOW_AT + 8 : _CHECKED_BYTES]
-    )
+    at = _DURABLE_BELOW_AT
+    checked = encoded[:at] + durable_below.to_bytes(8, "little") + encoded[at + 8 : _CHECKED_BYTES]
     return checked + crc32c(checked).to_bytes(4, "little")
 
 

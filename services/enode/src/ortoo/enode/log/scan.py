@@ -32,28 +32,28 @@ class Hole:
         return self.position + self.length
 
 
+@dataclass(slots=True, eq=False)
 class Window:
     """A stretch of the log in memory, so that small frames do not cost a read each."""
 
-    def __init__(self, read: Read, end: int) -> None:
-        """Read with `read`, never beyond `end`."""
-        self._read = read
-        self._end = end
-        self._start = 0
-        self._data = b""
+    read: Read
+    end: int
+    """Nothing is read beyond it."""
+    _start: int = 0
+    _data: bytes = b""
 
     def bytes_at(self, position: int, length: int) -> bytes:
         """Bytes from `position`; fewer at the end."""
         at = position - self._start
         if at < 0 or at + length > len(self._data):
-            wanted = min(max(length, WINDOW_BYTES), self._end - position)
-            self._data = self._read(position, wanted) if wanted > 0 else b""
+            wanted = min(max(length, WINDOW_BYTES), self.end - position)
+            self._data = self.read(position, wanted) if wanted > 0 else b""
             self._start, at = position, 0
         return self._data[at : at + length]
 
     def find_magic(self, position: int) -> int:
         """The next aligned place from `position` on where a frame's magic number stands; -1 if there is none."""
-        while position < self._end:
+        while position < self.end:
             is_here = self._start <= position < self._start + len(self._data)
             if not is_here and not self.bytes_at(position, ALIGNMENT_BYTES):
                 return -1

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from ortoo.common.errors import Invalid
 from ortoo.common.process.settings import Range, check_ranges
+from ortoo.enode.log.frame import ALIGNMENT_BYTES
 
 MIB = 1 << 20
-FRAME_ALIGNMENT_BYTES = 64
 DAY_MS = 86_400_000
 COUNT_MAX = 1 << 30
 """Of what is counted."""
@@ -100,10 +100,8 @@ class StoreSettings:
     def check(self) -> None:
         """Refuse settings that cannot work. Errors: Invalid, naming the field."""
         check_ranges(self)
-        if self.segment_bytes % FRAME_ALIGNMENT_BYTES:
-            raise Invalid(
-                f"{self.segment_bytes}; expected a multiple of {FRAME_ALIGNMENT_BYTES}", field="segment_bytes"
-            )
+        if self.segment_bytes % ALIGNMENT_BYTES:
+            raise Invalid(f"{self.segment_bytes}; expected a multiple of {ALIGNMENT_BYTES}", field="segment_bytes")
         if self.flush_mode is FlushMode.DEFAULT:
             raise Invalid("expected sync or async", field="flush_mode")
         for name in ("cluster", "enode"):

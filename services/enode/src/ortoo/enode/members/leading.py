@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from ortoo.enode.members.changing import with_new_voters, without_strangers
-from ortoo.enode.members.driver import Action, Appended, HandOver, Lead, Refused, Send, Ship, Shipped, Suggest
-from ortoo.enode.members.following import committed_to
+from ortoo.enode.members.changing import forget_strangers, make_new_voters
+from ortoo.enode.members.driver import Appended, HandOver, Lead, Refused, Send, Ship, Shipped, Suggest
+from ortoo.enode.members.following import commit
 from ortoo.enode.members.identity import MemberId, Process
 from ortoo.enode.members.log_outline import EpochFrame
-from ortoo.enode.members.member import Member, Outcome, turned
+from ortoo.enode.members.member import Member
 from ortoo.enode.members.messages import (
     Ack,
     HandedOver,
@@ -24,93 +24,81 @@ from ortoo.enode.members.roles import Heard, Idle, Leader, Stream
 ROUNDS_KEPT = 16
 
 
-def on_appended(member: Member, event: Appended, now_s: float) -> Outcome:
+def on_appended(member: Member, event: Appended, now_s: float) -> None:
     """Send it to all who follow. The first that is appended is the EPOCH frame, and with it the leader is heard of."""
-    role = member.role
-    member = replace(member, log=member.log.extended(event.end, event.marks))
+    role, epoch = member.role, member.reign.epoch
+    member.log = member.log.extended(event.end, event.marks)
     if not isinstance(role, Leader):
-        return member, ()
-    began = [one for one in event.marks if isinstance(one, EpochFrame) and one.epoch == member.reign.epoch]
-    actions: tuple[Action, ...] = ()
+        return
+    began = [one for one in event.marks if isinstance(one, EpochFrame) and one.epoch == epoch]
     if began:
-        member = replace(member, role=replace(role, epoch_end=began[0].end))
-        member, actions = _beat(member, now_s)
-    after, shipped = _ship_all(member)
-    after, committed = advance(after)
-    return after, (*actions, *shipped, *committed)
+        member.role = replace(role, epoch_end=began[0].end)
+        _beat(member, now_s)
+    _ship_all(member)
+    advance(member)
 
 
 # streams
 
 
-def on_match_ask(member: Member, ask: MatchAsk) -> Outcome:
+def on_match_ask(member: Member, ask: MatchAsk) -> None:
     """Say where the logs part, and know the follower by this stream from now on."""
     role, log = member.role, member.log
     if ask.epoch < member.reign.epoch:
-        return member, (Send(ask.follower.member, Newer(member.reign.epoch)),)
+        member.want(Send(ask.follower.member, Newer(member.reign.epoch)))
     if not isinstance(role, Leader) or ask.epoch != member.reign.epoch or ask.follower.member not in member.members:
-        return member, ()
+        return
     known = role.stream_of(ask.follower.member)
     if known and (known.follower.incarnation, known.number) > (ask.follower.incarnation, ask.stream):
-        return member, ()
+        return
     if not known or (known.follower, known.number) != (ask.follower, ask.stream):
-        member = replace(member, role=_with_stream(role, Stream(ask.follower, ask.stream)))
+        _know(member, Stream(ask.follower, ask.stream))
     largest = log.history.largest(ask.last_epoch)
     end = log.history.end_of(largest, log.appended) if largest else None
     answer = MatchAnswer(ask.epoch, ask.follower, ask.stream, largest, log.begin if end is None else end, log.base)
-    return member, (Send(ask.follower.member, answer),)
+    member.want(Send(ask.follower.member, answer))
 
 
-def on_matched(member: Member, message: Matched) -> Outcome:
+def on_matched(member: Member, message: Matched) -> None:
     """From here on, what is sent on the stream and acknowledged counts."""
     stream = _stream_now(member, message.epoch, message.follower, message.stream)
-    log = member.log
-    if stream is None or stream.is_matched or not log.begin <= message.position <= log.appended:
-        return member, ()
-    assert isinstance(member.role, Leader)
-    position = message.position
-    matched = replace(stream, is_matched=True, sent=position, flushed=min(position, message.flushed))
-    member = replace(member, role=_with_stream(member.role, matched))
-    after, shipped = _ship_all(member)
-    after, committed = advance(after)
-    return after, (*shipped, *committed)
+    log, position = member.log, message.position
+    if stream is None or stream.is_matched or not log.begin <= position <= log.appended:
+        return
+    _know(member, replace(stream, is_matched=True, sent=position, flushed=min(position, message.flushed)))
+    _ship_all(member)
+    advance(member)
 
 
-def on_shipped(member: Member, event: Shipped) -> Outcome:
+def on_shipped(member: Member, event: Shipped) -> None:
     """So much was sent: what comes back for it counts, and the next part may go."""
     stream = _stream_now(member, member.reign.epoch, event.follower, event.stream)
-    if stream is None:
-        return member, ()
-    assert isinstance(member.role, Leader)
-    sent = replace(stream, sent=max(stream.sent, event.end), is_shipping=False)
-    return _ship_all(replace(member, role=_with_stream(member.role, sent)))
+    if stream is not None:
+        _know(member, replace(stream, sent=max(stream.sent, event.end), is_shipping=False))
+        _ship_all(member)
 
 
-def on_ack(member: Member, ack: Ack | HeartbeatAnswer) -> Outcome:
+def on_ack(member: Member, ack: Ack | HeartbeatAnswer) -> None:
     """Another disk has more."""
     stream = _stream_now(member, ack.epoch, ack.follower, ack.stream)
-    if stream is None or ack.flushed <= stream.flushed:
-        return member, ()
-    assert isinstance(member.role, Leader)
-    member = replace(member, role=_with_stream(member.role, replace(stream, flushed=ack.flushed)))
-    after, shipped = _ship_all(member)
-    after, committed = advance(after)
-    return after, (*shipped, *committed)
+    if stream is not None and ack.flushed > stream.flushed:
+        _know(member, replace(stream, flushed=ack.flushed))
+        _ship_all(member)
+        advance(member)
 
 
-def on_heartbeat_answer(member: Member, answer: HeartbeatAnswer, now_s: float) -> Outcome:
+def on_heartbeat_answer(member: Member, answer: HeartbeatAnswer, now_s: float) -> None:
     """The follower lives, and gave a lease from when the round was sent."""
     role = member.role
     if not isinstance(role, Leader) or answer.epoch != member.reign.epoch:
-        return member, ()
+        return
     who = answer.follower.member
     heard = Heard(who, max(answer.round, role.heard_of(who).round), now_s)
     kept = tuple(one for one in role.heard if one.member != who)
-    after, actions = on_ack(replace(member, role=replace(role, heard=(*kept, heard))), answer)
-    if who in after.rules.in_force(after.log).voters or not isinstance(after.role, Leader):
-        return after, actions
-    after, changed = with_new_voters(after)
-    return after, (*actions, *changed)
+    member.role = replace(role, heard=(*kept, heard))
+    on_ack(member, answer)
+    if isinstance(member.role, Leader) and who not in member.rules.in_force(member.log).voters:
+        make_new_voters(member)
 
 
 def _stream_now(member: Member, epoch: int, follower: Process, number: int) -> Stream | None:
@@ -120,96 +108,80 @@ def _stream_now(member: Member, epoch: int, follower: Process, number: int) -> S
     return role.stream_of(follower.member) if member.rules.speaks_now(role, follower, number) else None
 
 
-def _with_stream(role: Leader, stream: Stream) -> Leader:
-    kept = (one for one in role.streams if one.follower.member != stream.follower.member)
-    return replace(role, streams=(*kept, stream))
+def _know(member: Member, stream: Stream) -> None:
+    """Know so much of one who follows, in place of what was known."""
+    kept = (one for one in member.leading.streams if one.follower.member != stream.follower.member)
+    member.role = replace(member.leading, streams=(*kept, stream))
 
 
-def _ship_all(member: Member) -> Outcome:
+def _ship_all(member: Member) -> None:
     """Let everybody have what is new, each only so far ahead of what it acknowledges.
 
     Who is so late that the log begins behind it has to match again, and starts at the begin.
     """
-    role, begin, appended = member.role, member.log.begin, member.log.appended
-    assert isinstance(role, Leader)
-    ships: list[Action] = []
+    role, begin, appended = member.leading, member.log.begin, member.log.appended
     streams: list[Stream] = []
     for one in role.streams:
         limit = min(appended, member.rules.counted_position(one) + member.limits.window_bytes)
         if one.is_matched and one.sent < begin:
             streams.append(Stream(one.follower, one.number))
         elif one.is_matched and not one.is_shipping and one.sent < limit:
-            ships.append(Ship(one.follower, one.number, one.sent, limit))
+            member.want(Ship(one.follower, one.number, one.sent, limit))
             streams.append(replace(one, is_shipping=True))
         else:
             streams.append(one)
-    return replace(member, role=replace(role, streams=tuple(streams))), tuple(ships)
+    member.role = replace(role, streams=tuple(streams))
 
 
 def deletable_below(member: Member, keep_bytes: int) -> int:
     """Up to where a `BeginFrame` may go: what a follower still needs stays, unless it is more than `keep_bytes`."""
-    log, role = member.log, member.role
-    assert isinstance(role, Leader)
-    positions = [member.rules.counted_position(one) for one in role.streams]
+    log = member.log
+    positions = [member.rules.counted_position(one) for one in member.leading.streams]
     return min([log.committed, *(one for one in positions if one >= log.appended - keep_bytes)])
 
 
 # commitment
 
 
-def advance(member: Member) -> Outcome:
+def advance(member: Member) -> None:
     """Commit what a majority has. With its EPOCH frame committed, the leader serves."""
-    role, rules = member.role, member.rules
-    assert isinstance(role, Leader)
-    position = rules.commit_position(member.log, role, member.me.member)
-    if position <= member.log.committed or not rules.commits(role, position):
-        return _serve(member)
-    member, actions = committed_to(member, position)
-    member, served = _serve(without_strangers(member))
-    return member, (*actions, *served)
-
-
-def _serve(member: Member) -> Outcome:
-    role = member.role
-    assert isinstance(role, Leader)
-    actions: tuple[Action, ...] = ()
-    if not role.is_serving and member.rules.may_serve(role, member.log.committed):
-        member, actions = replace(member, role=replace(role, is_serving=True)), (Lead(member.reign.epoch),)
-    member, changed = with_new_voters(member)
-    member, handed = _hand_over(member)
-    return member, (*actions, *changed, *handed)
+    rules = member.rules
+    position = rules.commit_position(member.log, member.leading, member.me.member)
+    if position > member.log.committed and rules.commits(member.leading, position):
+        commit(member, position)
+        forget_strangers(member)
+    if not member.leading.is_serving and rules.may_serve(member.leading, member.log.committed):
+        member.role = replace(member.leading, is_serving=True)
+        member.want(Lead(member.reign.epoch))
+    make_new_voters(member)
+    _hand_over(member)
 
 
 # the clock
 
 
-def on_leader_tick(member: Member, now_s: float) -> Outcome:
+def on_leader_tick(member: Member, now_s: float) -> None:
     """Send heartbeats; give up when no majority answers, for then somebody else may lead already."""
-    role = member.role
-    assert isinstance(role, Leader)
-    members = member.rules.in_force(member.log)
+    role, members = member.leading, member.rules.in_force(member.log)
     if 1 + len(member.answering(members, now_s)) < members.majority:
-        return turned(member, Idle())
+        member.turn(Idle())
+        return
     if role.successor is not None and now_s >= role.hand_over_until_s:
-        role = replace(role, successor=None)
-        member = replace(member, role=role)
-    if now_s < role.next_heartbeat_s or not role.epoch_end:
-        return member, ()
-    return _beat(member, now_s)
+        member.role = replace(role, successor=None)
+    if now_s >= role.next_heartbeat_s and role.epoch_end:
+        _beat(member, now_s)
 
 
-def _beat(member: Member, now_s: float) -> Outcome:
-    role = member.role
-    assert isinstance(role, Leader)
+def _beat(member: Member, now_s: float) -> None:
+    role = member.leading
     number = role.rounds[-1][0] + 1 if role.rounds else 1
     rounds = (*role.rounds[1 - ROUNDS_KEPT :], (number, now_s))
-    after = replace(member, role=replace(role, rounds=rounds, next_heartbeat_s=now_s + member.limits.heartbeat_s))
-    return after, tuple(Send(one, _beat_for(after, one, number)) for one in member.members)
+    member.role = replace(role, rounds=rounds, next_heartbeat_s=now_s + member.limits.heartbeat_s)
+    member.want(*(Send(one, _beat_for(member, one, number)) for one in member.members))
 
 
 def _beat_for(member: Member, to: MemberId, number: int) -> Heartbeat:
-    assert isinstance(member.role, Leader)
-    stream = member.role.stream_of(to)
+    stream = member.leading.stream_of(to)
     known = (stream.follower.incarnation, stream.number) if stream and stream.is_matched else (0, 0)
     return Heartbeat(member.reign.epoch, member.me, number, member.log.committed, member.log.appended, *known)
 
@@ -217,30 +189,27 @@ def _beat_for(member: Member, to: MemberId, number: int) -> Heartbeat:
 # handing over
 
 
-def on_hand_over(member: Member, event: HandOver, now_s: float) -> Outcome:
+def on_hand_over(member: Member, event: HandOver, now_s: float) -> None:
     """Append nothing more; when everything is committed and the successor has it, let it lead."""
-    role = member.role
-    if not isinstance(role, Leader) or event.successor not in member.rules.in_force(member.log).voters:
-        return member, ()
-    if event.successor == member.me.member:
-        return member, ()
-    if event.successor not in member.answering(member.log.members, now_s):
-        reason = f"member {event.successor.number} does not answer: hand over to one that follows"
-        return member, (Refused(reason),)
-    until_s = now_s + member.limits.silence_s
-    return _hand_over(replace(member, role=replace(role, successor=event.successor, hand_over_until_s=until_s)))
+    role, successor = member.role, event.successor
+    if not isinstance(role, Leader) or successor not in member.rules.in_force(member.log).voters:
+        return
+    if successor == member.me.member:
+        return
+    if successor in member.answering(member.log.members, now_s):
+        member.role = replace(role, successor=successor, hand_over_until_s=now_s + member.limits.silence_s)
+        _hand_over(member)
+    else:
+        member.want(Refused(f"member {successor.number} does not answer: hand over to one that follows"))
 
 
-def _hand_over(member: Member) -> Outcome:
-    role, log = member.role, member.log
-    assert isinstance(role, Leader)
-    if role.successor is None or log.committed < log.appended:
-        return member, ()
-    stream = role.stream_of(role.successor)
+def _hand_over(member: Member) -> None:
+    successor, log, epoch = member.leading.successor, member.log, member.reign.epoch
+    if successor is None or log.committed < log.appended:
+        return
+    stream = member.leading.stream_of(successor)
     if stream is None or member.rules.counted_position(stream) < log.appended:
-        return member, ()
-    epoch = member.reign.epoch
-    after, deposed = turned(member, Idle())
-    released = tuple(Send(one, Released(epoch, member.me)) for one in member.members)
-    told = Send(role.successor, HandedOver(epoch + 1, role.successor))
-    return after, (*deposed, *released, told, Suggest(role.successor, epoch))
+        return
+    member.turn(Idle())
+    member.want(*(Send(one, Released(epoch, member.me)) for one in member.members))
+    member.want(Send(successor, HandedOver(epoch + 1, successor)), Suggest(successor, epoch))

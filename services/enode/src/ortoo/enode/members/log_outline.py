@@ -66,9 +66,8 @@ class EpochFrame(NamedTuple):
 
 
 class MembersFrame(NamedTuple):
-    """The members from here on."""
+    """The members from here on: as the frame says that ends there, or as is known of a log that begins there."""
 
-    begin: int
     end: int
     configuration: Configuration
 
@@ -82,7 +81,7 @@ class BeginFrame(NamedTuple):
 
 
 Mark = EpochFrame | MembersFrame | BeginFrame
-"""A frame that concerns the protocol, with the positions where it begins and ends."""
+"""A frame that concerns the protocol, with the position where it ends."""
 
 
 class Base(NamedTuple):
@@ -91,13 +90,6 @@ class Base(NamedTuple):
     position: int
     epoch: int
     """Of the first frame; 0 when it is an EPOCH frame, which says so itself."""
-    configuration: Configuration
-
-
-class PlacedMembers(NamedTuple):
-    """Members, and the end of the frame that says so."""
-
-    end: int
     configuration: Configuration
 
 
@@ -112,7 +104,7 @@ class LogOutline:
     committed: int = 0
     """Everything below is on a majority of disks, as far as this member knows. No leader will ever cut it."""
     history: History = History()
-    placed: tuple[PlacedMembers, ...] = (PlacedMembers(0, Configuration()),)
+    placed: tuple[MembersFrame, ...] = (MembersFrame(0, Configuration()),)
     """The members that a committed frame gave, or that the log began with, and those of the frames behind."""
     begins: tuple[BeginFrame, ...] = ()
     """Of frames that are not committed yet."""
@@ -144,7 +136,7 @@ class LogOutline:
             if isinstance(mark, EpochFrame):
                 history = history.begun(mark.epoch, mark.begin)
             elif isinstance(mark, MembersFrame):
-                placed = (*placed, PlacedMembers(mark.end, mark.configuration))
+                placed = (*placed, mark)
             else:
                 begins = (*begins, mark)
         return replace(self, appended=end, history=history, placed=placed, begins=begins)
@@ -165,7 +157,7 @@ class LogOutline:
     def restarted(self, base: Base) -> "LogOutline":
         """An empty log that will begin as another one does: nothing of this one is left."""
         starts = (EpochStart(base.epoch, base.position),) if base.epoch else ()
-        at, placed = base.position, (PlacedMembers(base.position, base.configuration),)
+        at, placed = base.position, (MembersFrame(base.position, base.configuration),)
         return LogOutline(at, at, at, at, History(starts), placed, cuts=self.cuts + 1, is_cutting=True)
 
     def committed_to(self, position: int) -> "LogOutline":

@@ -1,11 +1,11 @@
-"""One member: its state, and the one function that takes it from event to event."""
+"""One member: its state, and what handlers of events do to it."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from ortoo.enode.members.driver import Action, Deposed, SaveReign
 from ortoo.enode.members.identity import Configuration, MemberId, Process, Reign
 from ortoo.enode.members.log_outline import LogOutline
-from ortoo.enode.members.roles import Idle, Leader, Role
+from ortoo.enode.members.roles import Follower, Idle, Leader, Role
 from ortoo.enode.members.rules import Rules
 
 
@@ -26,9 +26,12 @@ class Limits:
     """So much is sent to a follower before it has acknowledged some of it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Member:
-    """Everything that one start of a member knows. `reign` and the log outlive the process, the rest does not."""
+    """Everything that one start of a member knows. `reign` and the log outlive the process, the rest does not.
+
+    It is a value: whoever takes an event (`protocol.step`) changes a copy that nobody else has yet.
+    """
 
     me: Process
     log: LogOutline
@@ -43,6 +46,8 @@ class Member:
     """When a leader was heard last, or that none is was reported."""
     rules: Rules = field(default=Rules(), compare=False, repr=False)
     limits: Limits = field(default=Limits(), compare=False, repr=False)
+    wanted: tuple[Action, ...] = ()
+    """What is to be done for the event that is being taken, in this order; nothing between events."""
 
     @classmethod
     def started(
@@ -66,14 +71,25 @@ class Member:
         return cls(me, log, reign, lease_until_s=lease_until_s, heard_s=now_s, rules=rules or Rules(), limits=limits)
 
     @property
+    def leading(self) -> Leader:
+        """The role of one that leads."""
+        assert isinstance(self.role, Leader)
+        return self.role
+
+    @property
+    def following(self) -> Follower:
+        """The role of one that follows."""
+        assert isinstance(self.role, Follower)
+        return self.role
+
+    @property
     def members(self) -> tuple[MemberId, ...]:
         """All others who get the log."""
         return tuple(one for one in self.rules.in_force(self.log).everybody if one != self.me.member)
 
     def answering(self, members: Configuration, now_s: float) -> tuple[MemberId, ...]:
         """The other voters among `members` that have answered this leader of late."""
-        role = self.role
-        assert isinstance(role, Leader)
+        role = self.leading
         others = [one for one in members.voters if one != self.me.member]
         return tuple(one for one in others if now_s - role.heard_of(one).at_s < self.limits.silence_s)
 
@@ -94,18 +110,20 @@ class Member:
         lease_s = self.limits.lease_s - self.limits.drift_s
         return now_s < self.rules.read_lease_until(role, rounds, members.majority, lease_s)
 
+    # while it takes an event
 
-Outcome = tuple[Member, tuple[Action, ...]]
-"""The member after an event, and what is to be done."""
+    def want(self, *actions: Action) -> None:
+        """Have this done, behind what is wanted already."""
+        self.wanted += actions
 
+    def turn(self, role: Role) -> None:
+        """Take another role; who led says that it does no more."""
+        if isinstance(self.role, Leader) and not isinstance(role, Leader):
+            self.want(Deposed(self.reign.epoch))
+        self.role = role
 
-def turned(member: Member, role: Role) -> Outcome:
-    """The member in another role; who led says that it does no more."""
-    was_leader = isinstance(member.role, Leader) and not isinstance(role, Leader)
-    return replace(member, role=role), (Deposed(member.reign.epoch),) if was_leader else ()
-
-
-def promised(member: Member, reign: Reign, role: Role) -> Outcome:
-    """The member with a new reign, which nobody hears of before it is saved."""
-    after, actions = turned(member, role)
-    return replace(after, reign=reign, is_saved=False), (*actions, SaveReign(reign))
+    def promise(self, reign: Reign, role: Role) -> None:
+        """Take another role with a new reign, which nobody hears of before it is saved."""
+        self.turn(role)
+        self.reign, self.is_saved = reign, False
+        self.want(SaveReign(reign))

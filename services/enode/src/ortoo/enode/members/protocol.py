@@ -5,55 +5,59 @@ from dataclasses import replace
 from typing import Any
 
 from ortoo.enode.members import changing, driver, electing, following, leading, messages
-from ortoo.enode.members.driver import Event, Flushed, ReignSaved, Tick
-from ortoo.enode.members.member import Member, Outcome
+from ortoo.enode.members.driver import Action, Event, Flushed, ReignSaved, Tick
+from ortoo.enode.members.member import Member
 from ortoo.enode.members.roles import Candidate, Follower, Leader, Voter
 
 
-def step(member: Member, event: Event, now_s: float) -> Outcome:
+def step(member: Member, event: Event, now_s: float) -> tuple[Member, tuple[Action, ...]]:
     """Take one event. `now_s` never goes back while the process lives, and goes on while the machine sleeps."""
-    return _HANDLERS[type(event)](member, event, now_s)
+    after = replace(member)
+    _HANDLERS[type(event)](after, event, now_s)
+    wanted, after.wanted = after.wanted, ()
+    return after, wanted
 
 
-def _on_tick(member: Member, event: Tick, now_s: float) -> Outcome:
+def _on_tick(member: Member, _: Tick, now_s: float) -> None:
     if isinstance(member.role, Leader):
-        return leading.on_leader_tick(member, now_s)
-    if isinstance(member.role, Follower):
-        return following.on_follower_tick(member, event, now_s)
-    return electing.on_leaderless_tick(member, event, now_s)
+        leading.on_leader_tick(member, now_s)
+    elif isinstance(member.role, Follower):
+        following.on_follower_tick(member, now_s)
+    else:
+        electing.on_leaderless_tick(member, now_s)
 
 
-def _on_reign_saved(member: Member, event: ReignSaved, now_s: float) -> Outcome:
+def _on_reign_saved(member: Member, event: ReignSaved, now_s: float) -> None:
     """Only what was saved last counts, and only now may others hear of it."""
     if event.reign != member.reign or member.is_saved:
-        return member, ()
-    member = replace(member, is_saved=True)
+        return
+    member.is_saved = True
     role = member.role
     if isinstance(role, Candidate):
-        return electing.on_saved_candidate(member, now_s)
-    if isinstance(role, Voter):
-        return electing.on_saved_voter(member)
-    if isinstance(role, Follower) and role.asked_epoch < 0:
-        return following.new_stream(member, now_s)
-    return member, ()
+        electing.on_saved_candidate(member, now_s)
+    elif isinstance(role, Voter):
+        electing.say_promise(member)
+    elif isinstance(role, Follower) and role.asked_epoch < 0:
+        following.new_stream(member, now_s)
 
 
-def _on_flushed(member: Member, event: Flushed, now_s: float) -> Outcome:
+def _on_flushed(member: Member, event: Flushed, _: float) -> None:
     log = member.log
     if event.cuts != log.cuts or event.position <= log.flushed:
-        return member, ()
-    member = replace(member, log=replace(log, flushed=min(event.position, log.appended)))
+        return
+    member.log = replace(log, flushed=min(event.position, log.appended))
     if isinstance(member.role, Leader):
-        return leading.advance(member)
-    return following.on_follower_flushed(member)
+        leading.advance(member)
+    else:
+        following.on_follower_flushed(member)
 
 
-def _timeless(handler: Callable[[Member, Any], Outcome]) -> Callable[[Member, Any, float], Outcome]:
+def _timeless(handler: Callable[[Member, Any], None]) -> Callable[[Member, Any, float], None]:
     """A handler that does not ask what time it is."""
     return lambda member, event, now_s: handler(member, event)
 
 
-_HANDLERS: dict[type, Callable[[Member, Any, float], Outcome]] = {
+_HANDLERS: dict[type, Callable[[Member, Any, float], None]] = {
     Tick: _on_tick,
     ReignSaved: _on_reign_saved,
     Flushed: _on_flushed,

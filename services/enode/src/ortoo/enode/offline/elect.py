@@ -30,7 +30,7 @@ from ortoo.enode.disk.outline_file import KeptOutline, read_outline, write_outli
 from ortoo.enode.disk.reign_file import KeptReign, read_reign, write_reign
 from ortoo.enode.disk.whole_files import write_whole
 from ortoo.enode.members.identity import Configuration, Tail
-from ortoo.enode.members.log_outline import PlacedMembers
+from ortoo.enode.members.log_outline import MembersFrame
 from ortoo.enode.recovery.member_opening import known_end, recover_member, whole_end
 from ortoo.enode.recovery.restored import write_restored
 from ortoo.enode.rpc.members.peers import is_of_set
@@ -150,6 +150,6 @@ def go_on_alone(disk: Disk, folder: Path, clock: Clock, randomness: Randomness) 
     if (identity := read_identity(disk, folder)) is not None:
         now = replace(identity, store_id=kept.set_id, created_at_ms=kept.created_at_ms)
         write_whole(disk, folder / FILE_NAME, encode_identity(now))
-    alone = PlacedMembers(log.outline.appended, Configuration((kept.member,)))
+    alone = MembersFrame(log.outline.appended, Configuration((kept.member,)))
     write_outline(disk, folder, KeptOutline.of(replace(log.outline, placed=(alone,))))
     return log.outline.appended

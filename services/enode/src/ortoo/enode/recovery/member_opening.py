@@ -18,15 +18,15 @@ from ortoo.enode.disk.reign_file import read_reign, write_reign
 from ortoo.enode.disk.tide_mark import TideMark, read_tide_mark
 from ortoo.enode.index.catalog import Catalog
 from ortoo.enode.index.index_files import load_rows, read_contents
-from ortoo.enode.index.survey import survey
-from ortoo.enode.log.checkpoint import complete_checkpoints, decode_slice
+from ortoo.enode.index.survey import Survey, survey
+from ortoo.enode.log.checkpoint import complete_checkpoints
 from ortoo.enode.log.copies.copying import entry_of
 from ortoo.enode.log.copies.words import WORDS, mark_of
 from ortoo.enode.log.flushing.group import Group
 from ortoo.enode.log.frame import BadFrame, Flag, FrameHeader
 from ortoo.enode.log.queue_index import SliceAt
-from ortoo.enode.log.scan import Hole, Window, read_body, read_frame, walk
-from ortoo.enode.log.segment import Segment, bases, holding, index_name, keys_name, segment_name
+from ortoo.enode.log.scan import Hole, Window, read_body, walk
+from ortoo.enode.log.segment import Segment, bases, index_name, keys_name, segment_name
 from ortoo.enode.members.identity import Reign, Tail
 from ortoo.enode.members.log_outline import LogOutline, Mark
 from ortoo.enode.recovery.losses import damages_of
@@ -40,7 +40,7 @@ from ortoo.enode.recovery.opening import (
     sweep,
     zero,
 )
-from ortoo.enode.recovery.refold import Refold
+from ortoo.enode.recovery.refold import Refold, read_slice
 from ortoo.enode.state.fold import State
 
 GROUP_BYTES = 1 << 20
@@ -80,15 +80,15 @@ def recover_member(disk: Disk, folder: Path, kept: KeptOutline, *, is_last: bool
     outline = kept.outline
     begin = read_log_begin(disk, folder)
     names = sweep(disk, folder, disk.list(folder), outline.begin)
-    segments, words, flushed, clean = _looked_at(disk, folder, outline, names, is_last=is_last)
-    if clean is not None:
+    opening = _Opening.of(disk, folder, outline, names, is_last=is_last, doubts=doubts)
+    segments, flushed = opening.segments, opening.flushed
+    if (clean := opening.clean) is not None:
         catalog = Catalog()
-        _load_before(catalog, disk, segments, names, repairs=True)
-        catalog.segments.append(segments[-1])
+        opening.take_over(catalog, segments)
         recovered = after_clean_stop(disk, catalog, segments[-1], clean, begin)
-        outline = words.followed(outline, clean.end_position)
+        outline = opening.words.followed(outline, clean.end_position)
         return MemberLog(recovered, _synced(outline, clean.end_position, clean.end_position))
-    found = _Opening(disk, segments, names, outline, flushed, words, doubts=doubts).found()
+    found = opening.found()
     found.recovered.begin = begin
     settle_ranges(found.recovered)
     end = found.outline.appended
@@ -106,13 +106,12 @@ def whole_end(disk: Disk, folder: Path, kept: KeptOutline) -> int:
 
     Nothing is written. Errors: DataLoss, also when its state cannot be folded; Unsupported, OSError.
     """
-    names = disk.list(folder)
-    segments, words, flushed, clean = _looked_at(disk, folder, kept.outline, names, is_last=True)
+    opening = _Opening.of(disk, folder, kept.outline, disk.list(folder), is_last=True, repairs=False)
     try:
-        if clean is not None:
-            end = clean.end_position
+        if opening.clean is not None:
+            end = opening.clean.end_position
         else:
-            log = _Opening(disk, segments, names, kept.outline, flushed, words, repairs=False).found()
+            log = opening.found()
             if log.is_cold:
                 raise DataLoss(
                     f"{folder} holds a log that begins at {kept.outline.begin}, and no whole checkpoint of the state: "
@@ -120,7 +119,7 @@ def whole_end(disk: Disk, folder: Path, kept: KeptOutline) -> int:
                 )
             end = log.outline.appended
     finally:
-        for one in segments:
+        for one in opening.segments:
             one.close()
     return end if kept.cut == NO_CUT else min(end, kept.cut)
 
@@ -129,21 +128,6 @@ def known_end(disk: Disk, folder: Path) -> int:
     """Up to where the log once was on this disk for certain. A start may find a little more. Errors: OSError."""
     clean = read_clean_stop(disk, folder)
     return max(read_tide_mark(disk, folder), clean.end_position if clean else 0)
-
-
-def _looked_at(
-    disk: Disk, folder: Path, outline: LogOutline, names: list[str], *, is_last: bool
-) -> tuple[list[Segment], "_Words", int, CleanStop | None]:
-    """The segments; what can be read for members; how far the disk was; the marker, if the log can be taken from it."""
-    segments = [Segment(disk, folder, base, base) for base in bases(names) if base >= outline.begin]
-    for one in segments:
-        one.limit = one.base + one.file.size_bytes()
-    words = _Words.behind(outline, segments)
-    if is_last:
-        words = replace(words, end=_END)
-    clean, flushed = read_clean_stop(disk, folder), known_end(disk, folder)
-    is_clean = clean and segments and is_end_of_log(clean, segments[-1]) and clean.end_position <= words.end
-    return segments, words, flushed, clean if is_clean else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,66 +172,83 @@ class _Words:
         return outline.extended(end, tuple(one for one in self.marks if one.end <= end))
 
 
+@dataclass(frozen=True, slots=True)
 class _Opening:
-    """One folder that was not closed cleanly."""
+    """One folder as it was found, before anything is folded."""
 
-    def __init__(
-        self,
+    disk: Disk
+    names: list[str]
+    outline: LogOutline
+    segments: list[Segment]
+    words: _Words
+    flushed: int
+    """How far the disk once was for certain."""
+    clean: CleanStop | None
+    """The marker of a clean stop, if the log can be taken from it."""
+    repairs: bool
+    doubts: int
+
+    @classmethod
+    def of(
+        cls,
         disk: Disk,
-        segments: list[Segment],
-        names: list[str],
+        folder: Path,
         outline: LogOutline,
-        flushed: int,
-        words: _Words,
+        names: list[str],
         *,
+        is_last: bool,
         repairs: bool = True,
         doubts: int = 0,
-    ) -> None:
-        self._disk = disk
-        self._segments = segments
-        self._names = names
-        self._outline = outline
-        self._flushed = flushed
-        self._words = words
-        self._repairs = repairs
-        self._doubts = doubts
+    ) -> "_Opening":
+        """Look at a folder. Errors: DataLoss, Unsupported, OSError."""
+        segments = [Segment(disk, folder, base, base) for base in bases(names) if base >= outline.begin]
+        for one in segments:
+            one.limit = one.base + one.file.size_bytes()
+        words = _Words.behind(outline, segments)
+        if is_last:
+            words = replace(words, end=_END)
+        clean, flushed = read_clean_stop(disk, folder), known_end(disk, folder)
+        if clean and not (segments and is_end_of_log(clean, segments[-1]) and clean.end_position <= words.end):
+            clean = None
+        return cls(disk, names, outline, segments, words, flushed, clean, repairs, doubts)
 
     def found(self) -> MemberLog:
-        """What is there."""
-        slices = [one for segment in self._segments for one in self._slices(segment)]
-        begin = self._outline.begin
+        """What is there, when it was not closed cleanly."""
+        slices = [one for segment in self.segments for one in self._slices(segment)]
+        begin = self.outline.begin
         fold = self._folded(slices)
         is_cold = fold is None and begin > 0
         at = begin if fold is None else fold.end_position
         catalog = Catalog()
-        before = [one for one in self._segments if one.base < at] if at > begin else []
-        behind = self._segments[len(before) :]
-        state, store_open, stored_at_ms = (fold.state, fold.store_open, 0) if fold else (State(), 0, 0)
-        active: Segment | None = None
-        if before:
-            _load_before(catalog, self._disk, before, self._names, repairs=self._repairs)
-            active = before[-1]
-            surveyed = survey(active.read, active.base, at)
-            catalog.segments.append(active)
-            catalog.load_active(surveyed.rows, surveyed.slices, [(one.position, one.length) for one in surveyed.holes])
-            stored_at_ms = surveyed.stored_at_ms
-            if surveyed.is_ended and surveyed.end_position == at:
-                active.end, active.last_stored_at_ms, active = at, stored_at_ms, None
-        if active is None and behind and behind[0].base == at:
+        before = [one for one in self.segments if one.base < at] if at > begin else []
+        behind = self.segments[len(before) :]
+        state, store_open = (fold.state, fold.store_open) if fold else (State(), 0)
+        active = before[-1] if before else None
+        surveyed = survey(active.read, active.base, at) if active else Survey(end_position=at, is_ended=True)
+        is_full = surveyed.is_ended and surveyed.end_position == at
+        if is_full and behind and behind[0].base == at:
             active = behind.pop(0)
-            if before:
-                # The one before is full: its index file is made once more when this one is folded on.
-                _seal_last(catalog, self._disk, before[-1], self._names, repairs=self._repairs)
-            catalog.segments.append(active)
-        recovered = Recovered(catalog, state, at, store_open, stored_at_ms, active, was_clean=False)
+            self.take_over(catalog, [*before, active])
+        elif active is not None:
+            self.take_over(catalog, before)
+            catalog.load_active(surveyed.rows, surveyed.slices, [(one.position, one.length) for one in surveyed.holes])
+            if is_full:
+                active.end, active.last_stored_at_ms, active = at, surveyed.stored_at_ms, None
+        recovered = Recovered(catalog, state, at, store_open, surveyed.stored_at_ms, active, was_clean=False)
         recovered.holes = [Hole(position, length, "damaged") for position, length in catalog.holes()]
-        catalog.damages = damages_of(catalog, recovered.holes, partial(load_rows, self._disk))
-        log = MemberLog(recovered, self._outline, is_cold=is_cold)
+        catalog.damages = damages_of(catalog, recovered.holes, partial(load_rows, self.disk))
+        log = MemberLog(recovered, self.outline, is_cold=is_cold)
         self._follow(log, [*([active] if active else []), *behind])
         return log
 
+    def take_over(self, catalog: Catalog, segments: list[Segment]) -> None:
+        """Let the catalog have segments. All but the last one are sealed."""
+        for one, following in pairwise(segments):
+            load_sealed(catalog, self.disk, one, following.base, self.names, repairs=self.repairs)
+        catalog.segments.append(segments[-1])
+
     def _slices(self, segment: Segment) -> list[SliceAt]:
-        contents = read_contents(self._disk, segment) if index_name(segment.base) in self._names else None
+        contents = read_contents(self.disk, segment) if index_name(segment.base) in self.names else None
         return list(contents.slices) if contents else survey(segment.read, segment.base, segment.limit).slices
 
     def _folded(self, slices: list[SliceAt]) -> Refold | None:
@@ -256,17 +257,17 @@ class _Opening:
         None when the log has to be followed from its begin: nothing is folded over a damaged place, which others have
         whole.
         """
-        gap = min(self._first_gap(), self._words.end)
+        gap = min(self._first_gap(), self.words.end)
         checkpoints = complete_checkpoints(slices)
-        most = len(checkpoints) - (self._outline.begin > 0)
-        for parts in checkpoints[max(0, min(self._doubts, most)) :]:
+        most = len(checkpoints) - (self.outline.begin > 0)
+        for parts in checkpoints[max(0, min(self.doubts, most)) :]:
             known = [one for one in slices if one.checkpoint_id <= parts[0].checkpoint_id]
             try:
-                as_of = max(decode_slice(read_frame(self._holding(one).read, one.position)[1]).as_of for one in parts)
+                as_of = max(read_slice(self.segments, one).as_of for one in parts)
                 # The disk may have got a checkpoint, and not all the frames before that it tells of.
                 if as_of > gap or self._is_holed(as_of):
                     continue
-                if not (fold := Refold(self._segments, known, as_of)).holes:
+                if not (fold := Refold(self.segments, known, as_of)).holes:
                     return fold
             except (BadFrame, DataLoss):
                 continue
@@ -277,15 +278,15 @@ class _Opening:
 
         Where nobody else has a copy nothing is won by that, and what lies behind is kept.
         """
-        if self._words.end == _END or len(self._outline.members.voters) == 1:
+        if self.words.end == _END or len(self.outline.members.voters) == 1:
             return False
-        last = self._segments[-1]
+        last = self.segments[-1]
         return last.base < position and bool(survey(last.read, last.base, position).holes)
 
     def _first_gap(self) -> int:
         """Where the frames end that no flush of this disk covers, whatever lies behind."""
-        end = max(self._flushed, self._outline.begin)
-        for segment in self._segments:
+        end = max(self.flushed, self.outline.begin)
+        for segment in self.segments:
             if segment.limit <= end:
                 continue
             if segment.base > end:
@@ -293,11 +294,6 @@ class _Opening:
             for header, _ in _whole(segment, max(end, segment.base)):
                 end = header.end_position
         return end
-
-    def _holding(self, one: SliceAt) -> Segment:
-        segment = holding(self._segments, one.position)
-        assert segment is not None  # it was found in one of them
-        return segment
 
     def _follow(self, log: MemberLog, segments: list[Segment]) -> None:
         """Take the frames behind what is committed, up to the first place where there is none."""
@@ -322,7 +318,7 @@ class _Opening:
             if not is_ended:
                 break
             segment.end, segment.last_stored_at_ms = end, recovered.stored_at_ms
-        log.outline = _synced(self._words.followed(log.outline, end), end, at)
+        log.outline = _synced(self.words.followed(log.outline, end), end, at)
 
 
 def _whole(segment: Segment, position: int) -> Iterator[tuple[FrameHeader, bytes]]:
@@ -334,22 +330,6 @@ def _whole(segment: Segment, position: int) -> Iterator[tuple[FrameHeader, bytes
         yield one, read_body(window.bytes_at, one)
         if one.flags & Flag.SEGMENT_END:
             return
-
-
-def _load_before(catalog: Catalog, disk: Disk, segments: list[Segment], names: list[str], *, repairs: bool) -> None:
-    """Take over all but the last one, which are sealed."""
-    for one, following in pairwise(segments):
-        load_sealed(catalog, disk, one, following.base, names, repairs=repairs)
-
-
-def _seal_last(catalog: Catalog, disk: Disk, segment: Segment, names: list[str], *, repairs: bool) -> None:
-    """The last segment that was taken over as the active one is sealed."""
-    catalog.segments.remove(segment)
-    assert segment.end is not None
-    catalog.load_active({}, (), ())
-    for queue in catalog.queues.values():
-        queue.rows = None
-    load_sealed(catalog, disk, segment, segment.end, names, repairs=repairs)
 
 
 def _synced(outline: LogOutline, end: int, committed: int) -> LogOutline:

@@ -20,7 +20,6 @@ from ortoo.enode.disk.whole_files import Damaged
 from ortoo.enode.index.catalog import Catalog
 from ortoo.enode.index.index_files import load_rows, make_index, read_contents
 from ortoo.enode.index.survey import Survey, find_cut, survey
-from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, decode_header
 from ortoo.enode.log.queue_index import Contents, decode_contents, decode_rows, encode_index
 from ortoo.enode.log.scan import Hole
 from ortoo.enode.log.segment import (
@@ -37,7 +36,7 @@ from ortoo.enode.log.segment import (
 from ortoo.enode.recovery.losses import damages_of
 from ortoo.enode.recovery.refold import Refold
 from ortoo.enode.recovery.restored import begin_anew, read_apart, write_restored
-from ortoo.enode.recovery.strays import strays_among
+from ortoo.enode.recovery.strays import has_frame, strays_among
 from ortoo.enode.state.fold import State
 
 ZERO_CHUNK_BYTES = 1 << 20
@@ -225,16 +224,12 @@ def sweep(disk: Disk, folder: Path, names: list[str], begin_position: int) -> li
 def is_end_of_log(clean: CleanStop, last: Segment) -> bool:
     """Whether the log really ends where the marker says: in this segment, and no frame lies there."""
     try:
-        if not last.base <= clean.end_position <= last.limit:
+        is_there = last.base <= clean.end_position <= last.limit
+        if not is_there or decode_contents(clean.active_index, last.base).end != clean.end_position:
             return False
-        if decode_contents(clean.active_index, last.base).end != clean.end_position:
-            return False
-        decode_header(last.read(clean.end_position, HEADER_BYTES), clean.end_position)
-    except BadFrame:
-        return True
     except Damaged:
         return False
-    return False
+    return not has_frame(last, clean.end_position)
 
 
 def after_clean_stop(

@@ -1,10 +1,11 @@
 """Folding the state again: from the newest whole checkpoint, along the log to its end."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import InitVar, dataclass
 
 from ortoo.common.errors import DataLoss
 from ortoo.enode.changes.all import OffsetsSkipped, decode_changes
-from ortoo.enode.log.checkpoint import decode_slice, newest_complete
+from ortoo.enode.log.checkpoint import Slice, complete_checkpoints, decode_slice
 from ortoo.enode.log.frame import BadFrame, Flag, FrameHeader, Kind
 from ortoo.enode.log.queue_index import SliceAt
 from ortoo.enode.log.scan import Hole, read_body, read_frame, walk
@@ -15,39 +16,35 @@ MESSAGES_PER_HOLE_BYTE = 4096 / 192
 """A frame has at least 192 bytes and at most 4,096 messages."""
 
 
+@dataclass(eq=False)
 class Refold:
     """The state at the end of a log, and what was found bad on the way."""
 
-    def __init__(
-        self,
-        segments: Sequence[Segment],
-        slices: Iterable[SliceAt],
-        end_position: int,
-        *,
-        without_checkpoint: bool = False,
-    ) -> None:
+    segments: Sequence[Segment]
+    slices: InitVar[Iterable[SliceAt]]
+    end_position: int
+    without_checkpoint: bool = False
+    store_open: int = 0
+    """The number of the last opening that was met."""
+
+    def __post_init__(self, slices: Iterable[SliceAt]) -> None:
         """Fold now.
 
         Errors: DataLoss when the log's beginning is gone and no whole checkpoint is left, unless `without_checkpoint`.
         """
-        self._without_checkpoint = without_checkpoint
         self.state = State()
         self.holes: list[Hole] = []
         """Every damaged place that was met."""
-        self.store_open = 0
-        """The number of the last opening that was met."""
         self._lost_bytes = 0
-        self._segments = segments
-        self.end_position = end_position
         self._seen_behind_hole: set[tuple[int, int]] = set()
         self._producers_behind_hole: set[tuple[int, int, int]] = set()
-        self.folded_from = self._load_checkpoint(list(slices))
-        if segments and self.folded_from < segments[0].base:
-            self._lost_bytes += segments[0].base - self.folded_from
-        for segment in segments:
-            end = end_position if segment.end is None else min(segment.end, end_position)
-            if end > self.folded_from:
-                self._fold(segment, max(segment.base, self.folded_from), end)
+        start = self._load_checkpoint(slices)
+        if self.segments and start < self.segments[0].base:
+            self._lost_bytes += self.segments[0].base - start
+        for segment in self.segments:
+            end = self.end_position if segment.end is None else min(segment.end, self.end_position)
+            if end > start:
+                self._fold(segment, max(segment.base, start), end)
 
     def skips(self, *, is_cut: bool) -> list[OffsetsSkipped]:
         """Offsets to leave out, because a lost frame may have held them and nothing says it did not.
@@ -82,44 +79,34 @@ class Refold:
         elif self._lost_bytes:
             self.state.windows.keep_only(self._producers_behind_hole)
 
-    def _load_checkpoint(self, slices: list[SliceAt]) -> int:
+    def _load_checkpoint(self, slices: Iterable[SliceAt]) -> int:
         """Start from the newest checkpoint whose frames are whole; return the position to fold from."""
-        while parts := newest_complete(slices):
+        for parts in complete_checkpoints(slices):
             state = State()
             for part in parts:
-                body = self._checkpoint_body(part)
-                if body is None:
+                try:
+                    state.apply_all(decode_changes(read_slice(self.segments, part).changes))
+                except BadFrame as error:
+                    self.holes.append(Hole(part.position, error.length_bytes, str(error)))
                     break
-                state.apply_all(decode_changes(decode_slice(body).changes))
             else:
                 self.state = state
                 return parts[-1].fold_from
-            slices = [one for one in slices if one.checkpoint_id != parts[0].checkpoint_id]
-        begin = self._segments[0].base if self._segments else 0
-        if begin and not self._without_checkpoint:
+        begin = self.segments[0].base if self.segments else 0
+        if begin and not self.without_checkpoint:
             raise DataLoss(
-                f"{self._segments[0].path} is the first segment, it begins at position {begin}, and no whole "
+                f"{self.segments[0].path} is the first segment, it begins at position {begin}, and no whole "
                 "checkpoint of the state is left behind it: put the missing segments back, or run "
-                f"`ortoo-enode repair {self._segments[0].folder} --without-checkpoint`"
+                f"`ortoo-enode repair {self.segments[0].folder} --without-checkpoint`"
             )
         return begin
 
-    def _checkpoint_body(self, part: SliceAt) -> bytes | None:
-        """The body of a checkpoint's frame; None when it is damaged."""
-        segment = holding(self._segments, part.position)
-        if segment is None:
-            return None
-        return self._whole(part.position, lambda: read_frame(segment.read, part.position)[1])
-
     def _body(self, segment: Segment, header: FrameHeader) -> bytes | None:
         """Prefix and payload of a frame; None, and noted, when they are damaged."""
-        return self._whole(header.position, lambda: read_body(segment.read, header))
-
-    def _whole(self, position: int, read: Callable[[], bytes]) -> bytes | None:
         try:
-            return read()
+            return read_body(segment.read, header)
         except BadFrame as error:
-            self.holes.append(Hole(position, error.length_bytes, str(error)))
+            self.holes.append(Hole(header.position, error.length_bytes, str(error)))
             return None
 
     def _fold(self, segment: Segment, start: int, end: int) -> None:
@@ -159,3 +146,10 @@ class Refold:
             self.state.apply(change, stored_at_ms)
             if isinstance(change, OffsetsSkipped):
                 self._seen_behind_hole.add((change.topic_id, change.queue_id))
+
+
+def read_slice(segments: Sequence[Segment], at: SliceAt) -> Slice:
+    """A slice of a checkpoint that was found in one of the segments. Errors: BadFrame, Unsupported."""
+    segment = holding(segments, at.position)
+    assert segment is not None
+    return decode_slice(read_frame(segment.read, at.position)[1])

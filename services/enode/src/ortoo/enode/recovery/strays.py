@@ -24,7 +24,7 @@ def strays_among(disk: Disk, folder: Path, starts: Sequence[int]) -> list[int]:
             continue
         segment = Segment(disk, folder, base, base)
         segment.limit = base + segment.file.size_bytes()
-        if not _begins_with_a_frame(segment) and not _follows(before, segment):
+        if not has_frame(segment, base) and not _follows(before, segment):
             strays.append(base)
             segment.close()
             continue
@@ -36,9 +36,10 @@ def strays_among(disk: Disk, folder: Path, starts: Sequence[int]) -> list[int]:
     return strays
 
 
-def _begins_with_a_frame(segment: Segment) -> bool:
+def has_frame(segment: Segment, position: int) -> bool:
+    """Whether a whole header lies at a position. Errors: Unsupported, OSError."""
     try:
-        decode_header(segment.read(segment.base, HEADER_BYTES), segment.base)
+        decode_header(segment.read(position, HEADER_BYTES), position)
     except BadFrame:
         return False
     return True

@@ -18,19 +18,18 @@ from ortoo.common.process.logs import get_logger
 from ortoo.common.process.memory_budget import memory_bytes
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.telemetry.metrics import Metrics
-from ortoo.enode.consensus.driver import HAND_OVER_LOOK_S, HAND_OVER_S, Driver
+from ortoo.enode.consensus.driver import HAND_OVER_LOOK_S, HAND_OVER_S, Doubts, Driver
 from ortoo.enode.consensus.joining import Joining
 from ortoo.enode.consensus.repair import Repair
 from ortoo.enode.consensus.shared_log import SharedLog, open_shared_log
 from ortoo.enode.disk.identity import Identity
-from ortoo.enode.disk.reign_file import KeptReign, write_reign
 from ortoo.enode.log.copies.cut_frames import CutFrames
 from ortoo.enode.members.identity import MemberId
 from ortoo.enode.members.member import Member
 from ortoo.enode.members.roles import Candidate, Follower, Leader, Voter
 from ortoo.enode.observe.findings import EnodeFindings, FlushPace
 from ortoo.enode.recovery.member_opening import owed
-from ortoo.enode.reigns.serving import Parts, announced, open_parts
+from ortoo.enode.reigns.serving import Parts, open_parts
 from ortoo.enode.reigns.watching import Health, measured
 from ortoo.enode.rpc.leader_only import LeaderOnly, committed_reads
 from ortoo.enode.rpc.members.operators import EnodeMembersService
@@ -42,7 +41,7 @@ from ortoo.enode.rpc.streams.all import Streams
 from ortoo.enode.settings import Settings
 from ortoo.enode.store.memory_share import within
 from ortoo.enode.store.store import Store
-from ortoo.v1 import member_report_pb2, members_pb2, topic_pb2
+from ortoo.v1 import member_report_pb2, members_pb2
 
 AGAIN_S = 1.0
 """How long a member whose log has to be opened anew waits before it is."""
@@ -75,16 +74,14 @@ class Lives:
     """How many messages were cut out of this member's log since the process started."""
     repaired_frames: int = 0
     """How many damaged frames were written again from other copies since the process started."""
-    doubts: int = 0
-    """How often in a row this member's state was not the leader's when they were compared."""
-    compared: int = 0
-    """When that was, by the number of the digests."""
+    doubts: Doubts = field(default_factory=Doubts)
 
     def __post_init__(self) -> None:
         """Nothing is open."""
         self.service = LeaderOnly(self.moved)
         self.reports = MemberReports(self.name_servers, self.channels, self._report, self.background, self.clock)
-        self.members = EnodeMembersService(self.settings.name, lambda: self.joining.kept.set_id, self)
+        set_id, running = lambda: self.joining.kept.set_id, lambda: self.driver
+        self.members = EnodeMembersService(self.settings.name, set_id, running, self.moved, self.admit)
         self._stopping = asyncio.Event()
         self._living: asyncio.Task[Any] | None = None
 
@@ -134,10 +131,10 @@ class Lives:
         """What is wrong with the enode that it leads."""
         for source in self.sources:
             yield from source()
-        if self.doubts:
+        if times := self.doubts.times:
             yield Finding(
                 "state differs",
-                f"what this member folded from its log was not what the leader has, {self.doubts} times in a row",
+                f"what this member folded from its log was not what the leader has, {times} times in a row",
                 "it folds its log again by itself; should it lead before, it may serve what is wrong",
                 "mistrust the machine's memory; if it goes on, report the line of its log that names the tables",
             )
@@ -201,18 +198,17 @@ class Lives:
             disk=self.joining.disk,
             clock=clock,
             kept=outline,
-            doubts=self.doubts,
+            doubts=self.doubts.times,
         )
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(log.close)
             log.on_cut = self._count_cut
-            kept = self._with_losses(kept, log)
+            self._keep_losses(log)
+            kept = self.joining.kept
             background = await stack.enter_async_context(Background("member"))
             peers = MemberPeers(kept.member, kept.set_id, self.address_of, self.channels, background, clock)
             member = Member.started(kept.process, log.outline, kept.reign, clock.monotonic_s())
-            driver = Driver(log, member, kept, peers, background, clock)
-            driver.kept_changed = self.joining.keep
-            driver.doubts, driver.compared, driver.on_doubts = self.doubts, self.compared, self._doubt
+            driver = Driver(log, member, self.joining, peers.send, background, clock, self.doubts)
             repair = Repair(log.bytes, lambda: driver.member, self._copy_of, self._count_repaired)
             log.bytes.repair = log.engine.reader.repair = repair.frame
             self.driver = self.reports.driver = self.words.listener = driver
@@ -245,27 +241,22 @@ class Lives:
         request = members_pb2.CopyFrameRequest(set_id=self.joining.kept.set_id, of=of, position=position)
         return await copy_frame(self.address_of(member), request, self.channels)
 
-    def _doubt(self, times: int, number: int) -> None:
-        self.doubts, self.compared = times, number
-
     def _count_repaired(self) -> None:
         self.repaired_frames += 1
 
     def _count_cut(self, frames: CutFrames) -> None:
         self.cut_messages += frames.messages
 
-    def _with_losses(self, kept: KeptReign, log: SharedLog) -> KeptReign:
+    def _keep_losses(self, log: SharedLog) -> None:
         """Note for good what this disk once had and has no more, before anybody hears of it."""
+        kept = self.joining.kept
         debt = owed(log.lost, kept.reign)
         if debt == kept.reign:
-            return kept
+            return
         is_alone = log.outline.members.voters == (kept.member,)
         cure = "`ortoo-enode elect DIR --lose` goes on without it" if is_alone else "the others have to give it again"
         _log.error(f"this disk has lost what it had; {cure}", position=log.lost)
-        kept = replace(kept, reign=debt)
-        write_reign(self.joining.disk, self.joining.folder, kept)
-        self.joining.keep(kept)
-        return kept
+        self.joining.keep(replace(kept, reign=debt))
 
     async def _reigns(self, driver: Driver, log: SharedLog, background: Background) -> None:
         """Serve clients whenever this member leads."""
@@ -307,26 +298,10 @@ class Lives:
             )
             parts.handlers.streams = Streams(background, over)
             stack.callback(measured(self.metrics, parts, clock))
-            enode = topic_pb2.Enode(
-                name=settings.name,
-                address=reachable_address(settings, self.server),
-                store_id=log.engine.identity.store_id,
-                role=settings.role,
-                epoch=epoch,
-            )
-            telling = announced(
-                parts,
-                enode,
-                settings,
-                background,
-                self.name_servers,
-                self.channels,
-                gives_leases_back=False,
-                clock=clock,
-                randomness=self.randomness,
-            )
+            address = reachable_address(settings, self.server)
+            telling = parts.announced(address, self.name_servers, self.channels, epoch=epoch)
             leases = await stack.enter_async_context(telling)
-            own = EnodeFindings(parts.store, parts.pops, FlushPace(parts.store), clock)
+            own = EnodeFindings(parts.store, parts.handlers.pops, FlushPace(parts.store), clock)
             self.sources = (own.disk, own.messages, leases.findings)
             self.service.service, self.parts = parts.handlers, parts
             await self.server.set_serving(True)

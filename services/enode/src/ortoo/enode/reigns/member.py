@@ -24,18 +24,14 @@ from ortoo.common.telemetry.findings_service import findings_servicer
 from ortoo.common.telemetry.process_metrics import register_memory
 from ortoo.common.telemetry.role import Telemetry
 from ortoo.common.telemetry.settings_service import settings_servicer
-from ortoo.enode.consensus.joining import Founding, Joining
+from ortoo.enode.consensus.joining import Joining
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.reigns.lives import Lives
+from ortoo.enode.reigns.serving import CERTIFICATES_INTERVAL_S, SWITCH_INTERVAL_S
 from ortoo.enode.rpc.members.service import NAME, MemberService
 from ortoo.enode.rpc.service import member_server
 from ortoo.enode.settings import Settings
 from ortoo.v1.members_pb2_grpc import add_MemberServiceServicer_to_server
-
-SWITCH_INTERVAL_S = 0.0001
-"""As of an enode with one member."""
-CERTIFICATES_INTERVAL_S = 1.0
-"""How often the files of certificates are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +61,12 @@ async def open_member(
     telemetry, token = Telemetry("enode", settings, clock), cluster_token(settings.cluster_token_file, clock)
     async with contextlib.AsyncExitStack() as stack:
         disk.make_folder(settings.data_dir)
-        joining = _claimed(settings, disk, clock, randomness)
+        number, members, addresses = settings.member, settings.members, settings.member_address_list
+        lock = disk.lock(settings.data_dir)
+        try:
+            joining = Joining(disk, settings.data_dir, clock, randomness, number, members, addresses)
+        finally:
+            lock.release()
         tls = cluster_tls(settings)
         channels = await stack.enter_async_context(cluster_channels(token, tls))
         background = await stack.enter_async_context(Background("member"))
@@ -111,7 +112,7 @@ async def open_member(
         metrics.gauge(
             "ortoo_state_differs",
             "How often in a row this member's state was not the leader's when they were compared.",
-            lambda: lives.doubts,
+            lambda: lives.doubts.times,
         )
         found = Findings("enode", settings.name, [lives.findings, memory.findings, telemetry.findings, live.findings])
         services = [findings_servicer(found, clock), settings_servicer("enode", live)]
@@ -133,13 +134,3 @@ async def open_member(
             reload=live.reread,
             health_address=lives.server.address,
         )
-
-
-def _claimed(settings: Settings, disk: Disk, clock: Clock, randomness: Randomness) -> Joining:
-    """Who this process is, by its folder. Errors: Conflict when another process has it."""
-    lock = disk.lock(settings.data_dir)
-    try:
-        founding = Founding(settings.member, settings.members, settings.member_address_list)
-        return Joining(disk, settings.data_dir, founding, clock, randomness)
-    finally:
-        lock.release()

@@ -29,6 +29,11 @@ from ortoo.enode.settings import Settings
 from ortoo.enode.store.store import Store
 from ortoo.v1 import topic_pb2
 
+SWITCH_INTERVAL_S = 0.0001
+"""The flush thread needs the interpreter for a moment after each fdatasync. Beside a busy event loop it waits a whole
+switch interval for that: with CPython's 5 ms a flush of 0.12 ms takes 11."""
+CERTIFICATES_INTERVAL_S = 1.0
+"""How often the files of certificates are looked at."""
 IDLE_INTERVAL_S = 60.0
 """How often groups that pop nothing are put out of memory."""
 
@@ -37,15 +42,16 @@ IDLE_INTERVAL_S = 60.0
 class Parts:
     """Everything that belongs to one open store and to whoever may decide over it."""
 
+    settings: Settings
+    """As they were when it was opened."""
+    background: Background
+    clock: Clock
+    randomness: Randomness
     store: Store
-    topics: TopicCopies
     groups: GroupLives
     delays: Delays
     transactions: Transactions
     intake: Intake
-    identified: IdentifiedIntake
-    pops: Leasing
-    sending: SendingBack
     handlers: EnodeService
 
     def apply(self, settings: Settings) -> None:
@@ -53,14 +59,65 @@ class Parts:
         self.store.engine.housekeeping.retain_as(settings.store)
         self.groups.retention_ms = settings.group_retention_ms
         self.delays.delay_max_ms = settings.delay_max_ms
-        self.identified.window_ms = settings.dedup_window_ms
+        self.handlers.identified.window_ms = settings.dedup_window_ms
+
+    @contextlib.asynccontextmanager
+    async def announced(
+        self, address: str, name_servers: NameServers, channels: Channels, *, epoch: int = 0
+    ) -> AsyncIterator[Announcing]:
+        """Tell the name servers that the enode is at `address`, follow them, and do what falls due; yields the telling.
+
+        The leases are given back at the end, unless it is led in an `epoch`: another member may have them by then.
+        """
+        enode = topic_pb2.Enode(
+            name=self.settings.name,
+            address=address,
+            store_id=self.store.engine.identity.store_id,
+            role=self.settings.role,
+            epoch=epoch,
+        )
+        async with contextlib.AsyncExitStack() as stack:
+            leases = registration(
+                enode,
+                self.handlers.topics,
+                lambda: self.store.engine.housekeeping.index_is_nearly_full,
+                lambda: self.store.describe().reason,
+                name_servers,
+                channels,
+                interval_s=self.settings.heartbeat_interval_s,
+                clock=self.clock,
+                randomness=self.randomness,
+            )
+            if not epoch:
+                stack.push_async_callback(leases.leave)
+            following = watch_topics(
+                self.handlers.topics,
+                self.groups,
+                name_servers,
+                channels,
+                connected=leases.hurry,
+                clock=self.clock,
+                randomness=self.randomness,
+            )
+            self.background.spawn("topics", following)
+            # These end before the leases are left: one that was taken back must not come again, nor a message be moved.
+            for name, work in {
+                "registration": leases.run(),
+                "delays": self.delays.run(),
+                "transactions": self.transactions.run(),
+            }.items():
+                stack.callback(self.background.spawn(name, work).cancel)
+            self.background.every("idle groups", IDLE_INTERVAL_S, self.handlers.pops.lines.forget_idle, clock=self.clock)
+            self.background.every("silent groups", LOOK_INTERVAL_S, self.groups.look, clock=self.clock)
+            self.background.spawn("locks", self.handlers.attached.follow_locks(self.clock))
+            yield leases
 
 
 @contextlib.asynccontextmanager
 async def open_parts(
     store: Store, settings: Settings, background: Background, *, clock: Clock, randomness: Randomness
 ) -> AsyncIterator[Parts]:
-    """Put together what serves `store`; nothing is done by itself before `announce`."""
+    """Put together what serves `store`; nothing is done by itself before `announced`."""
     async with contextlib.AsyncExitStack() as stack:
         topics = TopicCopies(store, settings.name)
         groups = GroupLives(store, clock, retention_ms=settings.group_retention_ms, following=topics.watching.is_set)
@@ -80,58 +137,4 @@ async def open_parts(
         stack.push_async_callback(pops.lines.close)
         sending = SendingBack(store, pops.opened, intake, clock, background)
         handlers = EnodeService(store, topics, taking, identified, pops, sending, AttachedSnodes(store))
-        yield Parts(store, topics, groups, delays, transactions, intake, identified, pops, sending, handlers)
-
-
-@contextlib.asynccontextmanager
-async def announced(
-    parts: Parts,
-    enode: topic_pb2.Enode,
-    settings: Settings,
-    background: Background,
-    name_servers: NameServers,
-    channels: Channels,
-    *,
-    gives_leases_back: bool = True,
-    clock: Clock,
-    randomness: Randomness,
-) -> AsyncIterator[Announcing]:
-    """Tell the name servers of `enode`, follow them, and do what falls due; yields the telling.
-
-    The leases are given back at the end, unless somebody else may have them by then.
-    """
-    async with contextlib.AsyncExitStack() as stack:
-        leases = registration(
-            enode,
-            parts.topics,
-            lambda: parts.store.engine.housekeeping.index_is_nearly_full,
-            lambda: parts.store.describe().reason,
-            name_servers,
-            channels,
-            interval_s=settings.heartbeat_interval_s,
-            clock=clock,
-            randomness=randomness,
-        )
-        if gives_leases_back:
-            stack.push_async_callback(leases.leave)
-        following = watch_topics(
-            parts.topics,
-            parts.groups,
-            name_servers,
-            channels,
-            connected=leases.hurry,
-            clock=clock,
-            randomness=randomness,
-        )
-        background.spawn("topics", following)
-        # These end before the leases are left: one that was taken back must not come again, nor a message be moved.
-        for name, work in {
-            "registration": leases.run(),
-            "delays": parts.delays.run(),
-            "transactions": parts.transactions.run(),
-        }.items():
-            stack.callback(background.spawn(name, work).cancel)
-        background.every("idle groups", IDLE_INTERVAL_S, parts.pops.lines.forget_idle, clock=clock)
-        background.every("silent groups", LOOK_INTERVAL_S, parts.groups.look, clock=clock)
-        background.spawn("locks", parts.handlers.attached.follow_locks(clock))
-        yield leases
+        yield Parts(settings, background, clock, randomness, store, groups, delays, transactions, intake, handlers)

@@ -19,7 +19,7 @@ def measured(metrics: Metrics, parts: Parts, clock: Clock) -> Callable[[], None]
     """Name what is read from `parts`; the function that is returned takes the names back."""
     before = metrics.names
     register(metrics, parts.store, clock)
-    register_pops(metrics, parts.store, parts.pops, parts.sending)
+    register_pops(metrics, parts.store, parts.handlers.pops, parts.handlers.sending)
     register_transactions(metrics, parts.store, parts.transactions)
     register_groups(metrics, parts.groups)
     named = metrics.names - before

@@ -3,7 +3,6 @@
 A send that goes with it was unknown to its producer, or acknowledged by the leader's disk alone (durability `leader`).
 """
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,19 +28,18 @@ class CutFrames:
     @classmethod
     def of(cls, position: int, content: bytes) -> "CutFrames":
         """Look what is in the bytes that lie at `position`; behind a damaged frame nothing is named."""
-        found, counts = cls(position, content), Counter[tuple[int, int]]()
+        found = cls(position, content)
         try:
             for frame in frames_in(content, position):
                 header = frame.header
                 found.epoch = max(found.epoch, header.leader_epoch)
                 if header.kind == Kind.MESSAGES:
-                    key, end = (header.topic_id, header.queue_id), header.first_offset + header.item_count
-                    first, _ = found.offsets.get(key, (header.first_offset, end))
-                    found.offsets[key] = (first, end)
-                    counts[key] += header.item_count
+                    key = (header.topic_id, header.queue_id)
+                    first, _ = found.offsets.get(key, (header.first_offset, header.end_offset))
+                    found.offsets[key] = (first, header.end_offset)
+                    found.messages += header.item_count
         except BadFrame:
             pass  # what lies there was never whole, so it was never acknowledged
-        found.messages = counts.total()
         return found
 
     def keep(self, disk: Disk, folder: Path) -> str:

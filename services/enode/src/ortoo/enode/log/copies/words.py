@@ -2,10 +2,10 @@
 
 import json
 import struct
-from collections.abc import Iterable
+from dataclasses import asdict
 
 from ortoo.common.errors import DataLoss
-from ortoo.enode.disk.outline_file import decode_configuration, encode_configuration
+from ortoo.enode.disk.outline_file import decode_configuration
 from ortoo.enode.log.frame import FrameHeader, Kind
 from ortoo.enode.members.identity import Configuration
 from ortoo.enode.members.log_outline import BeginFrame, EpochFrame, Mark, MembersFrame
@@ -16,7 +16,7 @@ WORDS = frozenset({Kind.EPOCH, Kind.MEMBERS, Kind.BEGIN})
 
 def members_payload(configuration: Configuration) -> bytes:
     """Of a MEMBERS frame."""
-    return json.dumps(encode_configuration(configuration), sort_keys=True).encode()
+    return json.dumps(asdict(configuration), sort_keys=True).encode()
 
 
 def begin_payload(log_begin: int) -> bytes:
@@ -31,12 +31,7 @@ def mark_of(header: FrameHeader, body: bytes | memoryview) -> Mark:
         if header.kind == Kind.EPOCH:
             return EpochFrame(begin, end, header.leader_epoch)
         if header.kind == Kind.MEMBERS:
-            return MembersFrame(begin, end, decode_configuration(json.loads(bytes(body))))
+            return MembersFrame(end, decode_configuration(json.loads(bytes(body))))
         return BeginFrame(begin, end, *_POSITION.unpack(body))
     except (KeyError, TypeError, ValueError, struct.error) as error:
         raise DataLoss(f"the frame at {begin} names members, and cannot be read: {error}") from error
-
-
-def marks_in(frames: Iterable[tuple[FrameHeader, bytes | memoryview]]) -> tuple[Mark, ...]:
-    """Of whole frames, those that concern the members."""
-    return tuple(mark_of(header, body) for header, body in frames if header.kind in WORDS)

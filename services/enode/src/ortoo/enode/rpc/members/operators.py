@@ -1,17 +1,16 @@
 """EnodeMembersService: what operators ask of the members of an enode, wherever they reach one."""
 
 import asyncio
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from ortoo.common.errors import Conflict, Invalid, OrtooError, Unavailable
 from ortoo.common.grpc.errors import Context
-from ortoo.common.grpc.fields import write
+from ortoo.common.grpc.fields import read, write
 from ortoo.enode.consensus.driver import Driver
 from ortoo.enode.members.driver import AddLearner, Remove
 from ortoo.enode.members.identity import MemberId
 from ortoo.enode.members.roles import Follower, Leader
-from ortoo.enode.rpc.members.service import member_id
 from ortoo.v1 import enode_members_pb2 as pb
 from ortoo.v1 import member_report_pb2
 from ortoo.v1.enode_members_pb2_grpc import EnodeMembersServiceServicer
@@ -21,36 +20,26 @@ CHANGE_TIMEOUT_S = 5.0
 """How long a change of the members may take to be committed before the operator is told to look again."""
 
 
-class Home(Protocol):
-    """The process of a member."""
-
-    @property
-    def driver(self) -> Driver | None:
-        """What runs; None while the log is being opened."""
-
-    def moved(self) -> OrtooError:
-        """Who leads."""
-
-    async def admit(self, member: MemberId, address: str) -> None:
-        """Have a disk be of this set."""
-
-
+@dataclass(eq=False)
 class EnodeMembersService(EnodeMembersServiceServicer):
     """The members of one enode, as this one knows them."""
 
-    def __init__(self, enode: str, set_id: Callable[[], str], home: Home) -> None:
-        self._enode = enode
-        self._set_id = set_id
-        self._home = home
+    enode: str
+    set_id: Callable[[], str]
+    running: Callable[[], Driver | None]
+    """What runs; None while the log is being opened."""
+    moved: Callable[[], OrtooError]
+    """Who leads."""
+    admit: Callable[[MemberId, str], Awaitable[None]]
+    """Has a disk be of this set, at an address."""
 
     async def DescribeMembers(self, request: pb.DescribeMembersRequest, context: Context) -> pb.DescribeMembersResponse:
         """What this member knows."""
-        self._check_enode(request.enode)
-        driver = self._driver()
+        driver = self._running(request.enode)
         member, role = driver.member, driver.member.role
         answer = pb.DescribeMembersResponse(
-            enode=self._enode,
-            set_id=self._set_id(),
+            enode=self.enode,
+            set_id=self.set_id(),
             member=write(member_report_pb2.MemberId, member.me.member),
             epoch=member.reign.epoch,
             is_leading=driver.leads is not None,
@@ -66,12 +55,12 @@ class EnodeMembersService(EnodeMembersServiceServicer):
     async def HandOver(self, request: pb.HandOverRequest, context: Context) -> pb.HandOverResponse:
         """Let another voter lead."""
         driver = self._leading(request.enode)
-        voters = driver.member.log.members.voters
-        successor = member_id(request.successor) if request.HasField("successor") else driver.most_complete()
+        others = [one for one in driver.member.log.members.voters if one != driver.member.me.member]
+        successor = read(MemberId, request.successor) if request.HasField("successor") else driver.most_complete()
         if successor is None:
             raise Conflict("no other voter answers: start one first", field="successor")
-        if successor not in voters or successor == driver.member.me.member:
-            known = ", ".join(str(one.number) for one in voters if one != driver.member.me.member)
+        if successor not in others:
+            known = ", ".join(str(one.number) for one in others)
             raise Invalid(f"member {successor.number} with that disk is no other voter; give one of {known}",
                           field="successor")  # fmt: skip
         epoch = driver.member.reign.epoch
@@ -83,10 +72,10 @@ class EnodeMembersService(EnodeMembersServiceServicer):
     async def AddMember(self, request: pb.AddMemberRequest, context: Context) -> pb.AddMemberResponse:
         """Let a disk have the log."""
         driver = self._leading(request.enode)
-        member = member_id(request.member)
+        member = read(MemberId, request.member)
         if member not in driver.member.log.members.everybody:
             if request.member_address:
-                await self._home.admit(member, request.member_address)
+                await self.admit(member, request.member_address)
             driver.asked(AddLearner(member))
             await self._committed(driver, lambda: member in driver.member.log.placed[0].configuration.everybody)
         return pb.AddMemberResponse(members=self._described(driver))
@@ -94,7 +83,7 @@ class EnodeMembersService(EnodeMembersServiceServicer):
     async def RemoveMember(self, request: pb.RemoveMemberRequest, context: Context) -> pb.RemoveMemberResponse:
         """Let a member have nothing more."""
         driver = self._leading(request.enode)
-        member = member_id(request.member)
+        member = read(MemberId, request.member)
         if member in driver.member.log.members.everybody:
             driver.asked(Remove(member))
             await self._committed(driver, lambda: member not in driver.member.log.placed[0].configuration.everybody)
@@ -113,7 +102,7 @@ class EnodeMembersService(EnodeMembersServiceServicer):
 
     def _described(self, driver: Driver) -> list[pb.DescribedMember]:
         member, role, members = driver.member, driver.member.role, driver.member.log.members
-        now_s, found = driver.now_s(), []
+        now_s, found = driver.clock.monotonic_s(), []
         for one in sorted(members.everybody):
             described = pb.DescribedMember(member=write(member_report_pb2.MemberId, one), votes=one in members.voters)
             if isinstance(role, Leader):
@@ -128,19 +117,16 @@ class EnodeMembersService(EnodeMembersServiceServicer):
             found.append(described)
         return found
 
-    def _check_enode(self, enode: str) -> None:
-        if enode != self._enode:
-            raise Invalid(f"this is a member of enode {self._enode!r}, not of {enode!r}", field="enode")
-
-    def _driver(self) -> Driver:
-        driver = self._home.driver
+    def _running(self, enode: str) -> Driver:
+        if enode != self.enode:
+            raise Invalid(f"this is a member of enode {self.enode!r}, not of {enode!r}", field="enode")
+        driver = self.running()
         if driver is None:
-            raise self._home.moved()
+            raise self.moved()
         return driver
 
     def _leading(self, enode: str) -> Driver:
-        self._check_enode(enode)
-        driver = self._driver()
+        driver = self._running(enode)
         if driver.leads is None:
-            raise self._home.moved()
+            raise self.moved()
         return driver

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
@@ -13,7 +14,7 @@ from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.grpc.channels import Channels
-from ortoo.common.grpc.fields import write
+from ortoo.common.grpc.fields import read, write
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
@@ -37,33 +38,25 @@ WAITING_BYTES_MAX = 64 << 20
 _log = get_logger("members")
 
 
+@dataclass(eq=False)
 class MemberPeers:
     """Streams to the others, begun when the first word is sent."""
 
-    def __init__(
-        self,
-        me: MemberId,
-        set_id: str,
-        address_of: Callable[[MemberId], str],
-        channels: Channels,
-        background: Background,
-        clock: Clock,
-    ) -> None:
-        """Speak as `me`; `address_of` says where a member is, empty when nobody knows."""
-        self.me = me
-        self.set_id = set_id
-        self.address_of = address_of
-        self.channels = channels
-        self.clock = clock
-        self._background = background
-        self._lines: dict[MemberId, _Line] = {}
+    me: MemberId
+    set_id: str
+    address_of: Callable[[MemberId], str]
+    """Says where a member is; empty when nobody knows."""
+    channels: Channels
+    background: Background
+    clock: Clock
+    _lines: "dict[MemberId, _Line]" = field(default_factory=dict)
 
     def send(self, to: MemberId, message: Message) -> None:
         """Let a message go; it may be lost."""
         line = self._lines.get(to)
         if line is None:
             line = self._lines[to] = _Line(self, to)
-            self._background.contained("member line", line.run())
+            self.background.contained("member line", line.run())
         line.put(message)
 
 
@@ -179,7 +172,7 @@ async def join(address: str, request: members_pb2.JoinRequest, channels: Channel
     """Ask who is at an address to be of a set. Errors: Conflict when it is of another; Unavailable."""
     with rpc_errors(f"member {address}"):
         answer = await MemberServiceStub(channels.to(address)).Join(request, timeout=CONNECT_TIMEOUT_S)
-    return MemberId(answer.member.number, answer.member.disk)
+    return read(MemberId, answer.member)
 
 
 async def copy_frame(address: str, request: members_pb2.CopyFrameRequest, channels: Channels) -> bytes:

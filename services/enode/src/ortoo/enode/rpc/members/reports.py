@@ -2,19 +2,19 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.errors import OrtooError
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
-from ortoo.common.grpc.fields import write
+from ortoo.common.grpc.fields import read, write
 from ortoo.common.process.background import Background, pause
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.enode.consensus.driver import Driver
 from ortoo.enode.members.driver import Proposed
 from ortoo.enode.members.identity import MemberId
-from ortoo.enode.rpc.members.service import member_id
 from ortoo.v1 import member_report_pb2 as pb
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 
@@ -24,31 +24,24 @@ TIMEOUT_S = 1.0
 _log = get_logger("members")
 
 
+@dataclass(eq=False)
 class MemberReports:
     """Reports to all name servers, each by itself; their answers tell where the other members are."""
 
-    def __init__(
-        self,
-        name_servers: NameServers,
-        channels: Channels,
-        report: Callable[[], pb.ReportMemberRequest],
-        background: Background,
-        clock: Clock,
-    ) -> None:
-        """`report` says what the member is now, but for what it suggests."""
-        self.driver: Driver | None = None
-        """The member; None while its log is being opened, and nothing is reported."""
-        self.is_waiting = False
-        """Whether this is an empty disk, which says no more than that it is there to be added."""
-        self.addresses: dict[MemberId, pb.MemberAddress] = {}
-        """Where members are, as name servers have said."""
-        self._name_servers = name_servers
-        self._channels = channels
-        self._report = report
-        self._background = background
-        self._clock = clock
-        self._due: dict[str, asyncio.Event] = {}
-        self._stubs: dict[str, NameServiceStub] = {}
+    name_servers: NameServers
+    channels: Channels
+    report: Callable[[], pb.ReportMemberRequest]
+    """Says what the member is now, but for what it suggests."""
+    background: Background
+    clock: Clock
+    driver: Driver | None = None
+    """The member; None while its log is being opened, and nothing is reported."""
+    is_waiting: bool = False
+    """Whether this is an empty disk, which says no more than that it is there to be added."""
+    addresses: dict[MemberId, pb.MemberAddress] = field(default_factory=dict)
+    """Where members are, as name servers have said."""
+    _due: dict[str, asyncio.Event] = field(default_factory=dict)
+    _stubs: dict[str, NameServiceStub] = field(default_factory=dict)
 
     def hurry(self) -> None:
         """Something has changed: report now."""
@@ -59,7 +52,7 @@ class MemberReports:
         """Report for ever."""
         tasks: dict[str, asyncio.Task[object]] = {}
         while True:
-            changed, wanted = self._name_servers.changed, self._name_servers.addresses
+            changed, wanted = self.name_servers.changed, self.name_servers.addresses
             for address in [one for one in tasks if one not in wanted]:
                 tasks.pop(address).cancel()
                 self._due.pop(address, None)
@@ -67,12 +60,12 @@ class MemberReports:
             for address in wanted:
                 if address not in tasks:
                     self._due[address] = asyncio.Event()
-                    tasks[address] = self._background.spawn(f"reports to {address}", self._keep(address))
+                    tasks[address] = self.background.spawn(f"reports to {address}", self._keep(address))
             await changed.wait()
 
     async def last_word(self) -> None:
         """Tell all name servers that this process stops."""
-        await asyncio.gather(*(self._try(address, is_leaving=True) for address in self._name_servers.addresses))
+        await asyncio.gather(*(self._try(address, is_leaving=True) for address in self.name_servers.addresses))
 
     async def _keep(self, address: str) -> None:
         due, is_told = self._due[address], False
@@ -83,11 +76,11 @@ class MemberReports:
                 if not answered and not is_told:
                     _log.warning("a name server does not take reports; trying on", name_server=address)
                 is_told = not answered
-            await pause(INTERVAL_S, due, self._clock)
+            await pause(INTERVAL_S, due, self.clock)
 
     async def _try(self, address: str, *, is_leaving: bool = False) -> bool:
         driver = self.driver
-        request = self._report()
+        request = self.report()
         request.is_leaving = is_leaving
         suggestion = driver.suggestion if driver is not None else None
         if suggestion is not None:
@@ -97,15 +90,15 @@ class MemberReports:
             with rpc_errors(f"name server {address}"):
                 stub = self._stubs.get(address)
                 if stub is None:  # it makes all methods of its service, which takes as long as a report
-                    stub = self._stubs[address] = NameServiceStub(self._channels.to(address))
+                    stub = self._stubs[address] = NameServiceStub(self.channels.to(address))
                 answer = await stub.ReportMember(request, timeout=TIMEOUT_S)
         except OrtooError:
             return False
         for one in answer.members:
-            self.addresses[member_id(one.member)] = one
+            self.addresses[read(MemberId, one.member)] = one
         if driver is not None and driver is self.driver:
             if suggestion is not None and driver.suggestion is suggestion:
                 driver.suggestion = None
             if answer.HasField("proposal"):
-                driver.post(Proposed(answer.proposal.epoch, member_id(answer.proposal.leader)))
+                driver.post(Proposed(answer.proposal.epoch, read(MemberId, answer.proposal.leader)))
         return True

@@ -1,11 +1,12 @@
 """MemberService: what the other members say to this one."""
 
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 
 from ortoo.common.errors import Conflict, Invalid, Unavailable
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.grpc.errors import Context
-from ortoo.common.grpc.fields import write
+from ortoo.common.grpc.fields import read, write
 from ortoo.enode.consensus.driver import Driver
 from ortoo.enode.consensus.joining import Joining
 from ortoo.enode.members.identity import MemberId
@@ -17,15 +18,15 @@ from ortoo.v1.members_pb2_grpc import MemberServiceServicer
 NAME = "ortoo.v1.MemberService"
 
 
+@dataclass(eq=False)
 class MemberService(MemberServiceServicer):
     """The words of others, for the start of this member that is there."""
 
-    def __init__(self, cluster: str, enode: str, joining: Joining) -> None:
-        self.listener: Driver | None = None
-        """Who listens; None while the log is being opened."""
-        self._cluster = cluster
-        self._enode = enode
-        self._joining = joining
+    cluster: str
+    enode: str
+    joining: Joining
+    listener: Driver | None = None
+    """Who listens; None while the log is being opened."""
 
     async def Speak(  # type: ignore[override]  # see bulk_calls
         self, request_iterator: AsyncIterator[Bulky], context: Context
@@ -35,7 +36,7 @@ class MemberService(MemberServiceServicer):
         if opening is None:
             return
         first: pb.MemberMessage = opening.message
-        self._check(first.set_id, member_id(first.to), "to")
+        self._check(first.set_id, read(MemberId, first.to), "to")
         yield pb.SpeakResponse()
         async for message, (content,) in request_iterator:
             word = decode_word(message, content)
@@ -48,13 +49,13 @@ class MemberService(MemberServiceServicer):
 
     async def CopyFrame(self, request: pb.CopyFrameRequest, context: Context) -> pb.CopyFrameResponse:
         """Give what this disk has at a position."""
-        self._check(request.set_id, member_id(request.of), "of")
+        self._check(request.set_id, read(MemberId, request.of), "of")
         if self.listener is None:
             raise Unavailable("this member opens its log", field="of")
         return pb.CopyFrameResponse(content=await self.listener.copy_of(request.position))
 
     def _check(self, set_id: str, member: MemberId, field: str) -> None:
-        kept = self._joining.kept
+        kept = self.joining.kept
         if set_id != kept.set_id:
             raise Conflict(f"this member is of set {kept.set_id or '(none yet)'}, not of {set_id}", field="set_id")
         if member != kept.member:
@@ -66,18 +67,13 @@ class MemberService(MemberServiceServicer):
 
     async def Join(self, request: pb.JoinRequest, context: Context) -> pb.JoinResponse:
         """Be of a set from now on."""
-        if (request.cluster, request.enode) != (self._cluster, self._enode):
+        if (request.cluster, request.enode) != (self.cluster, self.enode):
             raise Invalid(
-                f"this is enode {self._enode!r} of cluster {self._cluster!r}, not {request.enode!r} of "
+                f"this is enode {self.enode!r} of cluster {self.cluster!r}, not {request.enode!r} of "
                 f"{request.cluster!r}",
                 field="enode",
             )
         if not request.set_id:
             raise Invalid("expected the id of a set", field="set_id")
-        member = await self._joining.join(request.set_id, request.created_at_ms, asks_only=request.asks_only)
+        member = await self.joining.join(request.set_id, request.created_at_ms, asks_only=request.asks_only)
         return pb.JoinResponse(member=write(member_report_pb2.MemberId, member))
-
-
-def member_id(message: member_report_pb2.MemberId) -> MemberId:
-    """As the protocol has it."""
-    return MemberId(message.number, message.disk)

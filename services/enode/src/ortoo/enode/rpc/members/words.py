@@ -6,7 +6,7 @@ from ortoo.common.errors import Invalid
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.grpc.fields import read, write
 from ortoo.enode.log.copies.copying import frames_in
-from ortoo.enode.log.copies.words import marks_in
+from ortoo.enode.log.copies.words import WORDS, mark_of
 from ortoo.enode.log.frame import BadFrame
 from ortoo.enode.members import messages
 from ortoo.enode.members.identity import Process
@@ -14,18 +14,11 @@ from ortoo.enode.members.messages import Frames, Message
 from ortoo.v1 import members_pb2 as pb
 
 _WORDS: dict[str, Any] = {
-    "promise_ask": messages.PromiseAsk,
-    "promise": messages.Promise,
-    "newer": messages.Newer,
-    "heartbeat": messages.Heartbeat,
-    "heartbeat_answer": messages.HeartbeatAnswer,
-    "match_ask": messages.MatchAsk,
-    "match_answer": messages.MatchAnswer,
-    "matched": messages.Matched,
-    "ack": messages.Ack,
-    "released": messages.Released,
-    "handed_over": messages.HandedOver,
+    field.name: getattr(messages, field.message_type.name)
+    for field in pb.MemberMessage.DESCRIPTOR.oneofs_by_name["word"].fields
+    if field.message_type
 }
+"""The class of each word; it has the same name here and there."""
 _NAMES: dict[type, tuple[str, Any]] = {
     kind: (name, getattr(pb.MemberMessage, kind.__name__)) for name, kind in _WORDS.items()
 }
@@ -51,8 +44,7 @@ def decode_word(message: pb.MemberMessage, content: memoryview) -> Message | Non
     name = message.WhichOneof("word")
     if name == "frames":
         return _frames(message.frames, content)
-    kind = _WORDS.get(name or "")
-    word: Message | None = read(kind, getattr(message, name)) if kind is not None and name else None
+    word: Message | None = read(_WORDS[name], getattr(message, name)) if name else None
     return word
 
 
@@ -63,6 +55,6 @@ def _frames(message: pb.MemberMessage.Frames, content: memoryview) -> Frames:
         raise Invalid(f"the frames from {message.begin} came damaged: {error}", field="frames.content") from error
     if message.begin + len(content) != message.end:
         raise Invalid(f"{len(content)} bytes from {message.begin}, and not up to {message.end}", field="frames.end")
-    marks = marks_in((frame.header, frame.body) for frame in frames)
+    marks = tuple(mark_of(frame.header, frame.body) for frame in frames if frame.header.kind in WORDS)
     follower = read(Process, message.follower)
     return Frames(message.epoch, follower, message.stream, message.begin, message.end, marks, message.committed, frames)
