@@ -22,7 +22,7 @@ from ortoo.snode.membership.consumer_groups import ConsumerGroups
 from ortoo.snode.membership.local import LocalMembership
 from ortoo.snode.membership.members import CloseReason, Member, Subscription
 from ortoo.snode.observe.traffic import Traffic
-from ortoo.snode.pull.offsets import Offsets, StartFrom, StartRule
+from ortoo.snode.pull.offsets import StartFrom, StartRule
 from ortoo.snode.push import make_push
 from ortoo.snode.push.session import PushPlan, PushSession
 from ortoo.snode.settings import Settings
@@ -70,7 +70,7 @@ class Bench:
         self.groups = ConsumerGroups(self.directory, LocalMembership(self.clock), self.clock)
         topics = make_topics(runtime, cluster, links)
         enodes = Enodes(links, locks, attachments)
-        self.sessions = make_push(runtime, cluster, enodes, topics, self.groups, Offsets(links), self.traffic)
+        self.sessions = make_push(runtime, cluster, enodes, topics, self.groups, self.traffic)
         self.parts = self.sessions.parts
         self.watch = watch
         background.spawn("groups", self.groups.run())

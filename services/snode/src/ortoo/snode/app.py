@@ -112,7 +112,7 @@ async def open_snode(
         groups = await enter(open_membership(runtime, cluster, connect_redis, found))
         sending = make_sending(runtime, cluster, topics.sendable, enodes.links)
         pull = make_pull(runtime, cluster, enodes.links, topics.groups, groups.membership, observed.traffic)
-        pushes = make_push(runtime, cluster, enodes, topics, groups, pull.offsets, observed.traffic)
+        pushes = make_push(runtime, cluster, enodes, topics, groups, observed.traffic)
         pop = make_pop(runtime, cluster, enodes.links, topics, pull.reading)
         clients = make_clients(runtime, cluster, enodes, topics, groups, pushes)
         policy = await open_policy(runtime, cluster)

@@ -12,7 +12,7 @@ from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.membership.local import Membership
 from ortoo.snode.observe.traffic import Traffic
 from ortoo.snode.pull.lag import Lag, Scaling
-from ortoo.snode.pull.offsets import OffsetMoves, Offsets
+from ortoo.snode.pull.offsets import OffsetMoves
 from ortoo.snode.pull.pulling import Pulling
 from ortoo.snode.pull.reading import Reading
 from ortoo.snode.pull.searching import MessageSearch
@@ -23,7 +23,6 @@ from ortoo.snode.topics.group_settings import GroupSettings
 class Pull:
     """What can be asked about what is stored."""
 
-    offsets: Offsets
     reading: Reading
     pulling: Pulling
     lag: Lag
@@ -41,13 +40,12 @@ def make_pull(
     traffic: Traffic,
 ) -> Pull:
     """Serve groups as `settings` allow, and count in `traffic`."""
-    watch, clock, offsets = cluster.watch, runtime.clock, Offsets(links)
+    watch, clock = cluster.watch, runtime.clock
     reading = Reading(watch, links, runtime.background)
     lag = Lag(watch, links, reading)
     return Pull(
-        offsets,
         reading,
-        Pulling(watch, links, offsets, settings, membership, traffic, clock),
+        Pulling(watch, links, settings, membership, traffic, clock),
         lag,
         OffsetMoves(watch, links, reading),
         MessageSearch(watch, links),

@@ -11,7 +11,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.batcher import Batcher
-from ortoo.snode.pull.offsets import Offsets
+from ortoo.snode.enodes.link import EnodeLinks
 
 _log = get_logger("acknowledgements")
 
@@ -30,7 +30,7 @@ class AckBatcher(Batcher):
     enode: str
     topic_id: int
     group: str
-    offsets: Offsets
+    links: EnodeLinks
     durable: Durable
     fenced: Refused
     _: KW_ONLY
@@ -69,7 +69,7 @@ class AckBatcher(Batcher):
             self._in_flight, self._pending = self._pending, {}
             rows = [(queue.queue_id, offset, fence) for queue, (offset, _, fence) in self._in_flight.items()]
             try:
-                fenced = set(await self.offsets.commit_rows(self.enode, self.topic_id, self.group, rows))
+                fenced = set(await self.links.to(self.enode).commit_rows(self.topic_id, self.group, rows))
             except Fenced as error:
                 _log.info("offsets were refused", group=self.group, enode=self.enode, reason=str(error))
                 fenced = {queue.queue_id for queue in self._in_flight}

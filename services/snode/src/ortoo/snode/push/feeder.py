@@ -19,7 +19,7 @@ from ortoo.snode.enodes.link import FETCH_WAIT_MS, EnodeLink, EnodeLinks, Fetche
 from ortoo.snode.enodes.queue_locks import QueueLocks
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
 from ortoo.snode.observe.traffic import Traffic
-from ortoo.snode.pull.offsets import Offsets, StartFrom, StartRule
+from ortoo.snode.pull.offsets import StartFrom, StartRule
 from ortoo.snode.push.flow import QueueCursor
 from ortoo.snode.push.outbox import Delivery
 
@@ -54,7 +54,6 @@ class PushParts:
 
     directory: Directory
     links: EnodeLinks
-    offsets: Offsets
     groups: ConsumerGroups
     locks: QueueLocks
     background: Background
@@ -136,16 +135,15 @@ class Feeder:
             kept = self.start_rule.offsets.get(queue)
             self.cursor.start(await self._first_offset(link) if kept is None else kept, committed=kept is not None)
             return
-        committed = await self.parts.offsets.query(queue, self.topic_id, self.group)
-        if committed is not None:
+        offsets = await link.query_offsets(self.topic_id, self.group, (queue.queue_id,))
+        if (committed := offsets.get(queue.queue_id)) is not None:
             self.cursor.start(committed, committed=True)
             return
         start = await self._first_offset(link)
         # From here on the group subscribes: whatever is stored now is its own, even if this session ends before it
         # has acknowledged anything.
-        await self.parts.offsets.commit_rows(
-            queue.enode, self.topic_id, self.group, [(queue.queue_id, start, self.fence)]
-        )
+        rows = [(queue.queue_id, start, self.fence)]
+        await self.parts.links.to(queue.enode).commit_rows(self.topic_id, self.group, rows)
         self.cursor.start(start, committed=False)
 
     async def _first_offset(self, link: EnodeLink) -> int:

@@ -376,7 +376,7 @@ class PushSession:
                 enode,
                 topic_id,
                 self.group,
-                self._parts.offsets,
+                self._parts.links,
                 self._outbox.acknowledged,
                 self._refused,
                 clock=self._parts.clock,

@@ -17,7 +17,6 @@ from ortoo.snode.cluster.directory import check_readable
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks, FetchWish, QueueRange
-from ortoo.snode.pull.offsets import Offsets
 from ortoo.snode.rocketmq.clients.settings_reply import RECEIVE_BATCH_MAX
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import Refused, ok, status_of
@@ -32,7 +31,6 @@ class QueueOffsets:
 
     watch: DirectoryWatch
     links: EnodeLinks
-    offsets: Offsets
 
     async def pull(
         self, caller: Caller, request: pb.PullMessageRequest
@@ -84,15 +82,15 @@ class QueueOffsets:
                 end_offset=held.end_offset,
                 field="offset",
             )
-        await self.offsets.commit(queue.enode, topic.topic_id, group, {queue.queue_id: request.offset})
+        await self.links.to(queue.enode).commit_rows(topic.topic_id, group, [(queue.queue_id, request.offset, 0)])
         return pb.UpdateOffsetResponse(status=ok())
 
     async def get(self, caller: Caller, request: pb.GetOffsetRequest) -> pb.GetOffsetResponse:
         """The group's committed offset. Errors: Refused with OFFSET_NOT_FOUND."""
         group = group_name(request.group)
         topic, queue = await self._queue(request.message_queue)
-        offset = await self.offsets.query(queue, topic.topic_id, group)
-        if offset is None:
+        offsets = await self.links.to(queue.enode).query_offsets(topic.topic_id, group, (queue.queue_id,))
+        if (offset := offsets.get(queue.queue_id)) is None:
             raise Refused(Code.OFFSET_NOT_FOUND, f"group {group} has no offset in {queue}")
         return pb.GetOffsetResponse(status=ok(), offset=offset)
 
