@@ -170,7 +170,10 @@ class SharedMembership(Membership):
     def advance(self, group: str) -> int:
         """Give the group a higher generation."""
         self._merged.pop(group, None)
-        return super().advance(group)
+        generation = super().advance(group)
+        if not (self._own.get(group) or self._others.get(group)):
+            del self._versions[group]
+        return generation
 
     def own(self) -> dict[Key, Member]:
         """The members of this snode."""
