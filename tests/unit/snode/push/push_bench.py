@@ -19,7 +19,7 @@ from ortoo.snode.enodes import Enodes
 from ortoo.snode.enodes.link import FlushMode
 from ortoo.snode.enodes.queue_locks import QueueLocks
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
-from ortoo.snode.membership.local import LocalMembership
+from ortoo.snode.membership.local import Membership
 from ortoo.snode.membership.members import CloseReason, Member, Subscription
 from ortoo.snode.observe.traffic import Traffic
 from ortoo.snode.pull.offsets import StartFrom, StartRule
@@ -67,7 +67,7 @@ class Bench:
         cluster = Cluster(self.directory, watch, name_server)
         attachments: Any = None
         locks = QueueLocks(links, background, "i", clock=self.clock, randomness=chance)
-        self.groups = ConsumerGroups(self.directory, LocalMembership(self.clock), self.clock)
+        self.groups = ConsumerGroups(self.directory, Membership(self.clock), self.clock)
         topics = make_topics(runtime, cluster, links)
         enodes = Enodes(links, locks, attachments)
         self.sessions = make_push(runtime, cluster, enodes, topics, self.groups, self.traffic)

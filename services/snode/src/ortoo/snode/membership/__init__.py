@@ -12,7 +12,7 @@ from ortoo.common.errors.findings import Findings
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
-from ortoo.snode.membership.local import LocalMembership, Membership, SharedMembership
+from ortoo.snode.membership.local import Membership, SharedMembership
 from ortoo.snode.membership.store import MembershipStore
 
 
@@ -26,7 +26,7 @@ async def open_membership(
     """
     settings, clock = runtime.settings, runtime.clock
     async with contextlib.AsyncExitStack() as stack:
-        membership: Membership = LocalMembership(clock)
+        membership: Membership = Membership(clock)
         if settings.redis_url:
             membership = shared = SharedMembership(runtime.incarnation, clock)
             store = MembershipStore(
