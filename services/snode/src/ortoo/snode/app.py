@@ -107,7 +107,7 @@ async def open_snode(
                 in_flight_bytes_max=settings.enode_in_flight_bytes,
             )
         )
-        enodes = open_enodes(runtime, cluster, observed.links(links, cluster.directory, clock))
+        enodes = open_enodes(runtime, cluster, observed.links(links))
         topics = make_topics(runtime, cluster, enodes.links)
         groups = await enter(open_membership(runtime, cluster, connect_redis, found))
         sending = make_sending(runtime, cluster, topics.sendable, enodes.links)

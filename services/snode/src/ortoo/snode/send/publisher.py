@@ -27,15 +27,7 @@ from ortoo.snode.enodes.link import EnodeLinks, explained
 from ortoo.snode.send.batcher import BATCH_BYTES, PublishBatcher
 from ortoo.snode.send.delayed import delayed_message_id, recall_handle
 from ortoo.snode.send.doubt import Doubt
-from ortoo.snode.send.queue_choice import (
-    DEDUP_ID,
-    ID_BYTES_MAX,
-    USUAL,
-    Place,
-    Sort,
-    placed_by,
-    queue_of_level,
-)
+from ortoo.snode.send.queue_choice import DEDUP_ID, ID_BYTES_MAX, USUAL, Place, Sort, placed_by, queue_of_level
 from ortoo.snode.topics.arrival import TopicSource
 
 
