@@ -54,7 +54,7 @@ async def test_a_broadcast_session_begins_with_what_its_client_keeps_and_nobody_
     for offsets, begins_at, acknowledged in (({QUEUE: 6}, 6, 6), ({QUEUE: 0}, 0, 0), ({}, 3, None)):
         async with script() as (it, enode):
             rule = StartRule(StartFrom.FIRST, offsets=offsets)
-            feed = Feed(it, enode, start_rule=rule, broadcast=True, fence=0)
+            feed = Feed(it, enode, start_rule=rule, broadcast=True)
             await feed.run()
             assert enode.asked == [FetchWish(77, 2, begins_at, BYTES_MAX, wait_ms=30_000)]
             assert feed.cursor.acknowledged == acknowledged

@@ -12,6 +12,7 @@ from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.membership.local import PRODUCERS, Membership
 from ortoo.snode.membership.members import Member
+from ortoo.snode.push.session import PushSession
 from ortoo.snode.push.sessions import Sessions
 
 
@@ -109,7 +110,7 @@ class ClientDirectory:
             owned
             for push in self.pushes.all()
             if push.client_id == client_id and group in ("", push.group)
-            for owned in _owned(push.group, push.lines(), broadcast=push.broadcast)
+            for owned in _owned(push)
         ]
 
     async def call(self, client_id: str, make: Callable[[str], Any], timeout_s: float) -> Any:
@@ -127,18 +128,19 @@ class ClientDirectory:
         return await self.sessions.command(session, command_id, make(command_id), timeout_s)
 
 
-def _owned(group: str, lines: Iterable[Any], *, broadcast: bool) -> Iterable[OwnedQueue]:
-    for cursor, fence in lines:
+def _owned(push: PushSession) -> Iterable[OwnedQueue]:
+    for feeder in push.feeders():
+        cursor = feeder.cursor
         acknowledged = -1 if cursor.acknowledged is None else cursor.acknowledged
-        held, is_locked = cursor.sent_offset - acknowledged, fence > 0 and not broadcast
+        held = cursor.sent_offset - acknowledged
         yield OwnedQueue(
-            group,
+            push.group,
             cursor.queue,
             acknowledged,
             cursor.sent_offset,
             max(0, held) if acknowledged >= 0 else 0,
             cursor.unacknowledged_bytes,
-            is_locked,
+            feeder.fence > 0,
         )
 
 

@@ -15,7 +15,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.enodes.link import FETCH_WAIT_MS, EnodeLink, EnodeLinks, Fetched, FetchWish
+from ortoo.snode.enodes.link import FETCH_WAIT_MS, EnodeLink, EnodeLinks, Fetched, FetchWish, LockRequest
 from ortoo.snode.enodes.queue_locks import QueueLocks
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
 from ortoo.snode.observe.traffic import Traffic
@@ -75,30 +75,27 @@ class Feeder:
     """Which messages; may be changed at any time."""
     sink: Sink
     start_rule: StartRule
-    broadcast: bool
+    lock: LockRequest | None
+    """That it needs first; None = none, the queue is everybody's."""
     fetch_bytes: Callable[[], int]
     generation: int
     """The assignment under which deliveries go out now."""
     memory: MemoryShare
     """Of the session: what is read is drawn from it before it is asked for."""
     fence: int = field(default=0, init=False)
-    """The generation of the queue's lock."""
+    """The generation of the queue's lock; 0 = it has none."""
     _failures: int = field(default=0, init=False)
     _damaged_reads: int = field(default=0, init=False)
     """How often in a row what was read was damaged, whatever else failed in between."""
     _at_end: bool = field(default=False, init=False)
     """Whether the last read found all there was: the next one waits for news, and holds nothing meanwhile."""
 
-    async def run(self, acquire: Callable[[], Awaitable[int]]) -> None:
+    async def run(self) -> None:
         """Feed for ever, once the queue's lock is acquired.
 
         Errors: Fenced when another has the lock, or an operator moved the group's offset.
         """
-
-        async def begin() -> None:
-            self.fence = await acquire()
-
-        await self._insist(begin)
+        await self._insist(self._acquire)
         await self._insist(self._start)
         while True:
             await self.sink.may_send(self.cursor.queue)
@@ -129,9 +126,13 @@ class Feeder:
                 self._failures = self._damaged_reads = 0
                 return
 
+    async def _acquire(self) -> None:
+        if self.lock is not None:
+            self.fence = await self.parts.locks.hold(self.cursor.queue.enode, self.lock)
+
     async def _start(self) -> None:
         queue, link = self.cursor.queue, self.parts.links.to(self.cursor.queue.enode)
-        if self.broadcast:
+        if self.lock is None:
             kept = self.start_rule.offsets.get(queue)
             self.cursor.start(await self._first_offset(link) if kept is None else kept, committed=kept is not None)
             return

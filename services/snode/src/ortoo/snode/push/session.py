@@ -50,7 +50,6 @@ class _Line:
 
     feeder: Feeder
     task: asyncio.Task[Any]
-    request: LockRequest
 
 
 class PushSession:
@@ -93,11 +92,6 @@ class PushSession:
         """Queues from which the client takes nothing now; None = from none."""
 
     @property
-    def topics(self) -> frozenset[str]:
-        """The topics it wants."""
-        return frozenset(self._filters)
-
-    @property
     def unacknowledged_bytes(self) -> int:
         """What it was sent and has not acknowledged."""
         return sum(line.feeder.cursor.unacknowledged_bytes for line in self._lines.values())
@@ -130,19 +124,15 @@ class PushSession:
         """Another session has taken its place in the group."""
         self.on_replaced()
 
-    def cursors(self) -> list[tuple[QueueCursor, int]]:
-        """How far each queue is, with the topic's id."""
-        return [(line.feeder.cursor, line.feeder.topic_id) for line in self._lines.values()]
+    def feeders(self) -> list[Feeder]:
+        """The feeder of each queue, which knows how far it is."""
+        return [line.feeder for line in self._lines.values()]
 
-    def owing(self) -> Iterator[tuple[QueueCursor, int]]:
-        """The queues whose acknowledgement is awaited, with the topic's id; not those that the client has suspended."""
+    def owing(self) -> Iterator[Feeder]:
+        """Those of the queues whose acknowledgement is awaited; not of those that the client has suspended."""
         for queue, line in self._lines.items():
             if line.feeder.cursor.waiting_since_s is not None and not self._is_suspended(queue):
-                yield line.feeder.cursor, line.feeder.topic_id
-
-    def lines(self) -> list[tuple[QueueCursor, int]]:
-        """How far each queue is, with the generation of its lock."""
-        return [(line.feeder.cursor, line.feeder.fence) for line in self._lines.values()]
+                yield line.feeder
 
     def next_event(self) -> Coroutine[Any, Any, Event]:
         """The next thing to tell the client."""
@@ -268,7 +258,10 @@ class PushSession:
         topic = self._parts.directory.find_topic(queue.topic)
         if topic is None:
             return  # it was deleted a moment ago; the next assignment is without it
-        start, resume = self._start_of(topic.topic_id, queue), former is not None
+        start, lock = self._start_of(topic.topic_id, queue), None
+        if not self._plan.broadcast:
+            ids = (self.client_id, self.session_id)
+            lock = LockRequest(self.group, topic.topic_id, queue.queue_id, *ids, resume=former is not None)
         if former is not None and former.topic_id == topic.topic_id and former.cursor.acknowledged is not None:
             start = dataclasses.replace(start, offsets={queue: former.cursor.acknowledged})  # a broadcast's
         feeder = Feeder(
@@ -279,14 +272,12 @@ class PushSession:
             self._filters.get(queue.topic),
             self,
             start,
-            self._plan.broadcast,
+            lock,
             self._fetch_bytes,
             generation,
             self.memory,
         )
-        request = LockRequest(self.group, topic.topic_id, queue.queue_id, self.client_id, self.session_id, resume)
-        task = self._feeding.start(f"feed {queue}", self._feed(feeder, request))
-        self._lines[queue] = _Line(feeder, task, request)
+        self._lines[queue] = _Line(feeder, self._feeding.start(f"feed {queue}", self._feed(feeder)))
 
     def _look(self) -> None:
         """Remember what there is of topics that are wanted from now on."""
@@ -305,21 +296,14 @@ class PushSession:
         is_anew = all(seen_id != topic_id for seen_id, _ in seen)  # the client's offsets are those of the old topic
         return dataclasses.replace(start, start_from=start_from, offsets={} if is_anew else start.offsets)
 
-    async def _feed(self, feeder: Feeder, request: LockRequest) -> None:
-        queue = feeder.cursor.queue
-
-        async def acquire() -> int:
-            return await self._parts.locks.hold(queue.enode, request)
-
-        async def nothing() -> int:
-            return 0
-
+    async def _feed(self, feeder: Feeder) -> None:
+        queue, lock = feeder.cursor.queue, feeder.lock
         try:
-            if not self._plan.broadcast:
+            if lock is not None:
                 await self._parts.groups.hold(self.group, queue, feeder)
-            await feeder.run(nothing if self._plan.broadcast else acquire)
+            await feeder.run()
         except Fenced as error:
-            if request.resume and not feeder.fence and not self._plan.broadcast:
+            if lock is not None and lock.resume and not feeder.fence:
                 self.replaced()
             else:
                 self._fenced(queue, str(error))
@@ -364,8 +348,8 @@ class PushSession:
             if batcher is not None and queue not in self._lines:
                 batcher.forget(queue)
         finally:
-            if not self._plan.broadcast and flush:
-                self._parts.locks.give_back(queue.enode, dataclasses.replace(line.request, resume=False))
+            if (lock := line.feeder.lock) is not None and flush:
+                self._parts.locks.give_back(queue.enode, dataclasses.replace(lock, resume=False))
             self._parts.groups.release(self.group, queue, line.feeder)
 
     def _batcher(self, enode: str, topic_id: int) -> AckBatcher:

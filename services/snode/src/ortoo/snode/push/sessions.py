@@ -7,16 +7,16 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
-from ortoo.common.errors import Conflict, Invalid, Overloaded
+from ortoo.common.errors import Conflict, Invalid, OrtooError, Overloaded
 from ortoo.common.filters.message_filter import MessageFilter, compile_filter
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.telemetry.metrics import Metrics
-from ortoo.snode.cluster.routes import DeliveryMode
+from ortoo.snode.cluster.routes import DeliveryMode, Queue
 from ortoo.snode.cluster.watch import DirectoryWatch
+from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.membership.members import CloseReason, Member, SlowRule, Subscription, merged
 from ortoo.snode.push.feeder import PushParts
-from ortoo.snode.push.queue_ends import QueueEnds
 from ortoo.snode.push.session import PushPlan, PushSession
 from ortoo.snode.topics.arrival import retry_topic
 from ortoo.snode.topics.group_settings import DeliveryModes, GroupSettings
@@ -28,6 +28,32 @@ SESSION_FIXED_BYTES = 24 << 10
 SESSIONS_MAX = 10_000
 SUBSCRIPTIONS_MAX = 1_000
 _log = get_logger("sessions")
+
+
+@dataclass(slots=True)
+class QueueEnds:
+    """Where queues end, asked of their enodes for one look at all sessions.
+
+    Each topic of an enode is asked for once, and one that does not answer is asked for nothing more.
+    """
+
+    links: EnodeLinks
+    _known: dict[tuple[str, int], dict[int, int]] = field(default_factory=dict, init=False)
+    _silent: set[str] = field(default_factory=set, init=False)
+
+    async def of(self, queue: Queue, topic_id: int) -> int:
+        """The end of a queue; 0 when it cannot be told."""
+        enode, key = queue.enode, (queue.enode, topic_id)
+        if key not in self._known and enode not in self._silent:
+            try:
+                ranges = await self.links.to(enode).describe_queues(topic_id)
+            except OrtooError as error:
+                self._known[key] = {}
+                if error.retriable:
+                    self._silent.add(enode)
+            else:
+                self._known[key] = {item.queue_id: item.end_offset for item in ranges}
+        return self._known.get(key, {}).get(queue.queue_id, 0)
 
 
 @dataclass(slots=True, eq=False)
@@ -53,7 +79,7 @@ class Sessions:
         def in_flight() -> dict[tuple[str, ...], int]:
             counts: Counter[tuple[str, ...]] = Counter()
             for session in self.all():
-                for cursor, _ in session.cursors():
+                for cursor in (feeder.cursor for feeder in session.feeders()):
                     if cursor.acknowledged is not None:
                         counts[cursor.queue.topic, session.group] += max(0, cursor.sent_offset - cursor.acknowledged)
             return counts
@@ -224,11 +250,12 @@ class Sessions:
     async def _slow(self, session: PushSession, now_s: float, ends: QueueEnds) -> str:
         """Why a session is slow; empty if it is not. An enode is asked only about those that owe an answer."""
         rule: SlowRule | None = None
-        for cursor, topic_id in list(session.owing()):
+        for feeder in list(session.owing()):
+            cursor = feeder.cursor
             rule = rule or self.settings.slow_rule(session.group)
             if cursor.acknowledged is None or not rule.is_awaited_long(cursor.waiting_since_s, now_s):
                 continue
-            end = max(cursor.end_offset, await ends.of(cursor.queue, topic_id))
+            end = max(cursor.end_offset, await ends.of(cursor.queue, feeder.topic_id))
             since_s = cursor.waiting_since_s  # it may have acknowledged something meanwhile
             if since_s is None or not rule.is_awaited_long(since_s, now_s):
                 continue
