@@ -26,7 +26,5 @@ def open_enodes(runtime: Runtime, cluster: Cluster, links: Links) -> Enodes:
     """Reach the directory's enodes over `links`; locks are held for this run of the snode."""
     reads_followers = runtime.settings.read_from is ReadFrom.FOLLOWERS
     pool = EnodeLinks(cluster.directory, links, reads_followers=reads_followers)
-    locks = QueueLocks(
-        pool, runtime.background, runtime.incarnation, clock=runtime.clock, randomness=runtime.randomness
-    )
+    locks = QueueLocks(pool, runtime.background, runtime.incarnation, runtime.clock, runtime.randomness)
     return Enodes(pool, locks, Attachments(runtime, cluster.directory, pool, locks))

@@ -37,10 +37,7 @@ class _LockBatcher(Batcher):
     """
 
     enode: str
-    links: EnodeLinks
-    incarnation: str
-    clock: Clock
-    randomness: Randomness
+    locks: "QueueLocks"
     takes: dict[LockRequest, list[asyncio.Future[LockAnswer]]] = field(default_factory=dict, init=False)
     releases: dict[LockRequest, None] = field(default_factory=dict, init=False)
 
@@ -52,7 +49,7 @@ class _LockBatcher(Batcher):
             ok = await self._ask() and ok
             attempt = 0 if ok else attempt + 1
             if not ok and self.releases:
-                await self.clock.sleep(backoff.delay_s(attempt, self.randomness))
+                await self.locks.clock.sleep(backoff.delay_s(attempt, self.locks.randomness))
 
     def failed(self, error: Exception) -> None:
         """Draining met a defect: whoever asks hears of it and asks again."""
@@ -64,7 +61,7 @@ class _LockBatcher(Batcher):
     async def _release(self) -> bool:
         requests = list(self.releases)[:LOCKS_MAX]
         try:
-            await self.links.to(self.enode).release_locks(requests)
+            await self.locks.links.to(self.enode).release_locks(requests)
         except OrtooError as error:
             if error.retriable:
                 return False
@@ -85,7 +82,7 @@ class _LockBatcher(Batcher):
             return True
         requests = list(asked)
         try:
-            answers = await self.links.to(self.enode).take_locks(self.incarnation, requests)
+            answers = await self.locks.links.to(self.enode).take_locks(self.locks.incarnation, requests)
         except Exception as error:
             failure = told_as(error, "TakeLocks")
             for future in itertools.chain.from_iterable(asked.values()):
@@ -105,21 +102,19 @@ class _LockBatcher(Batcher):
 _attachments_log = get_logger("attachments")
 
 
+@dataclass(slots=True, eq=False)
 class QueueLocks:
     """Locks for the push sessions of this snode, bound to its incarnation."""
 
-    def __init__(
-        self, links: EnodeLinks, background: Background, incarnation: str, *, clock: Clock, randomness: Randomness
-    ) -> None:
-        self._links = links
-        self._background = background
-        self._incarnation = incarnation
-        self._clock = clock
-        self._randomness = randomness
-        self._batchers: dict[str, _LockBatcher] = {}
-        self._waiting: dict[tuple[str, LockKey], dict[asyncio.Event, None]] = {}
-        self.wanted = asyncio.Event()
-        """Set while somebody waits for a lock that was refused, or may be."""
+    links: EnodeLinks
+    background: Background
+    incarnation: str
+    clock: Clock
+    randomness: Randomness
+    wanted: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    """Set while somebody waits for a lock that was refused, or may be."""
+    _batchers: dict[str, _LockBatcher] = field(default_factory=dict, init=False)
+    _waiting: dict[tuple[str, LockKey], dict[asyncio.Event, None]] = field(default_factory=dict, init=False)
 
     async def hold(self, enode: str, request: LockRequest) -> int:
         """Take a lock, as long as it takes; returns its generation.
@@ -150,7 +145,7 @@ class QueueLocks:
         """Free a lock, held or only asked for; tried until the enode has answered."""
         batcher = self._batcher(enode)
         batcher.releases[request] = None
-        batcher.wake(self._background, f"locks {enode}")
+        batcher.wake(self.background, f"locks {enode}")
 
     def freed(self, enode: str, keys: Sequence[LockKey]) -> None:
         """An enode says which locks are free."""
@@ -170,14 +165,13 @@ class QueueLocks:
         batcher = self._batcher(enode)
         answer: asyncio.Future[LockAnswer] = asyncio.get_running_loop().create_future()
         batcher.takes.setdefault(request, []).append(answer)
-        batcher.wake(self._background, f"locks {enode}")
+        batcher.wake(self.background, f"locks {enode}")
         return await answer
 
     def _batcher(self, enode: str) -> _LockBatcher:
         batcher = self._batchers.get(enode)
         if batcher is None:
-            batcher = _LockBatcher(enode, self._links, self._incarnation, self._clock, self._randomness)
-            self._batchers[enode] = batcher
+            batcher = self._batchers[enode] = _LockBatcher(enode, self)
         return batcher
 
 
