@@ -29,16 +29,8 @@ async def open_membership(
         membership: Membership = Membership(clock)
         if settings.redis_url:
             membership = shared = SharedMembership(runtime.incarnation, clock)
-            store = MembershipStore(
-                connect_redis(settings.redis_url),
-                shared,
-                incarnation=runtime.incarnation,
-                prefix=settings.redis_prefix,
-                timeout_s=settings.membership_timeout_s,
-                clock=clock,
-                randomness=runtime.randomness,
-            )
-            await stack.enter_async_context(store.open(runtime.background))
+            store = MembershipStore(runtime, connect_redis(settings.redis_url), shared)
+            await stack.enter_async_context(store.open())
             runtime.metrics.gauge(
                 "ortoo_membership_store_up",
                 "1 while the shared membership store answers.",
