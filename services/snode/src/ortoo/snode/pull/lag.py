@@ -10,6 +10,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks, FetchWish, QueueRange
+from ortoo.snode.pull.offsets import stored_offsets
 from ortoo.snode.pull.reading import Reading
 
 
@@ -46,13 +47,10 @@ class Lag:
 
     async def _compared(self, group: str, topic: Topic, ranges: dict[Queue, QueueRange]) -> list[QueueLag]:
         lags: list[QueueLag] = []
-        for enode in sorted({queue.enode for queue in ranges}):
-            offsets = await self._links.to(enode).query_offsets(topic.topic_id, group)
-            for queue, held in ranges.items():
-                if queue.enode == enode:
-                    committed = offsets.get(queue.queue_id, -1)
-                    behind = held.end_offset - max(committed, held.begin_offset)
-                    lags.append(QueueLag(queue, committed, held.end_offset, max(0, behind)))
+        for queue, offset in (await stored_offsets(self._links, group, topic, ranges)).items():
+            held, committed = ranges[queue], -1 if offset is None else offset
+            behind = held.end_offset - max(committed, held.begin_offset)
+            lags.append(QueueLag(queue, committed, held.end_offset, max(0, behind)))
         return lags
 
 

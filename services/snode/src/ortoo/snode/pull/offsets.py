@@ -4,7 +4,7 @@ The enodes have the committed offsets; nothing is kept of them here.
 """
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ortoo.common.cluster.names import check_group_name
@@ -46,6 +46,17 @@ class GroupOffset:
     offset: int = -1
     generation: int = 0
     error: OrtooError | None = None
+
+
+async def stored_offsets(
+    links: EnodeLinks, group: str, topic: Topic, queues: Collection[Queue]
+) -> dict[Queue, int | None]:
+    """A group's offset in each of these queues of a topic; None where it has none. Errors: as the enodes say."""
+    found: dict[Queue, int | None] = {}
+    for enode in sorted({queue.enode for queue in queues}):
+        offsets = await links.to(enode).query_offsets(topic.topic_id, group)
+        found |= {queue: offsets.get(queue.queue_id) for queue in queues if queue.enode == enode}
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +107,7 @@ class OffsetMoves:
                 f"{unknown[0]} is no queue that can be read; topic {topic.name} has {len(ranges)}",
                 field="offsets.starts.queue",
             )
-        stored = await self._stored(group, topic, ranges)
+        stored = await stored_offsets(self._links, group, topic, ranges)
         missing = [str(queue) for queue, offset in stored.items() if offset is None]
         if missing and not force:
             raise NotFound(
@@ -122,7 +133,7 @@ class OffsetMoves:
         if from_group == to_group:
             raise Conflict("both are the same group; name two", field="to_group")
         topic = await self._watch.topic(topic_name)
-        stored = await self._stored(from_group, topic, await self._ranges(topic))
+        stored = await stored_offsets(self._links, from_group, topic, await self._ranges(topic))
         found = {queue: offset for queue, offset in stored.items() if offset is not None}
         if not found:
             raise NotFound(f"group {from_group} has no offset in topic {topic_name}", field="from_group")
@@ -141,13 +152,6 @@ class OffsetMoves:
 
     async def _ranges(self, topic: Topic) -> dict[Queue, QueueRange]:
         return await self._reading.all_queue_ranges(topic, "nothing was moved")
-
-    async def _stored(self, group: str, topic: Topic, ranges: Mapping[Queue, QueueRange]) -> dict[Queue, int | None]:
-        found: dict[Queue, int | None] = {}
-        for enode in sorted({queue.enode for queue in ranges}):
-            offsets = await self._links.to(enode).query_offsets(topic.topic_id, group)
-            found |= {queue: offsets.get(queue.queue_id) for queue in ranges if queue.enode == enode}
-        return found
 
     async def _wanted(self, topic: Topic, queue: Queue, held: QueueRange, target: ResetTarget) -> int | None:
         if target.offsets is not None:
