@@ -1,6 +1,5 @@
 """Clients of all snodes: who they are, what they own, and commands to them, passed on to the snode that has them."""
 
-import dataclasses
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,14 +19,8 @@ from ortoo.snode.push.sessions import Sessions
 class ClientEntry:
     """One client and its groups."""
 
-    client_id: str
-    session_id: str
-    snode: str
-    language: str
-    client_version: str
-    room: str
-    peer: str
-    since_ms: int
+    member: Member
+    """Of any of them, which says who it is."""
     producer_groups: list[str] = field(default_factory=list)
     consumer_groups: list[str] = field(default_factory=list)
 
@@ -62,10 +55,10 @@ class ClientDirectory:
             producers = name.startswith(PRODUCERS)
             plain = name.removeprefix(PRODUCERS)
             for member in self.membership.members(name).values():
-                entry = found.setdefault((member.client_id, member.session_id), _entry(member))
+                entry = found.setdefault((member.client_id, member.session_id), ClientEntry(member))
                 (entry.producer_groups if producers else entry.consumer_groups).append(plain)
         for session in self.sessions.all():
-            found.setdefault((session.client_id, session.session_id), _entry(self.sessions.member(session)))
+            found.setdefault((session.client_id, session.session_id), ClientEntry(self.sessions.member(session)))
         return [
             found[key]
             for key in sorted(found)
@@ -89,20 +82,20 @@ class ClientDirectory:
     def find(self, client_id: str) -> ClientEntry:
         """One client. Errors: NotFound."""
         for entry in self.clients():
-            if entry.client_id == client_id:
+            if entry.member.client_id == client_id:
                 return entry
         raise NotFound(f"no client {client_id!r} is connected; AdminService/ListClients names them", field="client_id")
 
     def is_here(self, entry: ClientEntry) -> bool:
         """Whether the client is connected to this snode."""
-        return entry.snode == self.runtime.settings.name
+        return entry.member.snode == self.runtime.settings.name
 
     def address_of(self, entry: ClientEntry) -> str:
         """Where the client's snode is reached. Errors: Unavailable when it is away."""
         for snode in self.directory.snodes():
-            if snode.name == entry.snode and snode.alive:
+            if snode.name == entry.member.snode and snode.alive:
                 return snode.cluster_address or snode.address
-        raise Unavailable(f"client {entry.client_id} is connected to snode {entry.snode}, which is away")
+        raise Unavailable(f"client {entry.member.client_id} is connected to snode {entry.member.snode}, which is away")
 
     def queues(self, client_id: str, group: str = "") -> list[OwnedQueue]:
         """The queues of a client's push sessions here."""
@@ -142,8 +135,3 @@ def _owned(push: PushSession) -> Iterable[OwnedQueue]:
             cursor.unacknowledged_bytes,
             feeder.fence > 0,
         )
-
-
-def _entry(member: Member) -> ClientEntry:
-    names = [field.name for field in dataclasses.fields(ClientEntry) if hasattr(member, field.name)]
-    return ClientEntry(**{name: getattr(member, name) for name in names})

@@ -1,6 +1,7 @@
 """SessionService: the two directions of one Connect call."""
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -13,7 +14,6 @@ from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.snode.clients.session import (
     ClientSession,
     CommandSent,
-    ConsumerRequest,
     GroupMembers,
     Hello,
     RegistrationAnswer,
@@ -117,16 +117,16 @@ class ConnectCall:
         match kind:
             case "register_consumer":
                 wanted = request.register_consumer
-                wish = ConsumerRequest(
-                    wanted.group,
-                    subscriptions(wanted.subscriptions),
+                wish = dataclasses.replace(
+                    self.sessions.member(session),
+                    subscriptions=subscriptions(wanted.subscriptions),
                     pushed=wanted.consume_type == pb.CONSUME_TYPE_PUSH,
                     **how_consuming(wanted),
                 )
                 was_bytes, size_bytes = self.kept[wanted.group], cost_of(wanted.ByteSize())
                 self.kept.keep(wanted.group, max(was_bytes, size_bytes))
                 try:
-                    members = await self.sessions.register_consumer(session, wish)
+                    members = await self.sessions.register_consumer(session, wanted.group, wish)
                 except BaseException:
                     self.kept.keep(wanted.group, was_bytes)
                     raise

@@ -81,18 +81,16 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
 
     async def ListClients(self, request: pb.ListClientsRequest, context: Context) -> pb.ListClientsResponse:
         """The clients that are connected, to whichever snode."""
-        return pb.ListClientsResponse(
-            clients=[write(pb.ClientInfo, one) for one in self.clients.clients(request.group)]
-        )
+        return pb.ListClientsResponse(clients=map(_client, self.clients.clients(request.group)))
 
     async def DescribeClient(self, request: pb.DescribeClientRequest, context: Context) -> pb.DescribeClientResponse:
         """One client: who it is, its queues, and what it says about itself."""
         entry = self.clients.find(request.client_id)
         if (other := await self._other(entry, request)) is not None:
-            with rpc_errors(f"snode {entry.snode}", within=True):
+            with rpc_errors(f"snode {entry.member.snode}", within=True):
                 return await other.DescribeClient(request, timeout=COMMAND_TIMEOUT_MS / 1000 + FORWARD_S)
         queues = map(_queue, self.clients.queues(request.client_id, request.group))
-        response = pb.DescribeClientResponse(client=write(pb.ClientInfo, entry), queues=queues)
+        response = pb.DescribeClientResponse(client=_client(entry), queues=queues)
         if request.ask_client:
             describe = session_pb2.Command(describe_running=session_pb2.DescribeRunning(group=request.group))
             try:
@@ -106,7 +104,7 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
         """Make a client do something and answer what it said."""
         entry = self.clients.find(request.client_id)
         if (other := await self._other(entry, request)) is not None:
-            with rpc_errors(f"snode {entry.snode}", within=True):
+            with rpc_errors(f"snode {entry.member.snode}", within=True):
                 return await other.CallClient(request, timeout=COMMAND_TIMEOUT_MAX_MS / 1000 + FORWARD_S)
         return pb.CallClientResponse(result=await self._call(request.client_id, request.command))
 
@@ -237,6 +235,11 @@ def _mode_of(number: int) -> DeliveryMode:
         return DeliveryMode(number)
     except ValueError:
         raise Invalid(f"{number} is no delivery mode that this version knows", field="mode") from None
+
+
+def _client(entry: ClientEntry) -> pb.ClientInfo:
+    groups = {"producer_groups": entry.producer_groups, "consumer_groups": entry.consumer_groups}
+    return write(pb.ClientInfo, entry.member, **groups)
 
 
 def _queue(owned: OwnedQueue) -> session_pb2.RunningQueue:
