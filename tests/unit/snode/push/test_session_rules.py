@@ -243,8 +243,8 @@ async def test_who_lost_a_queue_to_a_newer_session_of_its_client_is_replaced() -
     async with bench() as it:
         session = await it.open()
         await it.rest()
-        replaced: list[str] = []
-        session.on_replaced = lambda: replaced.append("replaced")
+        ended: list[CloseReason] = []
+        session.on_end = lambda reason, message: ended.append(reason)
 
         async def newer(incarnation: str, wishes: Any) -> list[LockAnswer]:
             return [LockAnswer(0, "c", 60_000) for _ in wishes]
@@ -252,7 +252,7 @@ async def test_who_lost_a_queue_to_a_newer_session_of_its_client_is_replaced() -
         it.enode.take_locks = newer  # type: ignore[method-assign]
         await it.enode.commit_rows(77, "g", [(2, 0, 0)], reset=True)
         await it.rest()
-        assert replaced == ["replaced"]
+        assert ended == [CloseReason.REPLACED]
 
 
 @in_virtual_time

@@ -66,20 +66,15 @@ class PushSession:
         self.closing = False
         self.call: asyncio.Task[Any] | None = None
         """The task that writes to the client; set by who opens the session."""
-        self.on_replaced: Callable[[], None] = lambda: None
-        """Called when another session has taken its place in the group."""
-        self.on_failed: Callable[[Exception], object] = lambda _: None
-        """Called when serving it met a failure that ends it."""
-        self.on_unread: Callable[[str], None] = lambda reason: None
-        """Called with the reason when it must end because its client does not read and the memory is used up."""
+        self.on_end: Callable[[CloseReason, str], object] = lambda reason, message: None
+        """Called when it has to end, and why."""
         self._parts = parts
-        self._feeding = parts.background.scope("push session", failed=lambda error: self.on_failed(error))
+        self._feeding = parts.background.scope("push session", failed=lambda _: self.failed())
         self._plan = plan
         self._filters = plan.filters
         self._credit = Credit()
         self.memory = call_share(parts.memory, "Push")
         """What it holds for the client."""
-        self.memory.on_evict = lambda reason: self.on_unread(reason)
         self._outbox = PushOutbox(self.memory)
         self._outbox.opened(Opened(self.session_id, plan.heartbeat_interval_ms, plan.expiry_ms, self.client_id))
         self._lines: dict[Queue, _Line] = {}
@@ -122,7 +117,15 @@ class PushSession:
 
     def replaced(self) -> None:
         """Another session has taken its place in the group."""
-        self.on_replaced()
+        self.on_end(
+            CloseReason.REPLACED,
+            f"another session of client {self.client_id} has taken its place; give each client an id of its own",
+        )
+
+    def failed(self) -> None:
+        """Serving it met a failure."""
+        words = "serving it met a failure; the snode's log has the details; open another session"
+        self.on_end(CloseReason.EXPIRED, words)
 
     def feeders(self) -> list[Feeder]:
         """The feeder of each queue, which knows how far it is."""

@@ -5,6 +5,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from typing import Any
 
 from ortoo.common.errors import Conflict, Invalid, OrtooError, Overloaded
@@ -152,17 +153,8 @@ class Sessions:
             await self.modes.use(plan.group, plan.filters, DeliveryMode.OFFSETS)
         session = PushSession(self.parts, plan)
         session.memory.fix(SESSION_FIXED_BYTES)
-        session.on_unread = lambda reason: self._evict_unread(session, reason)
-        session.on_replaced = lambda: self.close_soon(
-            session,
-            CloseReason.REPLACED,
-            f"another session of client {session.client_id} has taken its place; give each client an id of its own",
-        )
-        session.on_failed = lambda error: self.close_soon(
-            session,
-            CloseReason.EXPIRED,
-            "serving it met a failure; the snode's log has the details; open another session",
-        )
+        session.on_end = partial(self.close_soon, session)
+        session.memory.on_evict = partial(self._evict_unread, session)
         joining = member(session)
         self._sessions[session.session_id] = session
         before = self.find(plan.group, session.client_id)
