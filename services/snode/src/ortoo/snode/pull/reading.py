@@ -250,9 +250,10 @@ class Reading:
             try:
                 async for topic_id, part in parts:
                     at = part.next_offset
-                    for placed in _placed(topic_id, queue, part):
-                        yield placed
-                        del placed
+                    for offset, message in messages_of(part):
+                        message_id = id_of(message, topic_id, queue, offset)
+                        yield PlacedMessage(message_id, queue, offset, part.stored_at_ms, message)
+                        del message
                     del part
                 return
             except DataLoss as error:
@@ -262,16 +263,15 @@ class Reading:
                 at = error.end_offset
 
 
-def _placed(topic_id: int, queue: Queue, part: Selected) -> Iterator[PlacedMessage]:
-    """The messages of a part."""
+def messages_of(part: Selected) -> Iterator[tuple[int, Message]]:
+    """The messages of a part, each with its offset."""
     if part.batch is None:
         return
     view = open_batch(part.batch)
     rows = np.frombuffer(part.rows, "<i4").tolist() or range(view.count)
-    gathered = len(rows) == view.count
+    is_gathered = len(rows) == view.count
     for number, row in enumerate(rows):
-        message, offset = view.message(number if gathered else row), part.first_offset + row
-        yield PlacedMessage(id_of(message, topic_id, queue, offset), queue, offset, part.stored_at_ms, message)
+        yield part.first_offset + row, view.message(number if is_gathered else row)
 
 
 def _end_of(ranges: Iterable[QueueRange], queue: Queue, from_offset: int) -> int:
