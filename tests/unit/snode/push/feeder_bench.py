@@ -72,7 +72,6 @@ class Client:
 
     def __init__(self) -> None:
         self.got: list[Delivery] = []
-        self.left_out: list[tuple[Queue, int]] = []
         self.takes = asyncio.Event()
         self.takes.set()
         self.stops_after = 0
@@ -92,10 +91,6 @@ class Client:
         self.got.append(delivery)
         if len(self.got) == self.stops_after:
             self.takes.clear()
-
-    def expired(self, queue: Queue, messages: int) -> None:
-        """So many are left out."""
-        self.left_out.append((queue, messages))
 
 
 class Locks:

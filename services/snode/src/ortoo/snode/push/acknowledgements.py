@@ -15,24 +15,19 @@ from ortoo.snode.enodes.link import EnodeLinks
 
 _log = get_logger("acknowledgements")
 
-Durable = Callable[[Queue, int, int], None]
-Refused = Callable[[Queue, int], None]
-
 
 @dataclass(slots=True, eq=False)
 class AckBatcher(Batcher):
-    """Writes offsets through to the enode, the newest of each queue.
-
-    `durable` is told each (queue, offset, generation) that the enode has stored, `fenced` each (queue, generation)
-    whose lock has a newer generation by now.
-    """
+    """Writes offsets through to the enode, the newest of each queue."""
 
     enode: str
     topic_id: int
     group: str
     links: EnodeLinks
-    durable: Durable
-    fenced: Refused
+    durable: Callable[[Queue, int, int], None]
+    """Is told each (queue, offset, generation) that the enode has stored."""
+    fenced: Callable[[Queue, int], None]
+    """Is told each (queue, generation) whose lock has a newer generation by now."""
     _: KW_ONLY
     clock: Clock
     randomness: Randomness

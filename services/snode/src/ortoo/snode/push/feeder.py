@@ -44,9 +44,6 @@ class Sink(Protocol):
     def send(self, delivery: Delivery) -> None:
         """Deliver."""
 
-    def expired(self, queue: Queue, messages: int) -> None:
-        """So many messages are left out because their time is over."""
-
 
 @dataclass(frozen=True, slots=True)
 class PushParts:
@@ -183,7 +180,7 @@ class Feeder:
             await self.sink.may_send(cursor.queue)  # first, for what is wanted and what expires may change meanwhile
             part = selected(stored, cursor.next_offset, wanted=self.wanted, now_ms=self.parts.clock.now_ms())
             if part.expired:
-                self.sink.expired(cursor.queue, part.expired)
+                self.parts.traffic.expired(cursor.queue.topic, self.group, part.expired)
             held.becomes(held.bytes - len(stored.batch.records))
             cursor.advance(part.next_offset)
             if part.batch is None:

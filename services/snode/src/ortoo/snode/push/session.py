@@ -232,10 +232,6 @@ class PushSession:
             self._parts.traffic.lost(delivery.queue.topic, self.group, delivery.next_offset - delivery.first_offset)
         self._outbox.deliver(delivery)
 
-    def expired(self, queue: Queue, messages: int) -> None:
-        """So many messages are left out because their time is over."""
-        self._parts.traffic.expired(queue.topic, self.group, messages)
-
     def drop_unread(self, reason: CloseReason, message: str) -> None:
         """Let go of what the client has not read, at once; of the rest it is told `reason` alone."""
         self._outbox.close(Closed(reason, message))
