@@ -16,7 +16,7 @@ async def test_generations_grow_even_within_a_millisecond() -> None:
     """Joins, leaves and an empty group that fills again never take the number back."""
     membership = Membership(VirtualClock())
     seen = []
-    membership.on_change(lambda group: seen.append(membership.generation(group)))
+    membership.on_change = lambda group: seen.append(membership.generation(group))
     for _ in range(3):
         membership.join("g", member("a"))
         membership.join("g", member("b"))
@@ -30,7 +30,7 @@ async def test_saying_the_same_again_changes_nothing() -> None:
     """A member that joins again unchanged, or leaves twice, is not news (E-047)."""
     membership = Membership(VirtualClock())
     changes: list[str] = []
-    membership.on_change(changes.append)
+    membership.on_change = changes.append
     membership.join("g", member("a"))
     membership.join("g", member("a"))
     assert changes == ["g"]
@@ -46,7 +46,7 @@ async def test_groups_do_not_know_each_other() -> None:
     membership = Membership(VirtualClock())
     changes: list[str] = []
     membership.join("g", member("a"))
-    membership.on_change(changes.append)
+    membership.on_change = changes.append
     membership.join("h", member("a"))
     assert changes == ["h"]
     assert list(membership.members("g")) == ["a"]

@@ -21,7 +21,7 @@ class Watched(SharedMembership):
         super().__init__("here", VirtualClock())
         self.told: list[str] = []
         self.wakes = 0
-        self.on_change(self.told.append)
+        self.on_change = self.told.append
         self.on_unsaid = self._woken
 
     def _woken(self) -> None:

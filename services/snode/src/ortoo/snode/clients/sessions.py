@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from ortoo.common.cluster.names import check_group_name
-from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError, Overloaded, Unavailable
+from ortoo.common.errors import Conflict, Invalid, NotFound, Overloaded, Unavailable
 from ortoo.common.process.logs import get_logger
 from ortoo.snode.clients.session import (
     ClientSession,
     CommandSent,
     GroupMembers,
     Hello,
-    RegistrationAnswer,
 )
 from ortoo.snode.cluster.routes import DeliveryMode
 from ortoo.snode.cluster.runtime import Runtime
@@ -50,7 +49,7 @@ class ClientSessions:
         self._sessions: dict[str, ClientSession] = {}
         self._of_group: dict[str, dict[str, ClientSession]] = {}
         self._leaving: dict[ClientSession, float] = {}
-        groups.on_members(self._members_changed)
+        groups.on_members = self._members_changed
 
     def all(self) -> list[ClientSession]:
         """The open sessions."""
@@ -292,11 +291,6 @@ class ClientSessions:
                 )
             elif notify:
                 session.outbox.put(GroupMembers(group, version, dict(members)))
-
-
-def refused(request_id: int, group: str, session: ClientSession, error: OrtooError) -> RegistrationAnswer:
-    """The answer to a registration that cannot be."""
-    return RegistrationAnswer(request_id, group, session.client_id, error)
 
 
 def check_owner(members: Mapping[str, Member], client_id: str) -> None:

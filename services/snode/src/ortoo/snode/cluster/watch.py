@@ -34,12 +34,9 @@ class DirectoryWatch:
         self._randomness = randomness
         self.changed = asyncio.Event()
         """Set, and replaced, at the next change of whatever the directory holds."""
-        self._listeners: list[Callable[[set[str]], None]] = []
+        self.on_topics: Callable[[set[str]], None] = lambda topics: None
+        """Called with the names of topics whenever some have changed."""
         self._unknown: OrderedDict[str, float] = OrderedDict()
-
-    def on_topics(self, listener: Callable[[set[str]], None]) -> None:
-        """Call `listener` with the names of topics whenever some have changed."""
-        self._listeners.append(listener)
 
     async def run(self) -> None:
         """Follow, and begin again when the name server was away.
@@ -102,5 +99,4 @@ class DirectoryWatch:
         changed, self.changed = self.changed, asyncio.Event()
         changed.set()
         if topics:
-            for listener in self._listeners:
-                listener(topics)
+            self.on_topics(topics)

@@ -38,5 +38,5 @@ async def open_membership(
             )
             found.sources.append(store.findings)
         groups = ConsumerGroups(cluster.directory, membership, clock)
-        cluster.watch.on_topics(groups.topics_changed)
+        cluster.watch.on_topics = groups.topics_changed
         yield groups

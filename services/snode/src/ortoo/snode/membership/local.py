@@ -22,11 +22,8 @@ class Membership:
         self._last = 0
         self._versions: dict[str, int] = {}
         self._own: dict[str, dict[str, Member]] = {}
-        self._listener: Callable[[str], None] = lambda group: None
-
-    def on_change(self, listener: Callable[[str], None]) -> None:
-        """Call `listener` with the group's name after each change."""
-        self._listener = listener
+        self.on_change: Callable[[str], None] = lambda group: None
+        """Called with the group's name after each change."""
 
     def join(self, group: str, member: Member) -> None:
         """Add a member of this snode, or change it; one with the same client id is replaced wherever it is."""
@@ -66,7 +63,7 @@ class Membership:
         There is one count for all groups, from wall-clock milliseconds on, so that it grows over restarts.
         """
         generation = self._last = self._versions[group] = max(self._last + 1, self._clock.now_ms())
-        self._listener(group)
+        self.on_change(group)
         if self._is_empty(group):
             del self._versions[group]
         return generation
