@@ -113,8 +113,6 @@ class DeliveryModes:
             for placement in topic.placements:
                 try:
                     await self._links.to(placement.enode).use_mode(topic.topic_id, group, mode)
-                except Conflict:
-                    raise
                 except OrtooError as error:
                     if not explained(error).retriable:
                         raise
