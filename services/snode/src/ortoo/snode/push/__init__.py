@@ -22,9 +22,8 @@ def make_push(
     traffic: Traffic,
 ) -> Sessions:
     """The sessions, none of which is open yet."""
-    clock, shared = runtime.clock, (runtime.background, runtime.clock, runtime.randomness, traffic, runtime.memory)
+    shared = (runtime.background, runtime.clock, runtime.randomness, traffic, runtime.memory)
     parts = PushParts(cluster.directory, enodes.links, groups, enodes.locks, *shared)
-    expiry_s = runtime.settings.session_expiry_s
-    sessions = Sessions(parts, cluster.watch, topics.groups, topics.modes, clock=clock, expiry_s=expiry_s)
+    sessions = Sessions(parts, cluster.watch, topics.groups, topics.modes, runtime.settings.session_expiry_s)
     sessions.register(runtime.metrics)
     return sessions

@@ -3,14 +3,12 @@
 import asyncio
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 from ortoo.common.errors import Conflict, Invalid, OrtooError, Overloaded
 from ortoo.common.filters.message_filter import MessageFilter, compile_filter
-from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.snode.cluster.routes import DeliveryMode, Queue
@@ -65,8 +63,6 @@ class Sessions:
     watch: DirectoryWatch
     settings: GroupSettings
     modes: DeliveryModes
-    _: KW_ONLY
-    clock: Clock
     expiry_s: float
     """How long a session may be silent; one that was told more has that."""
     evicted_slow: int = field(default=0, init=False)
@@ -186,7 +182,7 @@ class Sessions:
     async def close(self, session: PushSession, reason: CloseReason, message: str) -> None:
         """End a session, once."""
         if self._sessions.pop(session.session_id, None) is not None and session.call is not None:
-            self._leaving[session.session_id] = (session, self.clock.monotonic_s() + FAREWELL_S)
+            self._leaving[session.session_id] = (session, self.parts.clock.monotonic_s() + FAREWELL_S)
         if (member := self._place_of(session)) is not None:
             session.parting(member)
         await session.close(reason, message)
@@ -202,7 +198,7 @@ class Sessions:
 
     async def sweep(self) -> None:
         """End the sessions that are silent or slow, or whose group is closed; to be called about once a second."""
-        now_s = self.clock.monotonic_s()
+        now_s = self.parts.clock.monotonic_s()
         for session_id, (leaving, deadline_s) in list(self._leaving.items()):
             if deadline_s < now_s:
                 leaving.memory.end()
@@ -236,8 +232,7 @@ class Sessions:
 
     def close_soon(self, session: PushSession, reason: CloseReason, message: str) -> None:
         """End a session without waiting for it."""
-        closing: Coroutine[Any, Any, None] = self.close(session, reason, message)
-        self.parts.background.contained("close", closing)
+        self.parts.background.contained("close", self.close(session, reason, message))
 
     async def _slow(self, session: PushSession, now_s: float, ends: QueueEnds) -> str:
         """Why a session is slow; empty if it is not. An enode is asked only about those that owe an answer."""
