@@ -181,7 +181,7 @@ class Traffic:
 
     def _forget(self, directory: Directory) -> None:
         """Drop the totals of every (topic, group) that does not exist any more."""
-        for totals in (self.pushed_totals, self.lost_totals):
+        for totals in (self.pushed_totals, self.lost_totals, self.expired_totals):
             for topic, group in list(totals):
                 if not (directory.find_topic(topic) and directory.group(group)):
                     del totals[topic, group]
