@@ -212,8 +212,8 @@ class Sessions:
                     CloseReason.EXPIRED,
                     f"nothing was heard for {expiry_s:.0f} s; send a Heartbeat in between, or open another",
                 )
-            elif closed := self.settings.why_closed(session.group, broadcast=session.broadcast):
-                self.close_soon(session, CloseReason.GROUP_CLOSED, closed)
+            elif closed := self.settings.refusal(session.group, broadcast=session.broadcast):
+                self.close_soon(session, CloseReason.GROUP_CLOSED, closed.message)
             else:
                 remaining.append(session)
         ends = QueueEnds(self.parts.links)
