@@ -165,7 +165,8 @@ class PublishBatcher(Batcher):
             try:
                 appended = await self.links.to(self.queue.enode).append(self.topic_id, self.queue.queue_id, stamped)
             except OrtooError as error:
-                if self._forgotten(error) and self._sequence and not doubt.is_open:
+                is_forgotten = isinstance(error, NotFound) and error.field == "batch.producer_id"
+                if is_forgotten and self._sequence and not doubt.is_open:
                     self._begin_anew()
                     continue
                 reason = explained(error)
@@ -182,10 +183,6 @@ class PublishBatcher(Batcher):
             else:
                 self._sequence += batch.count
                 return appended
-
-    @staticmethod
-    def _forgotten(error: OrtooError) -> bool:
-        return isinstance(error, NotFound) and error.field == "batch.producer_id"
 
     def _begin_anew(self) -> None:
         self._producer_id, self._sequence = self.randomness.id64(), 0
