@@ -11,7 +11,7 @@ from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.membership.local import Membership
 from ortoo.snode.observe.traffic import Traffic
-from ortoo.snode.pull.lag import Lag, Scaling
+from ortoo.snode.pull.lag import Lag
 from ortoo.snode.pull.offsets import OffsetMoves
 from ortoo.snode.pull.pulling import Pulling
 from ortoo.snode.pull.reading import Reading
@@ -28,7 +28,6 @@ class Pull:
     lag: Lag
     moves: OffsetMoves
     search: MessageSearch
-    scaling: Scaling
 
 
 def make_pull(
@@ -42,12 +41,10 @@ def make_pull(
     """Serve groups as `settings` allow, and count in `traffic`."""
     watch, clock = cluster.watch, runtime.clock
     reading = Reading(watch, links, runtime.background)
-    lag = Lag(watch, links, reading)
     return Pull(
         reading,
         Pulling(watch, links, settings, membership, traffic, clock),
-        lag,
+        Lag(watch, links, reading, clock),
         OffsetMoves(watch, links, reading),
         MessageSearch(watch, links),
-        Scaling(lag, watch, links, clock),
     )
