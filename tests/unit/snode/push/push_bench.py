@@ -65,11 +65,9 @@ class Bench:
         runtime = Runtime(settings, "i", background, channels, self.metrics, self.clock, chance, self.memory)
         watch = DirectoryWatch(self.directory, name_server, clock=self.clock, randomness=chance)
         cluster = Cluster(self.directory, watch, name_server)
-        attachments: Any = None
-        locks = QueueLocks(links, background, "i", clock=self.clock, randomness=chance)
         self.groups = ConsumerGroups(self.directory, Membership(self.clock), self.clock)
         topics = make_topics(runtime, cluster, links)
-        enodes = Enodes(links, locks, attachments)
+        enodes = Enodes(links, QueueLocks(runtime, self.directory, links))
         self.sessions = make_push(runtime, cluster, enodes, topics, self.groups, self.traffic)
         self.parts = self.sessions.parts
         self.watch = watch

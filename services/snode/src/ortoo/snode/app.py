@@ -155,7 +155,7 @@ async def open_snode(
             telemetry.open(ready=lambda: server.serving, listener=worker.listener() if worker is not None else None)
         )
         await cluster.watch.ready.wait()
-        await enodes.attachments.look()
+        await enodes.locks.look()
 
         async def sweep() -> None:
             """One timer for both: what is looked for in either is rare."""
@@ -218,7 +218,7 @@ async def _follow_enodes(cluster: Cluster, enodes: Enodes, sending: Sending) -> 
     while True:
         changed = cluster.watch.changed
         enodes.links.look()
-        await enodes.attachments.look()
+        await enodes.locks.look()
         await sending.transactions.look()
         await changed.wait()
 
