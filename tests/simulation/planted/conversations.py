@@ -37,7 +37,7 @@ def an_enode_away_ends_the_snode() -> None:
                 self._attached.add(entry.name)
                 self.runtime.background.spawn("attach", stay(self, entry.name))
 
-    queue_locks.Attachments.look = look  # type: ignore[method-assign]
+    queue_locks.QueueLocks.look = look  # type: ignore[method-assign]
 
 
 def a_client_that_does_not_read_ends_the_snode() -> None:

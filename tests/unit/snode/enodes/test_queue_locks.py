@@ -4,15 +4,21 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import pytest
 
 from ortoo.common.errors import Fenced, Unavailable
+from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.process.randomness import Randomness
+from ortoo.common.telemetry.metrics import Metrics
+from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import LockAnswer, LockRequest
 from ortoo.snode.enodes.queue_locks import QueueLocks
+from ortoo.snode.settings import Settings
 from tests.unit.snode.fake_enode import FakeEnode
 
 
@@ -51,7 +57,9 @@ async def locks() -> AsyncIterator[tuple[QueueLocks, CountingEnode, Background]]
     """Locks over an enode that is there."""
     enode = CountingEnode()
     async with asyncio.timeout(20), Background("test") as background:
-        made = QueueLocks(enode.links(), background, "i", clock=SystemClock(), randomness=Randomness(1))
+        shared: Any = (Metrics(), SystemClock(), Randomness(1), MemoryBudget())
+        runtime = Runtime(Settings(), "i", background, Channels(), *shared)
+        made = QueueLocks(runtime, enode.directory(), enode.links())
         yield made, enode, background
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from ortoo.snode.membership.local import LocalMembership
+from ortoo.snode.membership.local import Membership
 from ortoo.snode.membership.members import Member, Subscription
 from ortoo.testing.time.virtual_clock import EPOCH_MS, VirtualClock
 
@@ -14,9 +14,9 @@ def member(name: str, *topics: str) -> Member:
 
 async def test_generations_grow_even_within_a_millisecond() -> None:
     """Joins, leaves and an empty group that fills again never take the number back."""
-    membership = LocalMembership(VirtualClock())
+    membership = Membership(VirtualClock())
     seen = []
-    membership.on_change(lambda group: seen.append(membership.generation(group)))
+    membership.on_change = lambda group: seen.append(membership.generation(group))
     for _ in range(3):
         membership.join("g", member("a"))
         membership.join("g", member("b"))
@@ -28,9 +28,9 @@ async def test_generations_grow_even_within_a_millisecond() -> None:
 
 async def test_saying_the_same_again_changes_nothing() -> None:
     """A member that joins again unchanged, or leaves twice, is not news (E-047)."""
-    membership = LocalMembership(VirtualClock())
+    membership = Membership(VirtualClock())
     changes: list[str] = []
-    membership.on_change(changes.append)
+    membership.on_change = changes.append
     membership.join("g", member("a"))
     membership.join("g", member("a"))
     assert changes == ["g"]
@@ -43,10 +43,10 @@ async def test_saying_the_same_again_changes_nothing() -> None:
 
 async def test_groups_do_not_know_each_other() -> None:
     """A change in one group is told for that group only."""
-    membership = LocalMembership(VirtualClock())
+    membership = Membership(VirtualClock())
     changes: list[str] = []
     membership.join("g", member("a"))
-    membership.on_change(changes.append)
+    membership.on_change = changes.append
     membership.join("h", member("a"))
     assert changes == ["h"]
     assert list(membership.members("g")) == ["a"]
@@ -54,7 +54,7 @@ async def test_groups_do_not_know_each_other() -> None:
 
 async def test_a_client_id_belongs_to_its_newest_session() -> None:
     """A session that connects again takes the place of the old one, which cannot take it away any more."""
-    membership = LocalMembership(VirtualClock())
+    membership = Membership(VirtualClock())
     membership.join("g", member("a"))
     membership.join("g", dataclasses.replace(member("a"), session_id="second"))
     membership.leave("g", "a", "session of a")

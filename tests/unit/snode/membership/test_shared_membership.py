@@ -104,3 +104,14 @@ def test_a_member_survives_its_text() -> None:
     """What is written for other snodes is read back equal."""
     one = dataclasses.replace(member("a", "here"), room="r", rooms=("x", "y"), since_ms=5, broadcast=True)
     assert decoded(one.encoded()) == one
+
+
+def test_a_group_without_members_is_forgotten() -> None:
+    """Groups come and go under ever new names: of one that nobody is in any more nothing stays, not even its number."""
+    here = SharedMembership("here", VirtualClock())
+    here.join("g", member("a", "here"))
+    here.heard(("g", "b"), 1, member("b", "there"))
+    here.leave("g", "a", "a at here")
+    assert here.generation("g") > 0
+    here.heard(("g", "b"), 2, None)
+    assert here.generation("g") == 0

@@ -7,7 +7,7 @@ import pytest
 from ortoo.common.errors import Unsupported
 from ortoo.common.groups.allocation import AllocationStrategy
 from ortoo.snode.membership.assignment import assign
-from ortoo.snode.membership.local import LocalMembership, Placed, SharedMembership
+from ortoo.snode.membership.local import Membership, Placed, SharedMembership
 from ortoo.snode.membership.members import Member, SlowRule, Subscription, decoded, merged, sharing
 from ortoo.testing.time.virtual_clock import VirtualClock
 
@@ -21,7 +21,7 @@ class Watched(SharedMembership):
         super().__init__("here", VirtualClock())
         self.told: list[str] = []
         self.wakes = 0
-        self.on_change(self.told.append)
+        self.on_change = self.told.append
         self.on_unsaid = self._woken
 
     def _woken(self) -> None:
@@ -182,7 +182,7 @@ def test_a_dead_snodes_member_is_dropped_by_its_session() -> None:
 def test_generations_follow_the_clock_and_never_stand_still() -> None:
     """Each change has a higher number than the one before, even within a millisecond."""
     clock = VirtualClock()
-    local = LocalMembership(clock)
+    local = Membership(clock)
     local.join("g", member("a"))
     first = local.generation("g")
     assert first == max(clock.now_ms(), 1)

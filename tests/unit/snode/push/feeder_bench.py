@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
@@ -12,7 +13,7 @@ from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 from ortoo.common.records.stored_batch import StoredBatch
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.enodes.link import EnodeLink, Fetched, FetchWish, QueueRange
+from ortoo.snode.enodes.link import EnodeLink, Fetched, FetchWish, LockRequest, QueueRange
 from ortoo.snode.pull.offsets import StartFrom, StartRule
 from ortoo.snode.push.feeder import Feeder
 from ortoo.snode.push.flow import QueueCursor
@@ -23,6 +24,7 @@ from tests.unit.snode.push.push_bench import Bench, bench
 QUEUE = Queue("t", "e", 2)
 BYTES_MAX = 700_000
 RETRY = Queue("%RETRY%g", "e", 2)
+LOCK = LockRequest("g", 77, 2, "c", "session")
 
 
 class Script(FakeEnode):
@@ -70,7 +72,6 @@ class Client:
 
     def __init__(self) -> None:
         self.got: list[Delivery] = []
-        self.left_out: list[tuple[Queue, int]] = []
         self.takes = asyncio.Event()
         self.takes.set()
         self.stops_after = 0
@@ -91,9 +92,17 @@ class Client:
         if len(self.got) == self.stops_after:
             self.takes.clear()
 
-    def expired(self, queue: Queue, messages: int) -> None:
-        """So many are left out."""
-        self.left_out.append((queue, messages))
+
+class Locks:
+    """They are held at once, and have one generation."""
+
+    def __init__(self, generation: int) -> None:
+        self.generation = generation
+
+    async def hold(self, enode: str, request: LockRequest) -> int:
+        """The generation."""
+        assert (enode, request) == ("e", LOCK)
+        return self.generation
 
 
 class Feed:
@@ -104,16 +113,17 @@ class Feed:
         self.enode.answers.extend(answers)
         self.it = it
         self.enode.share = self.client.share = it.memory.share("Push")
-        self.fence = chosen.pop("fence", 6)
+        is_broadcast = chosen.pop("broadcast", False)
+        locks: Any = Locks(chosen.pop("fence", 6))
         self.feeder = Feeder(
-            it.parts,
+            dataclasses.replace(it.parts, locks=locks),
             QueueCursor(chosen.pop("queue", QUEUE), 9),
             77,
             "g",
             chosen.pop("wanted", None),
             self.client,
             chosen.pop("start_rule", StartRule(StartFrom.FIRST)),
-            chosen.pop("broadcast", False),
+            None if is_broadcast else LOCK,
             lambda: BYTES_MAX,
             9,
             self.client.share,
@@ -123,11 +133,7 @@ class Feed:
 
     async def run(self, seconds: float = 60.0) -> list[Delivery]:
         """What was delivered in so much time."""
-
-        async def acquire() -> int:
-            return int(self.fence)
-
-        feeding = self.it.parts.background.asked("feed", self.feeder.run(acquire))
+        feeding = self.it.parts.background.asked("feed", self.feeder.run())
         await asyncio.wait([feeding], timeout=seconds)
         if feeding.done():
             feeding.result()

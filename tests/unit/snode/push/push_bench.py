@@ -19,10 +19,10 @@ from ortoo.snode.enodes import Enodes
 from ortoo.snode.enodes.link import FlushMode
 from ortoo.snode.enodes.queue_locks import QueueLocks
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
-from ortoo.snode.membership.local import LocalMembership
+from ortoo.snode.membership.local import Membership
 from ortoo.snode.membership.members import CloseReason, Member, Subscription
 from ortoo.snode.observe.traffic import Traffic
-from ortoo.snode.pull.offsets import Offsets, StartFrom, StartRule
+from ortoo.snode.pull.offsets import StartFrom, StartRule
 from ortoo.snode.push import make_push
 from ortoo.snode.push.session import PushPlan, PushSession
 from ortoo.snode.settings import Settings
@@ -65,12 +65,10 @@ class Bench:
         runtime = Runtime(settings, "i", background, channels, self.metrics, self.clock, chance, self.memory)
         watch = DirectoryWatch(self.directory, name_server, clock=self.clock, randomness=chance)
         cluster = Cluster(self.directory, watch, name_server)
-        attachments: Any = None
-        locks = QueueLocks(links, background, "i", clock=self.clock, randomness=chance)
-        self.groups = ConsumerGroups(self.directory, LocalMembership(self.clock), self.clock)
+        self.groups = ConsumerGroups(self.directory, Membership(self.clock), self.clock)
         topics = make_topics(runtime, cluster, links)
-        enodes = Enodes(links, locks, attachments)
-        self.sessions = make_push(runtime, cluster, enodes, topics, self.groups, Offsets(links), self.traffic)
+        enodes = Enodes(links, QueueLocks(runtime, self.directory, links))
+        self.sessions = make_push(runtime, cluster, enodes, topics, self.groups, self.traffic)
         self.parts = self.sessions.parts
         self.watch = watch
         background.spawn("groups", self.groups.run())

@@ -8,7 +8,6 @@ from ortoo.common.errors import Fenced, Forbidden, Unavailable
 from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.pull.offsets import Offsets
 from ortoo.snode.push.acknowledgements import AckBatcher
 from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time, running_clock
 from tests.unit.snode.fake_enode import FakeEnode
@@ -24,7 +23,7 @@ def batcher_to(
         "e",
         77,
         "g",
-        Offsets(enode.links()),
+        enode.links(),
         lambda *what: durable.append(what),
         lambda queue, generation: fenced.append((queue, generation)) if fenced is not None else None,
         clock=running_clock(),

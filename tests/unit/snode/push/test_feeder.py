@@ -54,7 +54,7 @@ async def test_a_broadcast_session_begins_with_what_its_client_keeps_and_nobody_
     for offsets, begins_at, acknowledged in (({QUEUE: 6}, 6, 6), ({QUEUE: 0}, 0, 0), ({}, 3, None)):
         async with script() as (it, enode):
             rule = StartRule(StartFrom.FIRST, offsets=offsets)
-            feed = Feed(it, enode, start_rule=rule, broadcast=True, fence=0)
+            feed = Feed(it, enode, start_rule=rule, broadcast=True)
             await feed.run()
             assert enode.asked == [FetchWish(77, 2, begins_at, BYTES_MAX, wait_ms=30_000)]
             assert feed.cursor.acknowledged == acknowledged
@@ -119,12 +119,12 @@ async def test_messages_whose_time_is_over_are_left_out_and_counted() -> None:
         batch = stored(3, "x", "a", "x", expire_at_ms=it.clock.now_ms() + 5_000)
         feed = Feed(it, enode, [fetched(batch)])
         (early,) = await feed.run(1.0)
-        assert (early.messages, feed.client.left_out) == (3, [])
+        assert (early.messages, it.traffic.expired_totals) == (3, {})
         enode.offsets.clear()
         await it.rest(4.0)
         feed = Feed(it, enode, [fetched(batch)])
         (late,) = await feed.run(1.0)
-        assert (late.messages, feed.client.left_out) == (1, [(QUEUE, 2)])
+        assert (late.messages, it.traffic.expired_totals) == (1, {("t", "g"): 2})
 
 
 @in_virtual_time
@@ -140,7 +140,7 @@ async def test_what_expires_or_is_wanted_no_more_while_the_client_takes_nothing_
         feed.feeder.wanted = compile_filter("a||x", "")
         feed.client.takes.set()
         late = (await feeding)[1]
-        assert (late.messages, late.next_offset, feed.client.left_out) == (1, 7, [(QUEUE, 1)])
+        assert (late.messages, late.next_offset, it.traffic.expired_totals) == (1, 7, {("t", "g"): 1})
 
 
 @in_virtual_time

@@ -50,14 +50,14 @@ async def test_a_session_says_first_who_it_is_and_how_often_it_wants_to_hear() -
             assert await session.next_event() == Opened(session.session_id, 7, 28, client_id or session.session_id)
             assert len(session.session_id) == 16
             assert session.client_id == client_id or session.session_id
-            assert session.topics == {"t"}
+            assert set(session._filters) == {"t"}
             assert (session.broadcast, session.closing, session.call) == (False, False, None)
             assert session.memory.kind == "Push"
 
 
 @in_virtual_time
-async def test_what_is_delivered_lost_or_left_out_is_counted_by_topic_and_group() -> None:
-    """An offset that moves on is none of them."""
+async def test_what_is_delivered_or_lost_is_counted_by_topic_and_group() -> None:
+    """An offset that moves on is neither."""
     async with bench() as it:
         session = await it.open()
         await it.store(1, b"a", b"b")
@@ -67,9 +67,8 @@ async def test_what_is_delivered_lost_or_left_out_is_counted_by_topic_and_group(
         session.send(Delivery(QUEUES[1], 1, 77, 2, 9))
         assert it.traffic.lost_totals == {}
         session.send(Delivery(QUEUES[1], 1, 77, 9, 14, loss=DataLoss("a bad disk")))
-        session.expired(QUEUES[1], 3)
         assert it.traffic.pushed_totals == {("t", "g"): [2, one.size_bytes, 1]}
-        assert (it.traffic.lost_totals, it.traffic.expired_totals) == ({("t", "g"): 5}, {("t", "g"): 3})
+        assert (it.traffic.lost_totals, it.traffic.expired_totals) == ({("t", "g"): 5}, {})
 
 
 @in_virtual_time
@@ -110,7 +109,7 @@ async def test_broadcast_sessions_each_get_everything_and_keep_their_own_offsets
             assert (one.queue, one.messages) == (QUEUES[0], 1)
             session.acknowledge(QUEUES[0], 1, one.generation)
             assert (await event(session, AcknowledgedOffsets)).offsets == [(QUEUES[0], 1, one.generation)]
-            assert [fence for _, fence in session.lines()] == [0] * 4
+            assert [feeder.fence for feeder in session.feeders()] == [0] * 4
         await it.sessions.close(sessions[0], CloseReason.CLIENT_LEFT, "bye")
         assert it.enode.commits == []
         assert it.enode.locks.generation((77, "g", 1)) == 0
@@ -181,15 +180,15 @@ async def test_a_queue_of_a_topic_that_was_made_anew_is_taken_on_anew() -> None:
         session = await it.open()
         old = await event(session, Delivery)
         await it.rest()
-        assert [topic_id for _, topic_id in session.cursors()] == [77] * 4
-        before = [cursor for cursor, _ in session.cursors()]
+        assert [feeder.topic_id for feeder in session.feeders()] == [77] * 4
+        before = [feeder.cursor for feeder in session.feeders()]
         it.groups.topics_changed({"t"})
         await it.rest()
-        assert [cursor for cursor, _ in session.cursors()] == before
+        assert [feeder.cursor for feeder in session.feeders()] == before
         it.directory.apply(RouteChange(2, topics=(dataclasses.replace(TOPIC, topic_id=78, version=2),)))
         it.groups.topics_changed({"t"})
         await it.rest()
-        assert [topic_id for _, topic_id in session.cursors()] == [78] * 4
+        assert [feeder.topic_id for feeder in session.feeders()] == [78] * 4
         without, again = await event(session, Assigned), await event(session, Assigned)
         assert (without.queues, again.queues) == ((), tuple(QUEUES))
         assert old.generation < without.generation < again.generation
@@ -200,7 +199,7 @@ async def test_a_queue_of_a_topic_that_was_made_anew_is_taken_on_anew() -> None:
         assert it.enode.commits == []
         it.directory.apply(RouteChange(3, deleted_topics=("t",)))
         session.assign(it.groups.membership.advance("g"), list(QUEUES))
-        assert session.cursors() == []
+        assert session.feeders() == []
 
 
 @in_virtual_time
@@ -224,7 +223,9 @@ async def test_locks_are_asked_for_in_the_clients_name_and_given_back() -> None:
         await it.rest()
         requests = [LockRequest("g", 77, number, "c", session.session_id) for number in range(4)]
         assert asked == requests
-        assert [fence for _, fence in session.lines()] == [it.enode.locks.generation((77, "g", n)) for n in range(4)]
+        assert [feeder.fence for feeder in session.feeders()] == [
+            it.enode.locks.generation((77, "g", n)) for n in range(4)
+        ]
         await it.enode.commit_rows(77, "g", [(2, 0, 0)], reset=True)
         await it.rest()
         assert asked[4:] == [dataclasses.replace(requests[2], resume=True)]
@@ -241,8 +242,8 @@ async def test_who_lost_a_queue_to_a_newer_session_of_its_client_is_replaced() -
     async with bench() as it:
         session = await it.open()
         await it.rest()
-        replaced: list[str] = []
-        session.on_replaced = lambda: replaced.append("replaced")
+        ended: list[CloseReason] = []
+        session.on_end = lambda reason, message: ended.append(reason)
 
         async def newer(incarnation: str, wishes: Any) -> list[LockAnswer]:
             return [LockAnswer(0, "c", 60_000) for _ in wishes]
@@ -250,7 +251,7 @@ async def test_who_lost_a_queue_to_a_newer_session_of_its_client_is_replaced() -
         it.enode.take_locks = newer  # type: ignore[method-assign]
         await it.enode.commit_rows(77, "g", [(2, 0, 0)], reset=True)
         await it.rest()
-        assert replaced == ["replaced"]
+        assert ended == [CloseReason.REPLACED]
 
 
 @in_virtual_time

@@ -14,17 +14,17 @@ from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.link import FlushMode
-from ortoo.snode.send.batch_stream import ProduceAnswer, ProduceLimits, ProduceStream
+from ortoo.snode.send.batch_stream import ProduceAnswer, ProduceStream
 from ortoo.snode.topics.arrival import TopicSource
 from tests.unit.snode.fake_enode import FakeEnode
 
 BATCH = encode([b"x" * 100], now_ms=1)
 
 
-def stream_to(enode: FakeEnode, limits: ProduceLimits | None = None) -> ProduceStream:
+def stream_to(enode: FakeEnode, **limits: int) -> ProduceStream:
     """A stream whose topics are all known."""
     memory = MemoryBudget().share("produce streams")
-    return ProduceStream(enode.directory(), cast(TopicSource, None), enode.links(), memory, limits)
+    return ProduceStream(enode.directory(), cast(TopicSource, None), enode.links(), memory, **limits)
 
 
 async def answers_of(stream: ProduceStream) -> list[ProduceAnswer]:
@@ -55,7 +55,7 @@ async def test_answers_of_a_queue_come_in_order_even_when_one_is_refused() -> No
 async def test_a_full_stream_is_not_read() -> None:
     """Beyond the bound `take` waits until answers have left, and goes on then (back-pressure)."""
     enode = FakeEnode()
-    stream = stream_to(enode, ProduceLimits(batches_max=2))
+    stream = stream_to(enode, batches_max=2)
     enode.gate.clear()
     async with asyncio.timeout(10), Background("test") as background:
         for number in (1, 2):

@@ -23,7 +23,7 @@ from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.link import Appended
 from ortoo.snode.enodes.request_stream import seen
-from ortoo.snode.send.batcher import BatcherLimits, PublishBatcher
+from ortoo.snode.send.batcher import PublishBatcher
 from tests.unit.snode.fake_enode import FakeEnode
 
 
@@ -33,7 +33,7 @@ class Draining(PublishBatcher):
     async def drain(self) -> None:
         """The same, and nothing counts then."""
         await super().drain()
-        assert not self._memory.bytes
+        assert not self.memory.bytes
 
 
 def batcher_to(enode: FakeEnode, memory: MemoryBudget | None = None, **limits: float) -> PublishBatcher:
@@ -42,10 +42,10 @@ def batcher_to(enode: FakeEnode, memory: MemoryBudget | None = None, **limits: f
         Queue("t", "e", 0),
         77,
         enode.links(),
-        BatcherLimits(**limits),  # type: ignore[arg-type]
         (memory or MemoryBudget(1 << 30)).share("test"),
-        clock=SystemClock(),
-        randomness=Randomness(1),
+        SystemClock(),
+        Randomness(1),
+        **({"timeout_s": 3.0} | limits),  # type: ignore[arg-type]
     )
 
 

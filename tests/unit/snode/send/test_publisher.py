@@ -17,9 +17,7 @@ from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.enodes.link import Appended, EnodeLink, EnodeLinks, IdentifiedPlace
-from ortoo.snode.send.batcher import BatcherLimits
 from ortoo.snode.send.publisher import Publisher
-from ortoo.snode.send.queue_choice import StickyChoice
 from tests.unit.snode.fake_enode import TOPIC, FakeEnode
 
 QUEUES = TOPIC.write_queues()
@@ -42,10 +40,10 @@ def publisher_to(
         KnownTopics(),
         links or enode.links(),
         background,
-        BatcherLimits(timeout_s=timeout_s),
         MemoryBudget(1 << 30).share("test"),
-        clock=SystemClock(),
-        randomness=Randomness(1),
+        SystemClock(),
+        Randomness(1),
+        timeout_s,
     )
 
 
@@ -58,16 +56,6 @@ def test_a_message_group_has_one_queue(group: str) -> None:
 def test_known_groups_keep_their_queues() -> None:
     """The hash is part of the contract: these never change."""
     assert [queue_of_group(group, QUEUES).queue_id for group in ("a", "b", "order-17", "örtöö")] == [0, 0, 1, 0]
-
-
-def test_sticky_choice_goes_round() -> None:
-    """Advancing visits every queue in turn."""
-    choice = StickyChoice(start=3)
-    seen = []
-    for _ in range(5):
-        seen.append(choice.queue(QUEUES).queue_id)
-        choice.advance()
-    assert seen == [3, 0, 1, 2, 3]
 
 
 async def test_idle_time_spreads_single_messages_over_all_queues() -> None:

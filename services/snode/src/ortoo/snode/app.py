@@ -107,12 +107,12 @@ async def open_snode(
                 in_flight_bytes_max=settings.enode_in_flight_bytes,
             )
         )
-        enodes = open_enodes(runtime, cluster, observed.links(links, cluster.directory, clock))
+        enodes = open_enodes(runtime, cluster, observed.links(links))
         topics = make_topics(runtime, cluster, enodes.links)
         groups = await enter(open_membership(runtime, cluster, connect_redis, found))
         sending = make_sending(runtime, cluster, topics.sendable, enodes.links)
         pull = make_pull(runtime, cluster, enodes.links, topics.groups, groups.membership, observed.traffic)
-        pushes = make_push(runtime, cluster, enodes, topics, groups, pull.offsets, observed.traffic)
+        pushes = make_push(runtime, cluster, enodes, topics, groups, observed.traffic)
         pop = make_pop(runtime, cluster, enodes.links, topics, pull.reading)
         clients = make_clients(runtime, cluster, enodes, topics, groups, pushes)
         policy = await open_policy(runtime, cluster)
@@ -155,7 +155,7 @@ async def open_snode(
             telemetry.open(ready=lambda: server.serving, listener=worker.listener() if worker is not None else None)
         )
         await cluster.watch.ready.wait()
-        await enodes.attachments.look()
+        await enodes.locks.look()
 
         async def sweep() -> None:
             """One timer for both: what is looked for in either is rare."""
@@ -218,7 +218,7 @@ async def _follow_enodes(cluster: Cluster, enodes: Enodes, sending: Sending) -> 
     while True:
         changed = cluster.watch.changed
         enodes.links.look()
-        await enodes.attachments.look()
+        await enodes.locks.look()
         await sending.transactions.look()
         await changed.wait()
 

@@ -9,7 +9,7 @@ from apache.rocketmq.v2.service_pb2 import TelemetryCommand
 from ortoo.common.errors import Overloaded
 from ortoo.common.process.memory_budget import RESIDENT_PERCENT, MemoryBudget
 from ortoo.common.process.randomness import Randomness
-from ortoo.snode.membership.local import LocalMembership
+from ortoo.snode.membership.local import Membership
 from ortoo.snode.rocketmq.clients.registration import Registration
 from ortoo.snode.rocketmq.clients.table import (
     COMMANDS_MAX,
@@ -150,7 +150,7 @@ def test_what_a_client_takes_that_names_topics_is_counted() -> None:
     """G17: a name is a few bytes on the wire, and here a group of producers of which the client is a member."""
     budget, names = MemoryBudget(3 << 30), [f"topic-{number}" for number in range(TOPICS_MAX)]
     clients = Clients(budget.share("clients"))
-    registration = Registration(LocalMembership(VirtualClock()), VirtualClock(), Randomness(1), "snode-0", "i")
+    registration = Registration(Membership(VirtualClock()), VirtualClock(), Randomness(1), "snode-0", "i")
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]

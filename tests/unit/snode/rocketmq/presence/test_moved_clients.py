@@ -7,7 +7,7 @@ from typing import Any
 from ortoo.common.groups.pop import GiveBack, Renew
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.process.randomness import Randomness
-from ortoo.snode.membership.local import LocalMembership
+from ortoo.snode.membership.local import Membership
 from ortoo.snode.membership.members import Member
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
 from ortoo.snode.rocketmq.clients.registration import Registration
@@ -34,7 +34,7 @@ class Verdicts:
 async def test_a_client_that_went_to_another_snode_keeps_what_it_has() -> None:
     """Its lease is renewed as long as it is a member somewhere, and given back when it is none."""
     clock, verdicts, clients = VirtualClock(), Verdicts(), Clients(MemoryBudget(1 << 30).share("clients"))
-    membership, leases = LocalMembership(clock), Leases(verdicts, clock)  # type: ignore[arg-type]
+    membership, leases = Membership(clock), Leases(verdicts, clock)  # type: ignore[arg-type]
     registration = Registration(membership, clock, Randomness(), "snode-0.1", "i")
     transacting: Any = SimpleNamespace(producers_changed=lambda: None)
     presence = Presence(clients, leases, transacting, registration, LiteSubscriptions(), clock)

@@ -1,6 +1,5 @@
 """Clients of all snodes: who they are, what they own, and commands to them, passed on to the snode that has them."""
 
-import dataclasses
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +11,7 @@ from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.membership.local import PRODUCERS, Membership
 from ortoo.snode.membership.members import Member
+from ortoo.snode.push.session import PushSession
 from ortoo.snode.push.sessions import Sessions
 
 
@@ -19,14 +19,8 @@ from ortoo.snode.push.sessions import Sessions
 class ClientEntry:
     """One client and its groups."""
 
-    client_id: str
-    session_id: str
-    snode: str
-    language: str
-    client_version: str
-    room: str
-    peer: str
-    since_ms: int
+    member: Member
+    """Of any of them, which says who it is."""
     producer_groups: list[str] = field(default_factory=list)
     consumer_groups: list[str] = field(default_factory=list)
 
@@ -61,10 +55,10 @@ class ClientDirectory:
             producers = name.startswith(PRODUCERS)
             plain = name.removeprefix(PRODUCERS)
             for member in self.membership.members(name).values():
-                entry = found.setdefault((member.client_id, member.session_id), _entry(member))
+                entry = found.setdefault((member.client_id, member.session_id), ClientEntry(member))
                 (entry.producer_groups if producers else entry.consumer_groups).append(plain)
         for session in self.sessions.all():
-            found.setdefault((session.client_id, session.session_id), _entry(self.sessions.member(session)))
+            found.setdefault((session.client_id, session.session_id), ClientEntry(self.sessions.member(session)))
         return [
             found[key]
             for key in sorted(found)
@@ -88,20 +82,20 @@ class ClientDirectory:
     def find(self, client_id: str) -> ClientEntry:
         """One client. Errors: NotFound."""
         for entry in self.clients():
-            if entry.client_id == client_id:
+            if entry.member.client_id == client_id:
                 return entry
         raise NotFound(f"no client {client_id!r} is connected; AdminService/ListClients names them", field="client_id")
 
     def is_here(self, entry: ClientEntry) -> bool:
         """Whether the client is connected to this snode."""
-        return entry.snode == self.runtime.settings.name
+        return entry.member.snode == self.runtime.settings.name
 
     def address_of(self, entry: ClientEntry) -> str:
         """Where the client's snode is reached. Errors: Unavailable when it is away."""
         for snode in self.directory.snodes():
-            if snode.name == entry.snode and snode.alive:
+            if snode.name == entry.member.snode and snode.alive:
                 return snode.cluster_address or snode.address
-        raise Unavailable(f"client {entry.client_id} is connected to snode {entry.snode}, which is away")
+        raise Unavailable(f"client {entry.member.client_id} is connected to snode {entry.member.snode}, which is away")
 
     def queues(self, client_id: str, group: str = "") -> list[OwnedQueue]:
         """The queues of a client's push sessions here."""
@@ -109,7 +103,7 @@ class ClientDirectory:
             owned
             for push in self.pushes.all()
             if push.client_id == client_id and group in ("", push.group)
-            for owned in _owned(push.group, push.lines(), broadcast=push.broadcast)
+            for owned in _owned(push)
         ]
 
     async def call(self, client_id: str, make: Callable[[str], Any], timeout_s: float) -> Any:
@@ -127,21 +121,17 @@ class ClientDirectory:
         return await self.sessions.command(session, command_id, make(command_id), timeout_s)
 
 
-def _owned(group: str, lines: Iterable[Any], *, broadcast: bool) -> Iterable[OwnedQueue]:
-    for cursor, fence in lines:
+def _owned(push: PushSession) -> Iterable[OwnedQueue]:
+    for feeder in push.feeders():
+        cursor = feeder.cursor
         acknowledged = -1 if cursor.acknowledged is None else cursor.acknowledged
-        held, is_locked = cursor.sent_offset - acknowledged, fence > 0 and not broadcast
+        held = cursor.sent_offset - acknowledged
         yield OwnedQueue(
-            group,
+            push.group,
             cursor.queue,
             acknowledged,
             cursor.sent_offset,
             max(0, held) if acknowledged >= 0 else 0,
             cursor.unacknowledged_bytes,
-            is_locked,
+            feeder.fence > 0,
         )
-
-
-def _entry(member: Member) -> ClientEntry:
-    names = [field.name for field in dataclasses.fields(ClientEntry) if hasattr(member, field.name)]
-    return ClientEntry(**{name: getattr(member, name) for name in names})

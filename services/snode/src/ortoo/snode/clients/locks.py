@@ -1,7 +1,7 @@
 """Locks that clients take by themselves, through any snode: they live on the enode, for a time, without renewal."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid, OrtooError
@@ -15,15 +15,6 @@ LIFETIME_MS = 60_000
 QUEUES_MAX = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class LockedQueue:
-    """What became of the request for one lock."""
-
-    queue: Queue
-    answer: LockAnswer
-    error: OrtooError | None = None
-
-
 class ClientLocks:
     """Takes and frees locks for clients; those of a session are freed when it ends."""
 
@@ -33,23 +24,20 @@ class ClientLocks:
 
     async def take(
         self, group: str, client_id: str, session: ClientSession | None, queues: Sequence[Queue]
-    ) -> list[LockedQueue]:
+    ) -> list[tuple[Queue, LockAnswer]]:
         """Take or renew locks, one answer each, in order. Errors: Invalid; NotFound when none of them is there."""
         requests, gone = await self._requests(group, client_id, session, queues)
-        found = {queue: LockedQueue(queue, LockAnswer(0), error) for queue, error in gone.items()}
+        found = {queue: LockAnswer(0, error=error) for queue, error in gone.items()}
         for enode, wanted in requests.items():
             if session is not None:
                 session.locks.update(dict.fromkeys((enode, request) for request in wanted.values()))
             try:
                 answers = await self._links.to(enode).take_locks("", list(wanted.values()))
             except OrtooError as error:
-                found |= {queue: LockedQueue(queue, LockAnswer(0), explained(error)) for queue in wanted}
-            else:
-                found |= {
-                    queue: LockedQueue(queue, one, explained(one.error) if one.error is not None else None)
-                    for queue, one in zip(wanted, answers, strict=True)
-                }
-        return [found[queue] for queue in dict.fromkeys(queues)]
+                answers = [LockAnswer(0, error=error)] * len(wanted)
+            for queue, one in zip(wanted, answers, strict=True):
+                found[queue] = one if one.error is None else replace(one, error=explained(one.error))
+        return [(queue, found[queue]) for queue in dict.fromkeys(queues)]
 
     async def release(
         self, group: str, client_id: str, session: ClientSession | None, queues: Sequence[Queue]

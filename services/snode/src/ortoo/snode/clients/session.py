@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ortoo.common.errors import OrtooError, Overloaded
-from ortoo.common.groups.allocation import AllocationStrategy
-from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.link import LockRequest
-from ortoo.snode.membership.members import Member, Subscription
+from ortoo.snode.membership.members import Member
 from ortoo.snode.push.outbox import Closed, Opened
 
 COMMANDS_MAX = 1_000
@@ -25,19 +23,6 @@ class Hello:
     language: str = ""
     client_version: str = ""
     room: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerRequest:
-    """How a client wants to be a member of a group of consumers."""
-
-    group: str
-    subscriptions: tuple[Subscription, ...]
-    pushed: bool = False
-    broadcast: bool = False
-    strategy: AllocationStrategy = AllocationStrategy.AVERAGELY
-    configured: tuple[Queue, ...] = ()
-    rooms: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from ortoo.common.cluster.names import check_group_name
-from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError, Overloaded, Unavailable
+from ortoo.common.errors import Conflict, Invalid, NotFound, Overloaded, Unavailable
 from ortoo.common.process.logs import get_logger
 from ortoo.snode.clients.session import (
     ClientSession,
     CommandSent,
-    ConsumerRequest,
     GroupMembers,
     Hello,
-    RegistrationAnswer,
 )
 from ortoo.snode.cluster.routes import DeliveryMode
 from ortoo.snode.cluster.runtime import Runtime
@@ -51,7 +49,7 @@ class ClientSessions:
         self._sessions: dict[str, ClientSession] = {}
         self._of_group: dict[str, dict[str, ClientSession]] = {}
         self._leaving: dict[ClientSession, float] = {}
-        groups.on_members(self._members_changed)
+        groups.on_members = self._members_changed
 
     def all(self) -> list[ClientSession]:
         """The open sessions."""
@@ -121,39 +119,35 @@ class ClientSessions:
         check_owner(self._membership.members(PRODUCERS + group), session.client_id)
         self._join_producer(session, group)
 
-    async def register_consumer(self, session: ClientSession, request: ConsumerRequest) -> GroupMembers:
-        """Join a group of consumers, or change what is wanted of it; the members now.
+    async def register_consumer(self, session: ClientSession, group: str, wish: Member) -> GroupMembers:
+        """Join a group of consumers as `wish` says, or change what is wanted of it; the members now.
 
         Errors: Invalid, NotFound for a topic, Conflict when the group may not consume, Forbidden for broadcast.
         """
-        check_group_name(request.group, "group")
+        check_group_name(group, "group")
         self._check_count(session)
-        check_owner(self._membership.members(request.group), session.client_id)
-        known = session.consumers.get(request.group)
-        subscriptions = merged(known.subscriptions if known is not None else (), request.subscriptions)
-        filters = await self._pushes.filters(request.group, subscriptions, "subscriptions")
-        await self._topics.groups.check(request.group, broadcast=request.broadcast)
-        if not request.broadcast:
-            await self._topics.modes.use(request.group, filters, DeliveryMode.OFFSETS)
+        check_owner(self._membership.members(group), session.client_id)
+        known = session.consumers.get(group)
+        subscriptions = merged(known.subscriptions if known is not None else (), wish.subscriptions)
+        filters = await self._pushes.filters(group, subscriptions, "subscriptions")
+        await self._topics.groups.check(group, broadcast=wish.broadcast)
+        if not wish.broadcast:
+            await self._topics.modes.use(group, filters, DeliveryMode.OFFSETS)
         if session.closing:
             raise Conflict("the session is closed")
-        push = self._pushes.find(request.group, session.client_id)
+        push = self._pushes.find(group, session.client_id)
         attached = push is not None and push.member_session_id == session.session_id
         if push is not None and attached:
             push.subscribe(filters)
         member = dataclasses.replace(
-            self.member(session),
+            wish,
             subscriptions=subscriptions,
-            pushed=request.pushed or attached,
-            active=attached or not request.pushed,
-            broadcast=request.broadcast,
-            strategy=request.strategy,
-            configured=request.configured,
-            rooms=request.rooms,
+            pushed=wish.pushed or attached,
+            active=attached or not wish.pushed,
             since_ms=known.since_ms if known is not None else self._runtime.clock.now_ms(),
         )
-        self._join_consumer(session, request.group, member)
-        return self.members(request.group)
+        self._join_consumer(session, group, member)
+        return self.members(group)
 
     def unregister_producer(self, session: ClientSession, group: str) -> None:
         """Leave a group of producers; not being in it is fine."""
@@ -297,11 +291,6 @@ class ClientSessions:
                 )
             elif notify:
                 session.outbox.put(GroupMembers(group, version, dict(members)))
-
-
-def refused(request_id: int, group: str, session: ClientSession, error: OrtooError) -> RegistrationAnswer:
-    """The answer to a registration that cannot be."""
-    return RegistrationAnswer(request_id, group, session.client_id, error)
 
 
 def check_owner(members: Mapping[str, Member], client_id: str) -> None:

@@ -32,18 +32,11 @@ class DirectoryWatch:
         self._name_server = name_server
         self._clock = clock
         self._randomness = randomness
-        self._changed = asyncio.Event()
-        self._listeners: list[Callable[[set[str]], None]] = []
+        self.changed = asyncio.Event()
+        """Set, and replaced, at the next change of whatever the directory holds."""
+        self.on_topics: Callable[[set[str]], None] = lambda topics: None
+        """Called with the names of topics whenever some have changed."""
         self._unknown: OrderedDict[str, float] = OrderedDict()
-
-    def on_topics(self, listener: Callable[[set[str]], None]) -> None:
-        """Call `listener` with the names of topics whenever some have changed."""
-        self._listeners.append(listener)
-
-    @property
-    def changed(self) -> asyncio.Event:
-        """Set at the next change, of whatever the directory holds."""
-        return self._changed
 
     async def run(self) -> None:
         """Follow, and begin again when the name server was away.
@@ -71,17 +64,17 @@ class DirectoryWatch:
 
     async def reached(self, version: int) -> None:
         """Wait, for a bounded time, until the directory is at least at `version`."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(REACHED_TIMEOUT_S):
-                while self._directory.version < version:
-                    await self._changed.wait()
+        await self._until(lambda: self._directory.version >= version)
 
     async def gone(self, name: str) -> None:
         """Wait, for a bounded time, until the directory has no topic of this name."""
+        await self._until(lambda: self._directory.find_topic(name) is None)
+
+    async def _until(self, is_so: Callable[[], bool]) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(REACHED_TIMEOUT_S):
-                while self._directory.find_topic(name) is not None:
-                    await self._changed.wait()
+                while not is_so():
+                    await self.changed.wait()
 
     async def _ask(self, name: str) -> Topic:
         check_topic_name(name)
@@ -103,8 +96,7 @@ class DirectoryWatch:
     def _tell(self, topics: set[str]) -> None:
         for name in topics:
             self._unknown.pop(name, None)
-        changed, self._changed = self._changed, asyncio.Event()
+        changed, self.changed = self.changed, asyncio.Event()
         changed.set()
         if topics:
-            for listener in self._listeners:
-                listener(topics)
+            self.on_topics(topics)

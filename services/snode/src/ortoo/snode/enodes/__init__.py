@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks, Links
-from ortoo.snode.enodes.queue_locks import Attachments, QueueLocks
+from ortoo.snode.enodes.queue_locks import QueueLocks
 from ortoo.snode.settings import ReadFrom
 
 
@@ -19,14 +19,10 @@ class Enodes:
 
     links: EnodeLinks
     locks: QueueLocks
-    attachments: Attachments
 
 
 def open_enodes(runtime: Runtime, cluster: Cluster, links: Links) -> Enodes:
     """Reach the directory's enodes over `links`; locks are held for this run of the snode."""
     reads_followers = runtime.settings.read_from is ReadFrom.FOLLOWERS
     pool = EnodeLinks(cluster.directory, links, reads_followers=reads_followers)
-    locks = QueueLocks(
-        pool, runtime.background, runtime.incarnation, clock=runtime.clock, randomness=runtime.randomness
-    )
-    return Enodes(pool, locks, Attachments(runtime, cluster.directory, pool, locks))
+    return Enodes(pool, QueueLocks(runtime, cluster.directory, pool))

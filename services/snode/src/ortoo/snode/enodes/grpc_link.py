@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 import grpc
 
-from ortoo.common.errors import Moved, OrtooError, Unavailable
+from ortoo.common.errors import Moved, OrtooError, Unavailable, Unsupported
 from ortoo.common.errors.status import cancellations, error_of, rpc_errors
 from ortoo.common.groups.pop import LeasePart, Popped, PopWish, ReplayWish, SendBackWish, Stale, Verdict
 from ortoo.common.grpc import bulk_calls
@@ -20,7 +20,6 @@ from ortoo.snode.cluster.routes import DeliveryMode
 from ortoo.snode.cluster.wire import batch_to
 from ortoo.snode.enodes.append_wire import append_to, appended_of, fetched_of
 from ortoo.snode.enodes.attaching import hear_halves, stay_attached
-from ortoo.snode.enodes.lease_calls import LeaseCalls
 from ortoo.snode.enodes.link import (
     Appended,
     DelayedEntry,
@@ -40,8 +39,8 @@ from ortoo.snode.enodes.link import (
     VerdictSource,
 )
 from ortoo.snode.enodes.moving import FIRST_WAIT_S, LONGEST_WAIT_S, HeldAppends
-from ortoo.snode.enodes.pop_wire import popped_of, replay_to, send_back_to, settlement_to, stale_of, wish_to
-from ortoo.snode.enodes.request_stream import Pending, RequestStream
+from ortoo.snode.enodes.pop_wire import ended_of, popped_of, replay_to, send_back_to, settlement_to, stale_of, wish_to
+from ortoo.snode.enodes.request_stream import LEFT_ALONE_S, Pending, RequestStream
 from ortoo.v1 import enode_deferred_pb2 as deferred_pb
 from ortoo.v1 import enode_lives_pb2 as lives_pb
 from ortoo.v1 import enode_pb2 as pb
@@ -98,14 +97,22 @@ class GrpcEnodeLink:
             may_move=epoch > 0,
         )
         self._fetches: RequestStream[pb.FetchBatchesRequest, Bulky, Fetched] = stream(
-            open_call=lambda: bulk_calls.fetch_batches(channel), decode=fetched_of, in_flight_bytes_max=1
+            open_call=lambda: bulk_calls.fetch_batches(channel), decode=fetched_of
         )
-        self._leases = LeaseCalls(self._peer, self._stub, self._ask, leaders.clock, leaders.timeout_s)
+        self._leases: RequestStream[pop_pb.LeaseRequest, pop_pb.LeaseResponse, pop_pb.LeaseResponse] = stream(
+            open_call=self._stub.Lease,
+            decode=ended_of,
+            answers_all_it_took=True,
+            late_fail_alone=True,
+            greets=True,
+        )
+        self._lease_calls_until_s = 0.0
+        """Until then pops and settlements are a call each: the process is of a version that has no stream for them."""
 
     def start(self, background: Background) -> None:
         """Begin to talk when there is something to say."""
         self._tasks = [
-            background.contained("leases", self._leases.stream.run()),
+            background.contained("leases", self._leases.run()),
             background.contained("appends", self.appends.run()),
             background.contained("fetches", self._fetches.run()),
         ]
@@ -126,7 +133,7 @@ class GrpcEnodeLink:
     def break_off(self) -> None:
         """Wait no longer for answers about leases. Who led until a moment ago has leased what it answers."""
         self._tasks[0].cancel()
-        self._leases.stream.close(self._closing())
+        self._leases.close(self._closing())
 
     def fail_reads(self) -> OrtooError:
         """Let those ask anew who wait for messages here; the error that they get."""
@@ -139,12 +146,12 @@ class GrpcEnodeLink:
     @property
     def is_idle(self) -> bool:
         """Whether nothing that may change something is on its way."""
-        return self.appends.is_idle and self._leases.stream.is_idle and not self._calls
+        return self.appends.is_idle and self._leases.is_idle and not self._calls
 
     @property
     def connected(self) -> bool:
         """Whether a stream to it works right now."""
-        return self.appends.connected or self._fetches.connected or self._leases.stream.connected
+        return self.appends.connected or self._fetches.connected or self._leases.connected
 
     def _hold(self, item: Pending[Bulky, Appended], moved: Moved) -> None:
         self._held.moved(self.appends, item, moved)
@@ -287,13 +294,13 @@ class GrpcEnodeLink:
     async def pop(self, wish: PopWish) -> Popped:
         """Lease messages; wait for the first one as the wish says."""
         request = pop_pb.LeaseRequest(pop=wish_to(wish))
-        answer = await self._led(lambda link: link._leases.ask(request, wish.wait_ms / 1000))
+        answer = await self._led(lambda link: link._lease(request, wish.wait_ms / 1000))
         return popped_of(answer.popped)
 
     async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: Verdict) -> list[Stale]:
         """Say what becomes of leased messages."""
         request = pop_pb.LeaseRequest(settle=settlement_to(topic_id, group, parts, verdict))
-        return stale_of((await self._led(lambda link: link._leases.ask(request))).settled)
+        return stale_of((await self._led(lambda link: link._lease(request))).settled)
 
     async def peek(self, wish: PopWish) -> Popped:
         """What a pop would bring, and what consumers have."""
@@ -333,6 +340,20 @@ class GrpcEnodeLink:
         """How a group consumes topics."""
         answer = await self._call(lambda stub: stub.QueryModes, lives_pb.QueryModesRequest(group=group))
         return [(one.topic_id, DeliveryMode(one.mode)) for one in answer.modes]
+
+    async def _lease(self, request: pop_pb.LeaseRequest, wait_s: float = 0.0) -> pop_pb.LeaseResponse:
+        """Ask this process. Errors: as the enode says; Unavailable, as RequestStream says."""
+        if self._clock.monotonic_s() >= self._lease_calls_until_s:
+            try:
+                return await self._leases.send(request, wait_s=wait_s)
+            except Unsupported:
+                if self._leases.connected:
+                    raise  # it is about this request alone
+                self._lease_calls_until_s = self._clock.monotonic_s() + LEFT_ALONE_S
+        timeout_s = self._timeout_s + wait_s
+        if request.WhichOneof("asked") == "pop":
+            return pop_pb.LeaseResponse(popped=await self._ask(self._stub.PopQueues, request.pop, timeout_s))
+        return pop_pb.LeaseResponse(settled=await self._ask(self._stub.SettlePopped, request.settle, timeout_s))
 
     async def _call(
         self,

@@ -3,26 +3,15 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic, Protocol
+from typing import Any, Generic
 
 from ortoo.common.errors import Moved, OrtooError, Overloaded
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.containment import told_as
-from ortoo.snode.enodes.request_stream import Pending, Request, Result, seen
+from ortoo.snode.enodes.request_stream import Pending, Request, RequestStream, Result, seen
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.02, 0.1
 """How long to wait before a member is asked again whether it leads now."""
-
-
-class AppendsTo(Protocol[Request, Result]):
-    """The stream of appends to one member."""
-
-    def take(self, item: Pending[Request, Result]) -> None:
-        """Send a request that waits already."""
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether every request has its answer."""
 
 
 @dataclass(slots=True, eq=False)
@@ -33,7 +22,7 @@ class HeldAppends(Generic[Request, Result]):
     before everything has its answer from there.
     """
 
-    current: Callable[[], AppendsTo[Request, Result]]
+    current: Callable[[], RequestStream[Request, Any, Result]]
     """To whoever leads, as far as is known."""
     clock: Clock
     timeout_s: float
@@ -42,7 +31,7 @@ class HeldAppends(Generic[Request, Result]):
     _later: int = field(default=0, init=False)
     _bytes: int = field(default=0, init=False)
     _error: Moved = field(default_factory=Moved, init=False)
-    _source: AppendsTo[Request, Result] | None = field(default=None, init=False)
+    _source: RequestStream[Request, Any, Result] | None = field(default=None, init=False)
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     @property
@@ -62,7 +51,7 @@ class HeldAppends(Generic[Request, Result]):
         self._hold(1, self._later, Pending(request, future, size_bytes, self.clock.monotonic_s() + self.timeout_s))
         return future
 
-    def moved(self, source: AppendsTo[Request, Result], item: Pending[Request, Result], error: Moved) -> None:
+    def moved(self, source: RequestStream[Request, Any, Result], item: Pending[Request, Result], error: Moved) -> None:
         """Hold what a member did not take."""
         self._source, self._error = source, error
         self._hold(0, item.request.request_id, item)

@@ -11,11 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ortoo.common.errors import Fenced, Internal, OrtooError
-from ortoo.common.process.background import Background
-from ortoo.common.process.clock import Clock
 from ortoo.common.process.containment import contain, told_as
 from ortoo.common.process.logs import get_logger
-from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.runtime import Runtime
@@ -27,6 +24,7 @@ ASK_AGAIN_S = 1.0
 LOCKS_MAX = 5_000
 """How many locks go into one request."""
 _log = get_logger("locks")
+_attachments_log = get_logger("attachments")
 
 
 @dataclass(slots=True, eq=False)
@@ -37,10 +35,7 @@ class _LockBatcher(Batcher):
     """
 
     enode: str
-    links: EnodeLinks
-    incarnation: str
-    clock: Clock
-    randomness: Randomness
+    locks: "QueueLocks"
     takes: dict[LockRequest, list[asyncio.Future[LockAnswer]]] = field(default_factory=dict, init=False)
     releases: dict[LockRequest, None] = field(default_factory=dict, init=False)
 
@@ -52,7 +47,7 @@ class _LockBatcher(Batcher):
             ok = await self._ask() and ok
             attempt = 0 if ok else attempt + 1
             if not ok and self.releases:
-                await self.clock.sleep(backoff.delay_s(attempt, self.randomness))
+                await self.locks.runtime.clock.sleep(backoff.delay_s(attempt, self.locks.runtime.randomness))
 
     def failed(self, error: Exception) -> None:
         """Draining met a defect: whoever asks hears of it and asks again."""
@@ -64,7 +59,7 @@ class _LockBatcher(Batcher):
     async def _release(self) -> bool:
         requests = list(self.releases)[:LOCKS_MAX]
         try:
-            await self.links.to(self.enode).release_locks(requests)
+            await self.locks.links.to(self.enode).release_locks(requests)
         except OrtooError as error:
             if error.retriable:
                 return False
@@ -85,7 +80,7 @@ class _LockBatcher(Batcher):
             return True
         requests = list(asked)
         try:
-            answers = await self.links.to(self.enode).take_locks(self.incarnation, requests)
+            answers = await self.locks.links.to(self.enode).take_locks(self.locks.runtime.incarnation, requests)
         except Exception as error:
             failure = told_as(error, "TakeLocks")
             for future in itertools.chain.from_iterable(asked.values()):
@@ -102,24 +97,18 @@ class _LockBatcher(Batcher):
         return (dataclasses.replace(request, resume=False) if request.resume else request) in self.releases
 
 
-_attachments_log = get_logger("attachments")
-
-
+@dataclass(slots=True, eq=False)
 class QueueLocks:
     """Locks for the push sessions of this snode, bound to its incarnation."""
 
-    def __init__(
-        self, links: EnodeLinks, background: Background, incarnation: str, *, clock: Clock, randomness: Randomness
-    ) -> None:
-        self._links = links
-        self._background = background
-        self._incarnation = incarnation
-        self._clock = clock
-        self._randomness = randomness
-        self._batchers: dict[str, _LockBatcher] = {}
-        self._waiting: dict[tuple[str, LockKey], dict[asyncio.Event, None]] = {}
-        self.wanted = asyncio.Event()
-        """Set while somebody waits for a lock that was refused, or may be."""
+    runtime: Runtime
+    directory: Directory
+    links: EnodeLinks
+    wanted: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    """Set while somebody waits for a lock that was refused, or may be."""
+    _batchers: dict[str, _LockBatcher] = field(default_factory=dict, init=False)
+    _waiting: dict[tuple[str, LockKey], dict[asyncio.Event, None]] = field(default_factory=dict, init=False)
+    _attached: set[str] = field(default_factory=set, init=False)
 
     async def hold(self, enode: str, request: LockRequest) -> int:
         """Take a lock, as long as it takes; returns its generation.
@@ -150,7 +139,7 @@ class QueueLocks:
         """Free a lock, held or only asked for; tried until the enode has answered."""
         batcher = self._batcher(enode)
         batcher.releases[request] = None
-        batcher.wake(self._background, f"locks {enode}")
+        batcher.wake(self.runtime.background, f"locks {enode}")
 
     def freed(self, enode: str, keys: Sequence[LockKey]) -> None:
         """An enode says which locks are free."""
@@ -170,26 +159,14 @@ class QueueLocks:
         batcher = self._batcher(enode)
         answer: asyncio.Future[LockAnswer] = asyncio.get_running_loop().create_future()
         batcher.takes.setdefault(request, []).append(answer)
-        batcher.wake(self._background, f"locks {enode}")
+        batcher.wake(self.runtime.background, f"locks {enode}")
         return await answer
 
     def _batcher(self, enode: str) -> _LockBatcher:
         batcher = self._batchers.get(enode)
         if batcher is None:
-            batcher = _LockBatcher(enode, self._links, self._incarnation, self._clock, self._randomness)
-            self._batchers[enode] = batcher
+            batcher = self._batchers[enode] = _LockBatcher(enode, self)
         return batcher
-
-
-@dataclass(slots=True, eq=False)
-class Attachments:
-    """One call to each enode that the directory knows."""
-
-    runtime: Runtime
-    directory: Directory
-    links: EnodeLinks
-    locks: QueueLocks
-    _attached: set[str] = field(default_factory=set, init=False)
 
     async def look(self) -> None:
         """Attach to enodes that are new; to be called whenever the directory has changed."""
@@ -203,7 +180,7 @@ class Attachments:
         while True:
             began_s = clock.monotonic_s()
             try:
-                freed = functools.partial(self.locks.freed, enode)
+                freed = functools.partial(self.freed, enode)
                 await self.links.to(enode).attach(self.runtime.settings.name, self.runtime.incarnation, freed)
             except OrtooError as error:
                 if attempt == 0:

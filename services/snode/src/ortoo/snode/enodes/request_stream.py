@@ -63,7 +63,7 @@ class RequestStream(Generic[Request, Answer, Result]):
     _: KW_ONLY
     clock: Clock
     timeout_s: float
-    in_flight_bytes_max: int
+    in_flight_bytes_max: int = 1  # what has no size counts nothing
     answers_all_it_took: bool = False
     late_fail_alone: bool = False
     greets: bool = False

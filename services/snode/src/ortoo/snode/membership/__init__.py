@@ -12,7 +12,7 @@ from ortoo.common.errors.findings import Findings
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
-from ortoo.snode.membership.local import LocalMembership, Membership, SharedMembership
+from ortoo.snode.membership.local import Membership, SharedMembership
 from ortoo.snode.membership.store import MembershipStore
 
 
@@ -26,19 +26,11 @@ async def open_membership(
     """
     settings, clock = runtime.settings, runtime.clock
     async with contextlib.AsyncExitStack() as stack:
-        membership: Membership = LocalMembership(clock)
+        membership: Membership = Membership(clock)
         if settings.redis_url:
             membership = shared = SharedMembership(runtime.incarnation, clock)
-            store = MembershipStore(
-                connect_redis(settings.redis_url),
-                shared,
-                incarnation=runtime.incarnation,
-                prefix=settings.redis_prefix,
-                timeout_s=settings.membership_timeout_s,
-                clock=clock,
-                randomness=runtime.randomness,
-            )
-            await stack.enter_async_context(store.open(runtime.background))
+            store = MembershipStore(runtime, connect_redis(settings.redis_url), shared)
+            await stack.enter_async_context(store.open())
             runtime.metrics.gauge(
                 "ortoo_membership_store_up",
                 "1 while the shared membership store answers.",
@@ -46,5 +38,5 @@ async def open_membership(
             )
             found.sources.append(store.findings)
         groups = ConsumerGroups(cluster.directory, membership, clock)
-        cluster.watch.on_topics(groups.topics_changed)
+        cluster.watch.on_topics = groups.topics_changed
         yield groups

@@ -35,28 +35,21 @@ class Assignable(Protocol):
         """Another session has taken its place in the group."""
 
 
-MembersListener = Callable[[str, int, Mapping[str, Member]], None]
-"""Called with group, generation and members."""
-
-
 class ConsumerGroups:
     """Push sessions by group, and who holds which queue within this snode."""
 
     def __init__(self, directory: Directory, membership: Membership, clock: Clock) -> None:
         self.membership = membership
         """Who is in which group."""
+        self.on_members: Callable[[str, int, Mapping[str, Member]], None] = lambda group, generation, members: None
+        """Called soon after the members of a group have changed; several changes may come as one."""
         self._directory = directory
         self._clock = clock
         self._sessions: dict[str, dict[str, Assignable]] = {}
         self._holders: dict[tuple[str, Queue], tuple[object, asyncio.Event]] = {}
-        self._listeners: list[MembersListener] = []
         self._changed: dict[str, None] = {}
         self._wake = asyncio.Event()
-        membership.on_change(self._note)
-
-    def on_members(self, listener: MembersListener) -> None:
-        """Call `listener` soon after the members of a group have changed; several changes may come as one."""
-        self._listeners.append(listener)
+        membership.on_change = self._note
 
     async def run(self) -> None:
         """Share out wherever something has changed, for ever.
@@ -137,5 +130,4 @@ class ConsumerGroups:
                 session.replaced()
             elif session.client_id in given:
                 session.assign(generation, given[session.client_id])
-        for listener in self._listeners:
-            listener(group, generation, members)
+        self.on_members(group, generation, members)

@@ -11,37 +11,50 @@ PRODUCERS = "producers/"
 
 
 class Membership:
-    """The members of all groups. Every change gives the group a higher generation and is told to the listener."""
+    """The members of all groups, as long as this snode is the only one.
+
+    Every change gives the group a higher generation and is told to the listener.
+    """
 
     def __init__(self, clock: Clock) -> None:
         """Begin without groups."""
         self._clock = clock
         self._last = 0
         self._versions: dict[str, int] = {}
-        self._listener: Callable[[str], None] = lambda group: None
-
-    def on_change(self, listener: Callable[[str], None]) -> None:
-        """Call `listener` with the group's name after each change."""
-        self._listener = listener
+        self._own: dict[str, dict[str, Member]] = {}
+        self.on_change: Callable[[str], None] = lambda group: None
+        """Called with the group's name after each change."""
 
     def join(self, group: str, member: Member) -> None:
         """Add a member of this snode, or change it; one with the same client id is replaced wherever it is."""
-        raise NotImplementedError
+        members = self._own.setdefault(group, {})
+        if members.get(member.client_id) != member:
+            members[member.client_id] = member
+            self.advance(group)
 
     def leave(self, group: str, client_id: str, session_id: str) -> None:
         """Take a member of this snode away; nothing happens if the client id is another session's by now."""
-        raise NotImplementedError
+        if self._is_here(group, client_id, session_id):
+            members = self._own[group]
+            del members[client_id]
+            if not members:
+                del self._own[group]
+            self.advance(group)
+
+    def _is_here(self, group: str, client_id: str, session_id: str) -> bool:
+        member = self._own.get(group, {}).get(client_id)
+        return member is not None and member.session_id == session_id
 
     def members(self, group: str) -> Mapping[str, Member]:
         """The members now, by client id."""
-        raise NotImplementedError
+        return self._own.get(group, {})
 
     def groups(self) -> Iterable[str]:
         """Groups with members."""
-        raise NotImplementedError
+        return list(self._own)
 
     def generation(self, group: str) -> int:
-        """The number of the group's present state."""
+        """The number of the group's present state; 0 when nobody is in it."""
         return self._versions.get(group, 0)
 
     def advance(self, group: str) -> int:
@@ -50,51 +63,13 @@ class Membership:
         There is one count for all groups, from wall-clock milliseconds on, so that it grows over restarts.
         """
         generation = self._last = self._versions[group] = max(self._last + 1, self._clock.now_ms())
-        self._listener(group)
-        return generation
-
-
-class LocalMembership(Membership):
-    """Membership of a cluster with one snode."""
-
-    def __init__(self, clock: Clock) -> None:
-        """Begin without groups."""
-        super().__init__(clock)
-        self._groups: dict[str, dict[str, Member]] = {}
-
-    def join(self, group: str, member: Member) -> None:
-        """Add a member, or change it."""
-        members = self._groups.setdefault(group, {})
-        if members.get(member.client_id) != member:
-            members[member.client_id] = member
-            self.advance(group)
-
-    def leave(self, group: str, client_id: str, session_id: str) -> None:
-        """Take a member away."""
-        members = self._groups.get(group, {})
-        member = members.get(client_id)
-        if member is None or member.session_id != session_id:
-            return
-        del members[client_id]
-        self.advance(group)
-        if not members:
-            del self._groups[group]
-            del self._versions[group]
-
-    def members(self, group: str) -> Mapping[str, Member]:
-        """The members now."""
-        return self._groups.get(group, {})
-
-    def groups(self) -> Iterable[str]:
-        """Groups with members."""
-        return list(self._groups)
-
-    def advance(self, group: str) -> int:
-        """Give the group a higher generation."""
-        generation = super().advance(group)
-        if group not in self._groups:
+        self.on_change(group)
+        if self._is_empty(group):
             del self._versions[group]
         return generation
+
+    def _is_empty(self, group: str) -> bool:
+        return not self._own.get(group)
 
 
 Key = tuple[str, str]
@@ -122,7 +97,6 @@ class SharedMembership(Membership):
         self.unsaid: dict[Key, Member | None] = {}
         """What the shared store has not been told: the member, or that it has left. The newest word of each."""
         self._incarnation = incarnation
-        self._own: dict[str, dict[str, Member]] = {}
         self._others: dict[str, dict[str, Placed]] = {}
         self._numbers: dict[Key, int] = {}
         self._gone: dict[Key, str] = {}
@@ -131,27 +105,18 @@ class SharedMembership(Membership):
         """Called when there is something to tell the shared store."""
 
     def join(self, group: str, member: Member) -> None:
-        """Add a member of this snode, or change it."""
-        own = self._own.setdefault(group, {})
-        if own.get(member.client_id) == member:
-            return
-        own[member.client_id] = member
-        self._others.get(group, {}).pop(member.client_id, None)
-        self._say((group, member.client_id), member)
-        self.advance(group)
+        """Add a member, or change it, and say so."""
+        if self._own.get(group, {}).get(member.client_id) != member:
+            self._others.get(group, {}).pop(member.client_id, None)
+            self._say((group, member.client_id), member)
+            super().join(group, member)
 
     def leave(self, group: str, client_id: str, session_id: str) -> None:
-        """Take a member of this snode away."""
-        own = self._own.get(group, {})
-        member = own.get(client_id)
-        if member is None or member.session_id != session_id:
-            return
-        del own[client_id]
-        if not own:
-            del self._own[group]
-        self._gone[group, client_id] = session_id
-        self._say((group, client_id), None)
-        self.advance(group)
+        """Take a member away, and say so."""
+        if self._is_here(group, client_id, session_id):
+            self._gone[group, client_id] = session_id
+            self._say((group, client_id), None)
+            super().leave(group, client_id, session_id)
 
     def members(self, group: str) -> Mapping[str, Member]:
         """The members now."""
@@ -171,6 +136,9 @@ class SharedMembership(Membership):
         """Give the group a higher generation."""
         self._merged.pop(group, None)
         return super().advance(group)
+
+    def _is_empty(self, group: str) -> bool:
+        return super()._is_empty(group) and not self._others.get(group)
 
     def own(self) -> dict[Key, Member]:
         """The members of this snode."""

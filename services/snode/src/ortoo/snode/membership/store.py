@@ -9,16 +9,16 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.errors.findings import Finding
 from ortoo.common.process.background import Background
-from ortoo.common.process.clock import Clock
 from ortoo.common.process.containment import contain
 from ortoo.common.process.logs import get_logger
-from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
+from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.membership.local import Key, Placed, SharedMembership
 from ortoo.snode.membership.members import Member, decoded
 
@@ -80,38 +80,34 @@ def redis_client(url: str) -> Any:
         raise Invalid(f"{error}; give one like redis://HOST:6379/0", field="redis_url") from None
 
 
+@dataclass(slots=True, eq=False)
 class MembershipStore:
     """One snode's link to the shared store; while it is away, the last known members stay."""
 
-    def __init__(
-        self,
-        client: Any,
-        membership: SharedMembership,
-        *,
-        incarnation: str,
-        prefix: str,
-        timeout_s: float,
-        clock: Clock,
-        randomness: Randomness,
-    ) -> None:
-        """`client` is `redis_client`'s; `timeout_s` is how long a snode may be silent before its members are gone."""
+    runtime: Runtime
+    client: Any
+    """What `redis_client` gives."""
+    membership: SharedMembership
+    connected: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    """Set while the store answers."""
+    _failures: tuple[type[Exception], ...] = field(init=False)
+    _say_script: Any = field(init=False)
+    _beat_script: Any = field(init=False)
+    _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _patient_until_s: float = field(default=0.0, init=False)
+
+    def __post_init__(self) -> None:
         import redis
 
-        self.connected = asyncio.Event()
-        """Set while the store answers."""
-        self._client = client
-        self._failures: tuple[type[Exception], ...] = (redis.RedisError, OSError, TimeoutError)
-        self._membership = membership
-        self._incarnation = incarnation
-        self._prefix = prefix
-        self._timeout_s = timeout_s
-        self._clock = clock
-        self._randomness = randomness
-        self._say_script = self._client.register_script(_SAY)
-        self._beat_script = self._client.register_script(_BEAT)
-        self._wake = asyncio.Event()
-        self._patient_until_s = 0.0
-        membership.on_unsaid = self._wake.set
+        self._failures = (redis.RedisError, OSError, TimeoutError)
+        self._say_script = self.client.register_script(_SAY)
+        self._beat_script = self.client.register_script(_BEAT)
+        self.membership.on_unsaid = self._wake.set
+
+    @property
+    def _timeout_s(self) -> float:
+        """How long a snode may be silent before its members are gone."""
+        return self.runtime.settings.membership_timeout_s
 
     def findings(self) -> Iterator[Finding]:
         """Whether the store is away."""
@@ -124,9 +120,9 @@ class MembershipStore:
             )
 
     @contextlib.asynccontextmanager
-    async def open(self, background: Background) -> AsyncIterator[None]:
+    async def open(self) -> AsyncIterator[None]:
         """Connect and stay connected; the block begins when the members are known, or the store does not answer."""
-        running = background.spawn("membership", self._run())
+        running = self.runtime.background.spawn("membership", self._run())
         try:
             async with asyncio.timeout(FIRST_CONNECT_S):
                 await self.connected.wait()
@@ -153,14 +149,14 @@ class MembershipStore:
                 contain("membership", group)
             attempt = 0 if self.connected.is_set() else attempt + 1
             self.connected.clear()
-            await self._clock.sleep(backoff.delay_s(attempt, self._randomness))
+            await self.runtime.clock.sleep(backoff.delay_s(attempt, self.runtime.randomness))
 
     async def _converse(self) -> None:
         async with contextlib.AsyncExitStack() as parts:
-            changes: Any = await parts.enter_async_context(self._client.pubsub())
+            changes: Any = await parts.enter_async_context(self.client.pubsub())
             await _in_time(changes.subscribe(self._name("changes")))
             # Snodes that were cut off as well come back a moment later than this one; they are not gone.
-            self._patient_until_s = self._clock.monotonic_s() + self._timeout_s
+            self._patient_until_s = self.runtime.clock.monotonic_s() + self._timeout_s
             await self._beat_once()
             await self._heal()
             work = await parts.enter_async_context(Background("membership"))
@@ -176,23 +172,23 @@ class MembershipStore:
 
     async def _heal(self) -> None:
         """Say all of our own, then take over what the others say; those who are not back yet are kept."""
-        self._membership.forget_numbers()
-        for key, member in self._membership.own().items():
+        self.membership.forget_numbers()
+        for key, member in self.membership.own().items():
             await self._say(key, member, heal=True)
         for key, placed in (await self._read()).items():
-            self._membership.heard(key, placed.number, placed.member)
+            self.membership.heard(key, placed.number, placed.member)
 
     async def _say_for_ever(self) -> None:
         while True:
             self._wake.clear()
-            for key, member in list(self._membership.unsaid.items())[:BATCH_MAX]:
+            for key, member in list(self.membership.unsaid.items())[:BATCH_MAX]:
                 await self._say(key, member)
-            if not self._membership.unsaid:
+            if not self.membership.unsaid:
                 await self._wake.wait()
 
     async def _say(self, key: Key, member: Member | None, *, heal: bool = False) -> None:
-        session_id = member.session_id if member is not None else self._membership.gone_session(key)
-        self._membership.said(key, member, await self._tell(key, member, session_id, "heal" if heal else ""))
+        session_id = member.session_id if member is not None else self.membership.gone_session(key)
+        self.membership.said(key, member, await self._tell(key, member, session_id, "heal" if heal else ""))
 
     async def _tell(self, key: Key, member: Member | None, session_id: str, how: str = "") -> int:
         """Have the store take a member, or its departure; the number of this word, 0 when it does not count."""
@@ -206,41 +202,43 @@ class MembershipStore:
 
     async def _beat_for_ever(self) -> None:
         while True:
-            await self._clock.sleep(self._timeout_s / 3)
+            await self.runtime.clock.sleep(self._timeout_s / 3)
             known, alive = await self._beat_once()
             if not known:
                 _log.warning("the membership store has forgotten this snode; saying all members again")
-                self._patient_until_s = self._clock.monotonic_s() + self._timeout_s
+                self._patient_until_s = self.runtime.clock.monotonic_s() + self._timeout_s
                 await self._reload()
-            if self._clock.monotonic_s() < self._patient_until_s:
+            if self.runtime.clock.monotonic_s() < self._patient_until_s:
                 continue
-            for key, member in self._membership.of_snodes_not_in(alive):
+            for key, member in self.membership.of_snodes_not_in(alive):
                 _log.warning("a snode is gone and its members with it", snode=member.snode, group=key[0])
                 await self._tell(key, None, member.session_id)
-                self._membership.drop(key, member.session_id)
+                self.membership.drop(key, member.session_id)
 
     async def _beat_once(self) -> tuple[bool, set[str]]:
         """Whether the store knew this snode as alive, and all whom it knows now."""
-        beat = self._beat_script(keys=[self._name("alive")], args=[self._incarnation, int(self._timeout_s * 1000)])
+        beat = self._beat_script(
+            keys=[self._name("alive")], args=[self.runtime.incarnation, int(self._timeout_s * 1000)]
+        )
         known, alive = await _in_time(beat)
         return bool(known), set(alive)
 
     async def _reload_for_ever(self) -> None:
-        await self._clock.sleep(self._timeout_s)
+        await self.runtime.clock.sleep(self._timeout_s)
         while True:
             await self._reload()
-            await self._clock.sleep(RELOAD_S)
+            await self.runtime.clock.sleep(RELOAD_S)
 
     async def _reload(self) -> None:
-        before = self._membership.numbers()
-        self._membership.reconcile(await self._read(), before)
+        before = self.membership.numbers()
+        self.membership.reconcile(await self._read(), before)
 
     async def _read(self) -> dict[Key, Placed]:
         found: dict[Key, Placed] = {}
-        groups = sorted(await _in_time(self._client.smembers(self._name("groups"))))
+        groups = sorted(await _in_time(self.client.smembers(self._name("groups"))))
         for start in range(0, len(groups), BATCH_MAX):
             part = groups[start : start + BATCH_MAX]
-            pipeline = self._client.pipeline(transaction=False)
+            pipeline = self.client.pipeline(transaction=False)
             for group in part:
                 pipeline.hgetall(self._name(f"members/{group}"))
             for group, members in zip(part, await _in_time(pipeline.execute()), strict=True):
@@ -255,20 +253,20 @@ class MembershipStore:
         group, client_id = json.loads(head)
         member = _member(payload) if payload else None
         if member is not None or not payload:
-            self._membership.heard((group, client_id), int(number), member)
+            self.membership.heard((group, client_id), int(number), member)
 
     async def _part(self) -> None:
         """Say what is left to be said, and that this snode is gone."""
         with contextlib.suppress(*self._failures):
             async with asyncio.timeout(CALL_TIMEOUT_S):
-                for key, member in list(self._membership.unsaid.items()):
+                for key, member in list(self.membership.unsaid.items()):
                     await self._say(key, member)
-                await self._client.zrem(self._name("alive"), self._incarnation)
+                await self.client.zrem(self._name("alive"), self.runtime.incarnation)
         with contextlib.suppress(*self._failures):
-            await self._client.aclose()
+            await self.client.aclose()
 
     def _name(self, name: str) -> str:
-        return f"{self._prefix}/{name}"
+        return f"{self.runtime.settings.redis_prefix}/{name}"
 
 
 async def _in_time(asked: Awaitable[Any]) -> Any:

@@ -5,32 +5,46 @@ enodes may import it.
 """
 
 import contextlib
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
-from ortoo.common.process.clock import Clock
 from ortoo.common.telemetry.tracing import Tracing, open_tracing
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.enodes.link import Links
-from ortoo.snode.observe.trace_topic import RecordedLinks, TraceTopic
-from ortoo.snode.observe.traffic import PushTraces, TracedLinks, Traffic
+from ortoo.snode.enodes.link import EnodeLink, Links
+from ortoo.snode.observe.trace_topic import RecordedLink, TraceTopic
+from ortoo.snode.observe.traffic import PushTraces, TracedLink, Traffic
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedLinks:
+    """Links to enodes, each within what sees what goes over it."""
+
+    links: Links
+    within: Callable[[str, EnodeLink], Any]
+
+    def to(self, enode: str, address: str, epoch: int = 0) -> EnodeLink:
+        """The link to an enode, observed."""
+        link: EnodeLink = self.within(enode, self.links.to(enode, address, epoch))
+        return link
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
     """Counts always; spans and records where the settings ask for them."""
 
-    traffic: Traffic = field(default_factory=Traffic)
-    tracing: Tracing | None = None
-    trace_topic: TraceTopic | None = None
+    traffic: Traffic
+    tracing: Tracing | None
+    trace_topic: TraceTopic | None
 
-    def links(self, links: Links, directory: Directory, clock: Clock) -> Links:
+    def links(self, links: Links) -> Links:
         """Links to enodes over which nothing goes unseen."""
         if self.tracing is not None:
-            links = TracedLinks(links, self.tracing)
+            links = ObservedLinks(links, partial(TracedLink, self.tracing))
         if self.trace_topic is not None:
-            links = RecordedLinks(links, self.trace_topic, directory, clock)
+            links = ObservedLinks(links, partial(RecordedLink, self.trace_topic))
         return links
 
 
@@ -43,7 +57,8 @@ async def open_observation(runtime: Runtime, directory: Directory) -> AsyncItera
     ) as tracing:
         traffic = Traffic(PushTraces(tracing) if tracing is not None else None)
         traffic.register(metrics, directory)
-        trace_topic = TraceTopic(settings.trace_topic, settings.name, clock) if settings.trace_topic else None
-        if trace_topic is not None:
+        trace_topic = None
+        if settings.trace_topic:
+            trace_topic = TraceTopic(settings.trace_topic, settings.name, directory, clock)
             trace_topic.register(metrics)
         yield Observation(traffic, tracing, trace_topic)

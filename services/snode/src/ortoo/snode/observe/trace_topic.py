@@ -13,7 +13,7 @@ import asyncio
 import json
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ortoo.common.errors import OrtooError
@@ -24,7 +24,7 @@ from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.snode.cluster.directory import Directory
-from ortoo.snode.enodes.link import Appended, EnodeLink, Fetched, FetchWish, FlushMode, Links, OffsetRow
+from ortoo.snode.enodes.link import Appended, EnodeLink, Fetched, FetchWish, FlushMode, OffsetRow
 
 WAITING_MAX = 10_000
 """How many records may wait for their flush; more are dropped, and counted."""
@@ -34,18 +34,22 @@ _log = get_logger("trace topic")
 Publish = Callable[[str, Sequence[Message]], Awaitable[object]]
 
 
+@dataclass(slots=True, eq=False)
 class TraceTopic:
     """Collects records, and publishes them without anybody waiting for it."""
 
-    def __init__(self, topic: str, snode: str, clock: Clock) -> None:
-        """Records go to `topic`; what happens in it is not recorded."""
-        self.topic = topic
-        self.written = self.dropped = 0
-        """How many records are stored, and how many are lost because there were too many or nobody took them."""
-        self._snode = snode
-        self._clock = clock
-        self._waiting: deque[Message] = deque()
-        self._progress: OrderedDict[tuple[str, str, str, int], int] = OrderedDict()
+    topic: str
+    """Where records go; what happens in it is not recorded."""
+    snode: str
+    directory: Directory
+    clock: Clock
+    written: int = field(default=0, init=False)
+    """How many records are stored."""
+    dropped: int = field(default=0, init=False)
+    """How many are lost because there were too many or nobody took them."""
+    _waiting: deque[Message] = field(default_factory=deque, init=False)
+    _progress: OrderedDict[tuple[str, str, str, int], int] = field(default_factory=OrderedDict, init=False)
+    _names: dict[int, str] = field(default_factory=dict, init=False)
 
     def register(self, metrics: Metrics) -> None:
         """Name what is read."""
@@ -54,9 +58,16 @@ class TraceTopic:
             "ortoo_trace_records_dropped_total", "Records of the trace topic that were lost.", lambda: self.dropped
         )
 
+    def name_of(self, topic_id: int) -> str:
+        """A topic's name; ids are never used again, so what was once found stays true."""
+        name = self._names.get(topic_id)
+        if name is None and (name := self.directory.topic_name(topic_id)):
+            self._names[topic_id] = name
+        return name or ""
+
     def sent(self, topic: str, enode: str, queue_id: int, first_offset: int, count: int, began_ms: int) -> None:
         """A batch is stored."""
-        self._put("send", topic, enode, queue_id, first_offset, count, duration_ms=self._clock.now_ms() - began_ms)
+        self._put("send", topic, enode, queue_id, first_offset, count, duration_ms=self.clock.now_ms() - began_ms)
 
     def known(self, group: str, topic: str, enode: str, queue_id: int, offset: int) -> None:
         """How far a group is, as somebody has read it."""
@@ -103,45 +114,19 @@ class TraceTopic:
             "queue_id": queue_id,
             "first_offset": first_offset,
             "message_count": count,
-            "snode": self._snode,
-            "at_ms": self._clock.now_ms(),
+            "snode": self.snode,
+            "at_ms": self.clock.now_ms(),
         }
         self._waiting.append(Message(json.dumps(record | more).encode(), kind, (topic,)))
-
-
-class RecordedLinks:
-    """Links whose appends and acknowledgements are recorded."""
-
-    def __init__(self, links: Links, trace: TraceTopic, directory: Directory, clock: Clock) -> None:
-        self._links = links
-        self._trace = trace
-        self._directory = directory
-        self._clock = clock
-        self._names: dict[int, str] = {}
-
-    def to(self, enode: str, address: str, epoch: int = 0) -> EnodeLink:
-        """The link to an enode, recorded."""
-        link: Any = RecordedLink(enode, self._links.to(enode, address, epoch), self._trace, self._name_of, self._clock)
-        recorded: EnodeLink = link
-        return recorded
-
-    def _name_of(self, topic_id: int) -> str:
-        """A topic's name; ids are never used again, so what was once found stays true."""
-        name = self._names.get(topic_id)
-        if name is None and (name := self._directory.topic_name(topic_id)):
-            self._names[topic_id] = name
-        return name or ""
 
 
 @dataclass(slots=True)
 class RecordedLink:
     """One enode's link; what it does not record it passes on."""
 
+    trace: TraceTopic
     enode: str
     link: EnodeLink
-    trace: TraceTopic
-    name_of: Callable[[int], str]
-    clock: Clock
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.link, name)
@@ -150,12 +135,11 @@ class RecordedLink:
         self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode = FlushMode.DEFAULT
     ) -> asyncio.Future[Appended]:
         """Send one batch, and record it when it is stored."""
-        began_ms = self.clock.now_ms()
+        began_ms = self.trace.clock.now_ms()
 
         def record(done: asyncio.Future[Appended]) -> None:
             if not done.cancelled() and done.exception() is None:
-                first_offset = done.result().first_offset
-                name = self.name_of(topic_id)
+                name, first_offset = self.trace.name_of(topic_id), done.result().first_offset
                 self.trace.sent(name, self.enode, queue_id, first_offset, batch.count, began_ms)
 
         answer = self.link.append(topic_id, queue_id, batch, flush_mode)
@@ -165,14 +149,14 @@ class RecordedLink:
     async def fetch(self, wish: FetchWish) -> Fetched:
         """Read; where a group reads first is where its consuming begins."""
         if wish.group:
-            self.trace.known(wish.group, self.name_of(wish.topic_id), self.enode, wish.queue_id, wish.from_offset)
+            self.trace.known(wish.group, self.trace.name_of(wish.topic_id), self.enode, wish.queue_id, wish.from_offset)
         return await self.link.fetch(wish)
 
     async def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
         """A group's offsets, which tell where its consuming goes on."""
         found = await self.link.query_offsets(topic_id, group, queue_ids)
         for queue_id, offset in found.items():
-            self.trace.known(group, self.name_of(topic_id), self.enode, queue_id, offset)
+            self.trace.known(group, self.trace.name_of(topic_id), self.enode, queue_id, offset)
         return found
 
     async def commit_rows(
@@ -182,16 +166,16 @@ class RecordedLink:
         fenced = await self.link.commit_rows(topic_id, group, rows, reset=reset)
         for queue_id, offset, _ in rows if not reset else ():
             if queue_id not in fenced:
-                self.trace.acknowledged(group, self.name_of(topic_id), self.enode, queue_id, offset)
+                self.trace.acknowledged(group, self.trace.name_of(topic_id), self.enode, queue_id, offset)
         return fenced
 
     async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: Verdict) -> list[Stale]:
         """Settle leased messages, and record those that the group is done with."""
         stale = await self.link.settle(topic_id, group, parts, verdict)
         if isinstance(verdict, Finish) and not verdict.filtered:
-            gone = {(one.queue_id, one.offset) for one in stale}
+            gone, topic = {(one.queue_id, one.offset) for one in stale}, self.trace.name_of(topic_id)
             for part in parts:
                 for first, count in part.ranges:
                     if (part.queue_id, first) not in gone:
-                        self.trace.consumed(group, self.name_of(topic_id), self.enode, part.queue_id, first, count)
+                        self.trace.consumed(group, topic, self.enode, part.queue_id, first, count)
         return stale

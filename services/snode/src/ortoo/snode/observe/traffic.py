@@ -12,36 +12,22 @@ from ortoo.common.telemetry.metrics import Metrics
 from ortoo.common.telemetry.tracing import Span, Tracing, sampled_contexts
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.enodes.link import Appended, EnodeLink, FlushMode, Links
+from ortoo.snode.enodes.link import Appended, EnodeLink, FlushMode
 
 WAITING_MAX = 10_000
 """How many deliveries of one snode may wait for their acknowledgement with open spans."""
 
 
-class TracedLinks:
-    """Links whose appends and pops are spans."""
-
-    def __init__(self, links: Links, tracing: Tracing) -> None:
-        self._links = links
-        self._tracing = tracing
-
-    def to(self, enode: str, address: str, epoch: int = 0) -> EnodeLink:
-        """The link to an enode, traced."""
-        link: Any = TracedLink(enode, self._links.to(enode, address, epoch), self._tracing)
-        traced: EnodeLink = link
-        return traced
-
-
+@dataclass(slots=True)
 class TracedLink:
-    """One enode's link; what it does not trace it passes on."""
+    """One enode's link whose appends and pops are spans; what it does not trace it passes on."""
 
-    def __init__(self, enode: str, link: EnodeLink, tracing: Tracing) -> None:
-        self._enode = enode
-        self._link = link
-        self._tracing = tracing
+    tracing: Tracing
+    enode: str
+    link: EnodeLink
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._link, name)
+        return getattr(self.link, name)
 
     def append(
         self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode = FlushMode.DEFAULT
@@ -49,30 +35,30 @@ class TracedLink:
         """Send one batch, and span the time until it is stored."""
         contexts = sampled_contexts(batch.records)
         if not contexts:
-            return self._link.append(topic_id, queue_id, batch, flush_mode)
+            return self.link.append(topic_id, queue_id, batch, flush_mode)
         attributes: dict[str, str | int] = {
-            "ortoo.enode": self._enode,
+            "ortoo.enode": self.enode,
             "ortoo.topic_id": str(topic_id),
             "ortoo.queue_id": queue_id,
         }
-        spans = self._tracing.begin("ortoo publish", contexts, attributes)
-        answer = self._link.append(topic_id, queue_id, batch, flush_mode)
-        answer.add_done_callback(lambda done: self._tracing.end(spans, None if done.cancelled() else done.exception()))
+        spans = self.tracing.begin("ortoo publish", contexts, attributes)
+        answer = self.link.append(topic_id, queue_id, batch, flush_mode)
+        answer.add_done_callback(lambda done: self.tracing.end(spans, None if done.cancelled() else done.exception()))
         return answer
 
     async def pop(self, wish: PopWish) -> Popped:
         """Lease messages, each a span."""
-        popped = await self._link.pop(wish)
+        popped = await self.link.pop(wish)
         for one in popped.batches:
             if contexts := sampled_contexts(one.batch.records):
                 attributes: dict[str, str | int] = {
                     "messaging.consumer.group.name": wish.group,
-                    "ortoo.enode": self._enode,
+                    "ortoo.enode": self.enode,
                     "ortoo.topic_id": str(wish.topic_id),
                     "ortoo.queue_id": one.queue_id,
                     "ortoo.offset": one.offsets[0],
                 }
-                self._tracing.end(self._tracing.begin("ortoo pop", contexts, attributes))
+                self.tracing.end(self.tracing.begin("ortoo pop", contexts, attributes))
         return popped
 
 
@@ -195,7 +181,7 @@ class Traffic:
 
     def _forget(self, directory: Directory) -> None:
         """Drop the totals of every (topic, group) that does not exist any more."""
-        for totals in (self.pushed_totals, self.lost_totals):
+        for totals in (self.pushed_totals, self.lost_totals, self.expired_totals):
             for topic, group in list(totals):
                 if not (directory.find_topic(topic) and directory.group(group)):
                     del totals[topic, group]

@@ -86,10 +86,10 @@ def _route(request: Any, _: NameOf) -> list[Need]:
     return [_topic(request.topic, PUB if request.to_send else ANY)]
 
 
-def _places(topic: str, request: Any, grant: Grant) -> list[Need]:
+def _sends(request: Any, _: NameOf) -> list[Need]:
     """The topic that a request names and that of the queue it names, which may be another one."""
     queued = request.queue.topic if request.HasField("queue") else ""
-    return [_topic(name, grant) for name in dict.fromkeys(filter(None, (topic, queued))) or [""]]
+    return [_topic(name, PUB) for name in dict.fromkeys(filter(None, (request.topic, queued))) or [""]]
 
 
 def _recall(request: Any, name_of: NameOf) -> list[Need]:
@@ -149,10 +149,9 @@ def _admins(request: Any, _: NameOf) -> tuple[Need]:
 
 
 NEEDS: Mapping[str, Needs] = {
-    "ProducerService/Publish": lambda request, _: _places(request.topic, request, PUB),
+    **{f"ProducerService/{name}": _sends for name in ("Publish", "BeginTransaction")},
     "ProducerService/Produce": lambda request, _: [_topic(request.queue.topic, PUB)],
     "ProducerService/RecallMessage": _recall,
-    "ProducerService/BeginTransaction": lambda request, _: _places(request.topic, request, PUB),
     "ProducerService/EndTransaction": _verdict,
     "ProducerService/WatchTransactionChecks": lambda request, _: [_group(request.producer_group, PUB)],
     "ProducerService/QueryRoute": _route,

@@ -1,12 +1,12 @@
 """Messages that a consumer could not process: sent back, looked at as dead letters, and sent again, on all enodes."""
 
 import struct
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from ortoo.common.errors import Conflict, Invalid
 from ortoo.common.filters.message_filter import MessageFilter
-from ortoo.common.filters.selection import ROW_BYTES, Selected
+from ortoo.common.filters.selection import Selected
 from ortoo.common.groups.delay_levels import delay_ms_of_level
 from ortoo.common.groups.failure_rule import Again, FailureRule
 from ortoo.common.groups.pop import PopRules, PopWish, ReplayWish, SendBackWish, runs
@@ -17,7 +17,7 @@ from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.pull.read_sizes import ANSWER_BYTES_MAX, fitting
-from ortoo.snode.pull.reading import PlacedMessage, Reading, id_of
+from ortoo.snode.pull.reading import PlacedMessage, Reading, id_of, messages_of
 from ortoo.snode.topics.arrival import GroupTopics, dead_letter_topic, retry_topic
 from ortoo.snode.topics.group_settings import GroupSettings
 
@@ -76,12 +76,9 @@ class DeadLetters:
         if topic is None:
             return
         async for queue, part in self._parts(topic, where):
-            offsets = list(_offsets(part))
-            pending = await self._pending(topic, group, queue, offsets)
-            view = open_batch(part.batch) if part.batch is not None else None
-            for offset, column in zip(offsets, _columns(part), strict=True):
-                if view is not None and (with_replayed or offset in pending):
-                    message = view.message(column)
+            pending = await self._pending(topic, group, queue, _offsets(part))
+            for offset, message in messages_of(part):
+                if with_replayed or offset in pending:
                     message_id = id_of(message, topic.topic_id, queue, offset)
                     yield Letter(message_id, queue, offset, part.stored_at_ms, message, offset not in pending)
 
@@ -100,7 +97,7 @@ class DeadLetters:
         began_s = self.clock.monotonic_s()
         async for queue, part in self._parts(topic, replay.where):
             target_id = await self._target(replay, topic, queue.enode)
-            offsets = list(_offsets(part))
+            offsets = _offsets(part)
             step = (
                 STEP_MESSAGES if not replay.messages_per_s else max(1, min(STEP_MESSAGES, replay.messages_per_s // 8))
             )
@@ -111,7 +108,7 @@ class DeadLetters:
                 if not some:
                     continue
                 sent = await self.links.to(queue.enode).replay(
-                    ReplayWish(topic.topic_id, replay.group, _ranges(some), target_id, replay.dry_run)
+                    ReplayWish(topic.topic_id, replay.group, runs(some), target_id, replay.dry_run)
                 )
                 count = sum(one for _, one in sent)
                 progress.seen += len(some)
@@ -176,7 +173,7 @@ class DeadLetters:
         """Which of these letters were not sent again."""
         if not offsets:
             return set()
-        wish = ReplayWish(topic.topic_id, group, _ranges(offsets), topic.topic_id, dry_run=True)
+        wish = ReplayWish(topic.topic_id, group, runs(offsets), topic.topic_id, dry_run=True)
         found = await self.links.to(queue.enode).replay(wish)
         return {offset for first, count in found for offset in range(first, first + count)}
 
@@ -191,20 +188,9 @@ class DeadLetters:
         return wanted
 
 
-def _offsets(part: Selected) -> Iterator[int]:
+def _offsets(part: Selected) -> list[int]:
     rows = [row for (row,) in struct.iter_unpack("<i", part.rows)] if part.rows else range(part.messages)
-    return (part.first_offset + row for row in rows)
-
-
-def _columns(part: Selected) -> Iterable[int]:
-    """Where the messages lie in the batch."""
-    if part.batch is None or not part.rows or len(part.rows) // ROW_BYTES == part.batch.count:
-        return range(part.messages)
-    return [row for (row,) in struct.iter_unpack("<i", part.rows)]
-
-
-def _ranges(offsets: Iterable[int]) -> tuple[tuple[int, int], ...]:
-    return runs(tuple(offsets))
+    return [part.first_offset + row for row in rows]
 
 
 PARK_LEVEL = -1

@@ -11,8 +11,8 @@ from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.membership.local import Membership
 from ortoo.snode.observe.traffic import Traffic
-from ortoo.snode.pull.lag import Lag, Scaling
-from ortoo.snode.pull.offsets import OffsetMoves, Offsets
+from ortoo.snode.pull.lag import Lag
+from ortoo.snode.pull.offsets import OffsetMoves
 from ortoo.snode.pull.pulling import Pulling
 from ortoo.snode.pull.reading import Reading
 from ortoo.snode.pull.searching import MessageSearch
@@ -23,13 +23,11 @@ from ortoo.snode.topics.group_settings import GroupSettings
 class Pull:
     """What can be asked about what is stored."""
 
-    offsets: Offsets
     reading: Reading
     pulling: Pulling
     lag: Lag
     moves: OffsetMoves
     search: MessageSearch
-    scaling: Scaling
 
 
 def make_pull(
@@ -41,15 +39,12 @@ def make_pull(
     traffic: Traffic,
 ) -> Pull:
     """Serve groups as `settings` allow, and count in `traffic`."""
-    watch, clock, offsets = cluster.watch, runtime.clock, Offsets(links)
+    watch, clock = cluster.watch, runtime.clock
     reading = Reading(watch, links, runtime.background)
-    lag = Lag(watch, links, reading)
     return Pull(
-        offsets,
         reading,
-        Pulling(watch, links, offsets, settings, membership, traffic, clock),
-        lag,
+        Pulling(watch, links, settings, membership, traffic, clock),
+        Lag(watch, links, reading, clock),
         OffsetMoves(watch, links, reading),
         MessageSearch(watch, links),
-        Scaling(lag, watch, links, clock),
     )

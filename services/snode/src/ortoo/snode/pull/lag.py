@@ -10,6 +10,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks, FetchWish, QueueRange
+from ortoo.snode.pull.offsets import stored_offsets
 from ortoo.snode.pull.reading import Reading
 
 
@@ -21,39 +22,6 @@ class QueueLag:
     committed_offset: int
     end_offset: int
     messages: int
-
-
-class Lag:
-    """Compares committed offsets with the ends of queues."""
-
-    def __init__(self, watch: DirectoryWatch, links: EnodeLinks, reading: Reading) -> None:
-        self._watch = watch
-        self._links = links
-        self._reading = reading
-
-    async def of(self, group: str, topic_name: str) -> list[QueueLag]:
-        """The lag in each readable queue whose enode is there. Errors: NotFound, Invalid."""
-        check_group_name(group)
-        topic = await self._watch.topic(topic_name)
-        return await self._compared(group, topic, await self._reading.queue_ranges(topic))
-
-    async def of_all(self, group: str, topic_name: str) -> list[QueueLag]:
-        """The lag in each readable queue. Errors: as `of`; Unavailable when an enode is away: no lag is not lag 0."""
-        check_group_name(group)
-        topic = await self._watch.topic(topic_name)
-        ranges = await self._reading.all_queue_ranges(topic, "the lag is not known, which does not mean that it is 0")
-        return await self._compared(group, topic, ranges)
-
-    async def _compared(self, group: str, topic: Topic, ranges: dict[Queue, QueueRange]) -> list[QueueLag]:
-        lags: list[QueueLag] = []
-        for enode in sorted({queue.enode for queue in ranges}):
-            offsets = await self._links.to(enode).query_offsets(topic.topic_id, group)
-            for queue, held in ranges.items():
-                if queue.enode == enode:
-                    committed = offsets.get(queue.queue_id, -1)
-                    behind = held.end_offset - max(committed, held.begin_offset)
-                    lags.append(QueueLag(queue, committed, held.end_offset, max(0, behind)))
-        return lags
 
 
 LAG, AGE = "lag", "oldest-age-seconds"
@@ -96,22 +64,43 @@ class Trigger:
         return {LAG: self.lag_threshold} | ({AGE: self.oldest_age_s} if self.oldest_age_s else {})
 
 
-class Scaling:
-    """Reads lags for an autoscaler; any snode answers for the whole cluster."""
+class Lag:
+    """Compares committed offsets with the ends of queues, at any snode for the whole cluster."""
 
-    def __init__(self, lag: Lag, watch: DirectoryWatch, links: EnodeLinks, clock: Clock) -> None:
-        self._lag = lag
+    def __init__(self, watch: DirectoryWatch, links: EnodeLinks, reading: Reading, clock: Clock) -> None:
         self._watch = watch
         self._links = links
+        self._reading = reading
         self._clock = clock
+
+    async def of(self, group: str, topic_name: str) -> list[QueueLag]:
+        """The lag in each readable queue whose enode is there. Errors: NotFound, Invalid."""
+        check_group_name(group)
+        topic = await self._watch.topic(topic_name)
+        return await self._compared(group, topic, await self._reading.queue_ranges(topic))
+
+    async def of_all(self, group: str, topic_name: str) -> list[QueueLag]:
+        """The lag in each readable queue. Errors: as `of`; Unavailable when an enode is away: no lag is not lag 0."""
+        check_group_name(group)
+        topic = await self._watch.topic(topic_name)
+        ranges = await self._reading.all_queue_ranges(topic, "the lag is not known, which does not mean that it is 0")
+        return await self._compared(group, topic, ranges)
+
+    async def _compared(self, group: str, topic: Topic, ranges: dict[Queue, QueueRange]) -> list[QueueLag]:
+        lags: list[QueueLag] = []
+        for queue, offset in (await stored_offsets(self._links, group, topic, ranges)).items():
+            held, committed = ranges[queue], -1 if offset is None else offset
+            behind = held.end_offset - max(committed, held.begin_offset)
+            lags.append(QueueLag(queue, committed, held.end_offset, max(0, behind)))
+        return lags
 
     async def lag_messages(self, trigger: Trigger) -> int:
         """How many messages wait. Errors: NotFound for the topic; Unavailable when an enode is away."""
-        return sum(queue.messages for queue in await self._lag.of_all(trigger.group, trigger.topic))
+        return sum(queue.messages for queue in await self.of_all(trigger.group, trigger.topic))
 
     async def oldest_age_s(self, trigger: Trigger) -> int:
         """How long ago the oldest waiting message was stored; 0 when none waits. Errors: as `lag_messages`."""
-        waiting = [queue for queue in await self._lag.of_all(trigger.group, trigger.topic) if queue.messages]
+        waiting = [queue for queue in await self.of_all(trigger.group, trigger.topic) if queue.messages]
         topic = await self._watch.topic(trigger.topic)
         stored_at_ms = await asyncio.gather(*(self._stored_at_ms(topic.topic_id, queue) for queue in waiting))
         oldest_ms = min((at for at in stored_at_ms if at), default=0)

@@ -1,18 +1,17 @@
-"""Offsets of groups: where a queue starts, what is committed, and how operators reset and clone them.
+"""Offsets of groups: where a queue starts, and how operators reset and clone what is committed.
 
-The enode has the committed offsets; here is a copy of what was read and written through this snode.
+The enodes have the committed offsets; nothing is kept of them here.
 """
 
 import enum
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError, Unavailable
 from ortoo.snode.cluster.routes import RETRY_PREFIX, Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.enodes.link import EnodeLinks, OffsetRow, QueueRange, explained
+from ortoo.snode.enodes.link import EnodeLinks, QueueRange, explained
 from ortoo.snode.pull.reading import Reading
 
 
@@ -39,9 +38,6 @@ class StartRule:
         return StartFrom.FIRST if queue.topic.startswith(RETRY_PREFIX) else self.start_from
 
 
-KEYS_MAX = 50_000
-
-
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
     """A group's offset in a queue; an error says why it could not be stored or read."""
@@ -52,46 +48,15 @@ class GroupOffset:
     error: OrtooError | None = None
 
 
-class Offsets:
-    """Offsets by (enode, topic id, group), then by queue id. Writes go to the enode first, reads always."""
-
-    def __init__(self, links: EnodeLinks) -> None:
-        self._links = links
-        self._known: OrderedDict[tuple[str, int, str], dict[int, int]] = OrderedDict()
-
-    async def commit(self, enode: str, topic_id: int, group: str, offsets: Mapping[int, int]) -> None:
-        """Store offsets (queue id to next offset) under no lock; returns when they are durable.
-
-        Errors: as the enode says.
-        """
-        await self.commit_rows(enode, topic_id, group, [(queue_id, offset, 0) for queue_id, offset in offsets.items()])
-
-    async def commit_rows(self, enode: str, topic_id: int, group: str, rows: Sequence[OffsetRow]) -> list[int]:
-        """Store offsets, each under its lock; returns when they are durable.
-
-        The answer names the queues whose lock has a newer generation. Errors: as the enode says.
-        """
-        fenced = await self._links.to(enode).commit_rows(topic_id, group, rows)
-        stored = {queue_id: offset for queue_id, offset, _ in rows if queue_id not in fenced}
-        self._note(enode, topic_id, group, stored)
-        return fenced
-
-    async def query(self, queue: Queue, topic_id: int, group: str) -> int | None:
-        """The group's offset in one queue; None if it has none."""
-        offsets = await self._links.to(queue.enode).query_offsets(topic_id, group, (queue.queue_id,))
-        self._note(queue.enode, topic_id, group, offsets)
-        return offsets.get(queue.queue_id)
-
-    def known(self, queue: Queue, topic_id: int, group: str) -> int | None:
-        """The newest offset that passed through here; None if none did."""
-        return self._known.get((queue.enode, topic_id, group), {}).get(queue.queue_id)
-
-    def _note(self, enode: str, topic_id: int, group: str, offsets: Mapping[int, int]) -> None:
-        key = (enode, topic_id, group)
-        self._known.setdefault(key, {}).update(offsets)
-        self._known.move_to_end(key)
-        if len(self._known) > KEYS_MAX:
-            self._known.popitem(last=False)
+async def stored_offsets(
+    links: EnodeLinks, group: str, topic: Topic, queues: Collection[Queue]
+) -> dict[Queue, int | None]:
+    """A group's offset in each of these queues of a topic; None where it has none. Errors: as the enodes say."""
+    found: dict[Queue, int | None] = {}
+    for enode in sorted({queue.enode for queue in queues}):
+        offsets = await links.to(enode).query_offsets(topic.topic_id, group)
+        found |= {queue: offsets.get(queue.queue_id) for queue in queues if queue.enode == enode}
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +107,7 @@ class OffsetMoves:
                 f"{unknown[0]} is no queue that can be read; topic {topic.name} has {len(ranges)}",
                 field="offsets.starts.queue",
             )
-        stored = await self._stored(group, topic, ranges)
+        stored = await stored_offsets(self._links, group, topic, ranges)
         missing = [str(queue) for queue, offset in stored.items() if offset is None]
         if missing and not force:
             raise NotFound(
@@ -168,7 +133,7 @@ class OffsetMoves:
         if from_group == to_group:
             raise Conflict("both are the same group; name two", field="to_group")
         topic = await self._watch.topic(topic_name)
-        stored = await self._stored(from_group, topic, await self._ranges(topic))
+        stored = await stored_offsets(self._links, from_group, topic, await self._ranges(topic))
         found = {queue: offset for queue, offset in stored.items() if offset is not None}
         if not found:
             raise NotFound(f"group {from_group} has no offset in topic {topic_name}", field="from_group")
@@ -187,13 +152,6 @@ class OffsetMoves:
 
     async def _ranges(self, topic: Topic) -> dict[Queue, QueueRange]:
         return await self._reading.all_queue_ranges(topic, "nothing was moved")
-
-    async def _stored(self, group: str, topic: Topic, ranges: Mapping[Queue, QueueRange]) -> dict[Queue, int | None]:
-        found: dict[Queue, int | None] = {}
-        for enode in sorted({queue.enode for queue in ranges}):
-            offsets = await self._links.to(enode).query_offsets(topic.topic_id, group)
-            found |= {queue: offsets.get(queue.queue_id) for queue in ranges if queue.enode == enode}
-        return found
 
     async def _wanted(self, topic: Topic, queue: Queue, held: QueueRange, target: ResetTarget) -> int | None:
         if target.offsets is not None:

@@ -19,7 +19,7 @@ from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks, Fetched, FetchWish, OffsetRow, explained
 from ortoo.snode.membership.local import Membership
 from ortoo.snode.observe.traffic import Traffic
-from ortoo.snode.pull.offsets import GroupOffset, Offsets
+from ortoo.snode.pull.offsets import GroupOffset
 from ortoo.snode.topics.group_settings import GroupSettings
 
 MESSAGES_DEFAULT = 32
@@ -64,7 +64,6 @@ class Pulling:
 
     watch: DirectoryWatch
     links: EnodeLinks
-    offsets: Offsets
     settings: GroupSettings
     membership: Membership
     traffic: Traffic
@@ -99,7 +98,7 @@ class Pulling:
         for (enode, topic_id), items in by_enode.items():
             rows: list[OffsetRow] = [(item.queue.queue_id, item.offset, item.generation) for item in items]
             try:
-                fenced = set(await self.offsets.commit_rows(enode, topic_id, group, rows))
+                fenced = set(await self.links.to(enode).commit_rows(topic_id, group, rows))
             except OrtooError as error:
                 refused += [dataclasses.replace(item, error=explained(error)) for item in items]
             else:

@@ -233,31 +233,6 @@ class Reading:
         finally:
             await work.__aexit__(None, None, None)
 
-    async def _undamaged(
-        self,
-        queue: Queue,
-        from_offset: int,
-        to_offset: int | None,
-        wanted: MessageFilter | None,
-        memory: MemoryShare,
-        bytes_max: int,
-    ) -> AsyncIterator[tuple[int, Selected]]:
-        at = from_offset
-        while to_offset is None or at < to_offset:
-            end, follow = to_offset or 0, to_offset is None
-            parts = self.fetch(queue, at, end, follow=follow, bytes_max=bytes_max, wanted=wanted, memory=memory)
-            try:
-                async for topic_id, part in parts:
-                    at = part.next_offset
-                    yield topic_id, part
-                    del part
-                return
-            except DataLoss as error:
-                if error.end_offset <= at:
-                    raise
-                _log.warning("damaged messages are left out", queue=str(queue), begin=at, end=error.end_offset)
-                at = error.end_offset
-
     async def _messages(
         self,
         queue: Queue,
@@ -268,18 +243,35 @@ class Reading:
         bytes_max: int,
     ) -> AsyncIterator[PlacedMessage]:
         """Single messages; without `to_offset` for ever. An empty range gives none, damaged messages are left out."""
-        async for topic_id, part in self._undamaged(queue, from_offset, to_offset, wanted, memory, bytes_max):
-            if part.batch is None:
-                continue
-            view = open_batch(part.batch)
-            rows = np.frombuffer(part.rows, "<i4").tolist() or range(view.count)
-            gathered = len(rows) == view.count
-            for number, row in enumerate(rows):
-                message, offset = view.message(number if gathered else row), part.first_offset + row
-                message_id = id_of(message, topic_id, queue, offset)
-                yield PlacedMessage(message_id, queue, offset, part.stored_at_ms, message)
-                del message
-            del part, view
+        at = from_offset
+        while to_offset is None or at < to_offset:
+            end, follow = to_offset or 0, to_offset is None
+            parts = self.fetch(queue, at, end, follow=follow, bytes_max=bytes_max, wanted=wanted, memory=memory)
+            try:
+                async for topic_id, part in parts:
+                    at = part.next_offset
+                    for offset, message in messages_of(part):
+                        message_id = id_of(message, topic_id, queue, offset)
+                        yield PlacedMessage(message_id, queue, offset, part.stored_at_ms, message)
+                        del message
+                    del part
+                return
+            except DataLoss as error:
+                if error.end_offset <= at:
+                    raise
+                _log.warning("damaged messages are left out", queue=str(queue), begin=at, end=error.end_offset)
+                at = error.end_offset
+
+
+def messages_of(part: Selected) -> Iterator[tuple[int, Message]]:
+    """The messages of a part, each with its offset."""
+    if part.batch is None:
+        return
+    view = open_batch(part.batch)
+    rows = np.frombuffer(part.rows, "<i4").tolist() or range(view.count)
+    is_gathered = len(rows) == view.count
+    for number, row in enumerate(rows):
+        yield part.first_offset + row, view.message(number if is_gathered else row)
 
 
 def _end_of(ranges: Iterable[QueueRange], queue: Queue, from_offset: int) -> int:

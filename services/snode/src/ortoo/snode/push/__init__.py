@@ -8,7 +8,6 @@ from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes import Enodes
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
 from ortoo.snode.observe.traffic import Traffic
-from ortoo.snode.pull.offsets import Offsets
 from ortoo.snode.push.feeder import PushParts
 from ortoo.snode.push.sessions import Sessions
 from ortoo.snode.topics import Topics
@@ -20,13 +19,11 @@ def make_push(
     enodes: Enodes,
     topics: Topics,
     groups: ConsumerGroups,
-    offsets: Offsets,
     traffic: Traffic,
 ) -> Sessions:
     """The sessions, none of which is open yet."""
-    clock, shared = runtime.clock, (runtime.background, runtime.clock, runtime.randomness, traffic, runtime.memory)
-    parts = PushParts(cluster.directory, enodes.links, offsets, groups, enodes.locks, *shared)
-    expiry_s = runtime.settings.session_expiry_s
-    sessions = Sessions(parts, cluster.watch, topics.groups, topics.modes, clock=clock, expiry_s=expiry_s)
+    shared = (runtime.background, runtime.clock, runtime.randomness, traffic, runtime.memory)
+    parts = PushParts(cluster.directory, enodes.links, groups, enodes.locks, *shared)
+    sessions = Sessions(parts, cluster.watch, topics.groups, topics.modes, runtime.settings.session_expiry_s)
     sessions.register(runtime.metrics)
     return sessions

@@ -11,28 +11,23 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.batcher import Batcher
-from ortoo.snode.pull.offsets import Offsets
+from ortoo.snode.enodes.link import EnodeLinks
 
 _log = get_logger("acknowledgements")
-
-Durable = Callable[[Queue, int, int], None]
-Refused = Callable[[Queue, int], None]
 
 
 @dataclass(slots=True, eq=False)
 class AckBatcher(Batcher):
-    """Writes offsets through to the enode, the newest of each queue.
-
-    `durable` is told each (queue, offset, generation) that the enode has stored, `fenced` each (queue, generation)
-    whose lock has a newer generation by now.
-    """
+    """Writes offsets through to the enode, the newest of each queue."""
 
     enode: str
     topic_id: int
     group: str
-    offsets: Offsets
-    durable: Durable
-    fenced: Refused
+    links: EnodeLinks
+    durable: Callable[[Queue, int, int], None]
+    """Is told each (queue, offset, generation) that the enode has stored."""
+    fenced: Callable[[Queue, int], None]
+    """Is told each (queue, generation) whose lock has a newer generation by now."""
     _: KW_ONLY
     clock: Clock
     randomness: Randomness
@@ -69,7 +64,7 @@ class AckBatcher(Batcher):
             self._in_flight, self._pending = self._pending, {}
             rows = [(queue.queue_id, offset, fence) for queue, (offset, _, fence) in self._in_flight.items()]
             try:
-                fenced = set(await self.offsets.commit_rows(self.enode, self.topic_id, self.group, rows))
+                fenced = set(await self.links.to(self.enode).commit_rows(self.topic_id, self.group, rows))
             except Fenced as error:
                 _log.info("offsets were refused", group=self.group, enode=self.enode, reason=str(error))
                 fenced = {queue.queue_id for queue in self._in_flight}

@@ -15,11 +15,11 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.enodes.link import FETCH_WAIT_MS, EnodeLink, EnodeLinks, Fetched, FetchWish
+from ortoo.snode.enodes.link import FETCH_WAIT_MS, EnodeLink, EnodeLinks, Fetched, FetchWish, LockRequest
 from ortoo.snode.enodes.queue_locks import QueueLocks
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
 from ortoo.snode.observe.traffic import Traffic
-from ortoo.snode.pull.offsets import Offsets, StartFrom, StartRule
+from ortoo.snode.pull.offsets import StartFrom, StartRule
 from ortoo.snode.push.flow import QueueCursor
 from ortoo.snode.push.outbox import Delivery
 
@@ -44,9 +44,6 @@ class Sink(Protocol):
     def send(self, delivery: Delivery) -> None:
         """Deliver."""
 
-    def expired(self, queue: Queue, messages: int) -> None:
-        """So many messages are left out because their time is over."""
-
 
 @dataclass(frozen=True, slots=True)
 class PushParts:
@@ -54,7 +51,6 @@ class PushParts:
 
     directory: Directory
     links: EnodeLinks
-    offsets: Offsets
     groups: ConsumerGroups
     locks: QueueLocks
     background: Background
@@ -76,30 +72,27 @@ class Feeder:
     """Which messages; may be changed at any time."""
     sink: Sink
     start_rule: StartRule
-    broadcast: bool
+    lock: LockRequest | None
+    """That it needs first; None = none, the queue is everybody's."""
     fetch_bytes: Callable[[], int]
     generation: int
     """The assignment under which deliveries go out now."""
     memory: MemoryShare
     """Of the session: what is read is drawn from it before it is asked for."""
     fence: int = field(default=0, init=False)
-    """The generation of the queue's lock."""
+    """The generation of the queue's lock; 0 = it has none."""
     _failures: int = field(default=0, init=False)
     _damaged_reads: int = field(default=0, init=False)
     """How often in a row what was read was damaged, whatever else failed in between."""
     _at_end: bool = field(default=False, init=False)
     """Whether the last read found all there was: the next one waits for news, and holds nothing meanwhile."""
 
-    async def run(self, acquire: Callable[[], Awaitable[int]]) -> None:
+    async def run(self) -> None:
         """Feed for ever, once the queue's lock is acquired.
 
         Errors: Fenced when another has the lock, or an operator moved the group's offset.
         """
-
-        async def begin() -> None:
-            self.fence = await acquire()
-
-        await self._insist(begin)
+        await self._insist(self._acquire)
         await self._insist(self._start)
         while True:
             await self.sink.may_send(self.cursor.queue)
@@ -130,22 +123,25 @@ class Feeder:
                 self._failures = self._damaged_reads = 0
                 return
 
+    async def _acquire(self) -> None:
+        if self.lock is not None:
+            self.fence = await self.parts.locks.hold(self.cursor.queue.enode, self.lock)
+
     async def _start(self) -> None:
         queue, link = self.cursor.queue, self.parts.links.to(self.cursor.queue.enode)
-        if self.broadcast:
+        if self.lock is None:
             kept = self.start_rule.offsets.get(queue)
             self.cursor.start(await self._first_offset(link) if kept is None else kept, committed=kept is not None)
             return
-        committed = await self.parts.offsets.query(queue, self.topic_id, self.group)
-        if committed is not None:
+        offsets = await link.query_offsets(self.topic_id, self.group, (queue.queue_id,))
+        if (committed := offsets.get(queue.queue_id)) is not None:
             self.cursor.start(committed, committed=True)
             return
         start = await self._first_offset(link)
         # From here on the group subscribes: whatever is stored now is its own, even if this session ends before it
         # has acknowledged anything.
-        await self.parts.offsets.commit_rows(
-            queue.enode, self.topic_id, self.group, [(queue.queue_id, start, self.fence)]
-        )
+        rows = [(queue.queue_id, start, self.fence)]
+        await self.parts.links.to(queue.enode).commit_rows(self.topic_id, self.group, rows)
         self.cursor.start(start, committed=False)
 
     async def _first_offset(self, link: EnodeLink) -> int:
@@ -184,7 +180,7 @@ class Feeder:
             await self.sink.may_send(cursor.queue)  # first, for what is wanted and what expires may change meanwhile
             part = selected(stored, cursor.next_offset, wanted=self.wanted, now_ms=self.parts.clock.now_ms())
             if part.expired:
-                self.sink.expired(cursor.queue, part.expired)
+                self.parts.traffic.expired(cursor.queue.topic, self.group, part.expired)
             held.becomes(held.bytes - len(stored.batch.records))
             cursor.advance(part.next_offset)
             if part.batch is None:

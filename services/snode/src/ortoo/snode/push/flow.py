@@ -1,6 +1,7 @@
 """What a push session may send and what it has been told: pure bookkeeping."""
 
 from collections import deque
+from dataclasses import dataclass
 
 from ortoo.common.errors import Invalid
 from ortoo.snode.cluster.routes import Queue
@@ -11,12 +12,12 @@ STEP_BYTES = 64 << 10
 """Deliveries are remembered together up to this size: there may be hundreds of thousands, of one small message each."""
 
 
+@dataclass(slots=True)
 class Credit:
     """What the client lets the server send. A batch goes whole while anything is left; what it takes more is owed."""
 
-    def __init__(self) -> None:
-        self.messages = 0
-        self.size_bytes = 0
+    messages: int = 0
+    size_bytes: int = 0
 
     @property
     def open(self) -> bool:

@@ -50,7 +50,6 @@ class _Line:
 
     feeder: Feeder
     task: asyncio.Task[Any]
-    request: LockRequest
 
 
 class PushSession:
@@ -67,20 +66,15 @@ class PushSession:
         self.closing = False
         self.call: asyncio.Task[Any] | None = None
         """The task that writes to the client; set by who opens the session."""
-        self.on_replaced: Callable[[], None] = lambda: None
-        """Called when another session has taken its place in the group."""
-        self.on_failed: Callable[[Exception], object] = lambda _: None
-        """Called when serving it met a failure that ends it."""
-        self.on_unread: Callable[[str], None] = lambda reason: None
-        """Called with the reason when it must end because its client does not read and the memory is used up."""
+        self.on_end: Callable[[CloseReason, str], object] = lambda reason, message: None
+        """Called when it has to end, and why."""
         self._parts = parts
-        self._feeding = parts.background.scope("push session", failed=lambda error: self.on_failed(error))
+        self._feeding = parts.background.scope("push session", failed=lambda _: self.failed())
         self._plan = plan
         self._filters = plan.filters
         self._credit = Credit()
         self.memory = call_share(parts.memory, "Push")
         """What it holds for the client."""
-        self.memory.on_evict = lambda reason: self.on_unread(reason)
         self._outbox = PushOutbox(self.memory)
         self._outbox.opened(Opened(self.session_id, plan.heartbeat_interval_ms, plan.expiry_ms, self.client_id))
         self._lines: dict[Queue, _Line] = {}
@@ -91,11 +85,6 @@ class PushSession:
         self._granted = asyncio.Event()
         self._suspended: frozenset[Queue] | None = frozenset()
         """Queues from which the client takes nothing now; None = from none."""
-
-    @property
-    def topics(self) -> frozenset[str]:
-        """The topics it wants."""
-        return frozenset(self._filters)
 
     @property
     def unacknowledged_bytes(self) -> int:
@@ -128,21 +117,25 @@ class PushSession:
 
     def replaced(self) -> None:
         """Another session has taken its place in the group."""
-        self.on_replaced()
+        self.on_end(
+            CloseReason.REPLACED,
+            f"another session of client {self.client_id} has taken its place; give each client an id of its own",
+        )
 
-    def cursors(self) -> list[tuple[QueueCursor, int]]:
-        """How far each queue is, with the topic's id."""
-        return [(line.feeder.cursor, line.feeder.topic_id) for line in self._lines.values()]
+    def failed(self) -> None:
+        """Serving it met a failure."""
+        words = "serving it met a failure; the snode's log has the details; open another session"
+        self.on_end(CloseReason.EXPIRED, words)
 
-    def owing(self) -> Iterator[tuple[QueueCursor, int]]:
-        """The queues whose acknowledgement is awaited, with the topic's id; not those that the client has suspended."""
+    def feeders(self) -> list[Feeder]:
+        """The feeder of each queue, which knows how far it is."""
+        return [line.feeder for line in self._lines.values()]
+
+    def owing(self) -> Iterator[Feeder]:
+        """Those of the queues whose acknowledgement is awaited; not of those that the client has suspended."""
         for queue, line in self._lines.items():
             if line.feeder.cursor.waiting_since_s is not None and not self._is_suspended(queue):
-                yield line.feeder.cursor, line.feeder.topic_id
-
-    def lines(self) -> list[tuple[QueueCursor, int]]:
-        """How far each queue is, with the generation of its lock."""
-        return [(line.feeder.cursor, line.feeder.fence) for line in self._lines.values()]
+                yield line.feeder
 
     def next_event(self) -> Coroutine[Any, Any, Event]:
         """The next thing to tell the client."""
@@ -239,10 +232,6 @@ class PushSession:
             self._parts.traffic.lost(delivery.queue.topic, self.group, delivery.next_offset - delivery.first_offset)
         self._outbox.deliver(delivery)
 
-    def expired(self, queue: Queue, messages: int) -> None:
-        """So many messages are left out because their time is over."""
-        self._parts.traffic.expired(queue.topic, self.group, messages)
-
     def drop_unread(self, reason: CloseReason, message: str) -> None:
         """Let go of what the client has not read, at once; of the rest it is told `reason` alone."""
         self._outbox.close(Closed(reason, message))
@@ -268,7 +257,10 @@ class PushSession:
         topic = self._parts.directory.find_topic(queue.topic)
         if topic is None:
             return  # it was deleted a moment ago; the next assignment is without it
-        start, resume = self._start_of(topic.topic_id, queue), former is not None
+        start, lock = self._start_of(topic.topic_id, queue), None
+        if not self._plan.broadcast:
+            ids = (self.client_id, self.session_id)
+            lock = LockRequest(self.group, topic.topic_id, queue.queue_id, *ids, resume=former is not None)
         if former is not None and former.topic_id == topic.topic_id and former.cursor.acknowledged is not None:
             start = dataclasses.replace(start, offsets={queue: former.cursor.acknowledged})  # a broadcast's
         feeder = Feeder(
@@ -279,14 +271,12 @@ class PushSession:
             self._filters.get(queue.topic),
             self,
             start,
-            self._plan.broadcast,
+            lock,
             self._fetch_bytes,
             generation,
             self.memory,
         )
-        request = LockRequest(self.group, topic.topic_id, queue.queue_id, self.client_id, self.session_id, resume)
-        task = self._feeding.start(f"feed {queue}", self._feed(feeder, request))
-        self._lines[queue] = _Line(feeder, task, request)
+        self._lines[queue] = _Line(feeder, self._feeding.start(f"feed {queue}", self._feed(feeder)))
 
     def _look(self) -> None:
         """Remember what there is of topics that are wanted from now on."""
@@ -305,21 +295,14 @@ class PushSession:
         is_anew = all(seen_id != topic_id for seen_id, _ in seen)  # the client's offsets are those of the old topic
         return dataclasses.replace(start, start_from=start_from, offsets={} if is_anew else start.offsets)
 
-    async def _feed(self, feeder: Feeder, request: LockRequest) -> None:
-        queue = feeder.cursor.queue
-
-        async def acquire() -> int:
-            return await self._parts.locks.hold(queue.enode, request)
-
-        async def nothing() -> int:
-            return 0
-
+    async def _feed(self, feeder: Feeder) -> None:
+        queue, lock = feeder.cursor.queue, feeder.lock
         try:
-            if not self._plan.broadcast:
+            if lock is not None:
                 await self._parts.groups.hold(self.group, queue, feeder)
-            await feeder.run(nothing if self._plan.broadcast else acquire)
+            await feeder.run()
         except Fenced as error:
-            if request.resume and not feeder.fence and not self._plan.broadcast:
+            if lock is not None and lock.resume and not feeder.fence:
                 self.replaced()
             else:
                 self._fenced(queue, str(error))
@@ -364,8 +347,8 @@ class PushSession:
             if batcher is not None and queue not in self._lines:
                 batcher.forget(queue)
         finally:
-            if not self._plan.broadcast and flush:
-                self._parts.locks.give_back(queue.enode, dataclasses.replace(line.request, resume=False))
+            if (lock := line.feeder.lock) is not None and flush:
+                self._parts.locks.give_back(queue.enode, dataclasses.replace(lock, resume=False))
             self._parts.groups.release(self.group, queue, line.feeder)
 
     def _batcher(self, enode: str, topic_id: int) -> AckBatcher:
@@ -376,7 +359,7 @@ class PushSession:
                 enode,
                 topic_id,
                 self.group,
-                self._parts.offsets,
+                self._parts.links,
                 self._outbox.acknowledged,
                 self._refused,
                 clock=self._parts.clock,

@@ -3,20 +3,19 @@
 import asyncio
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 
-from ortoo.common.errors import Conflict, Invalid, Overloaded
+from ortoo.common.errors import Conflict, Invalid, OrtooError, Overloaded
 from ortoo.common.filters.message_filter import MessageFilter, compile_filter
-from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.telemetry.metrics import Metrics
-from ortoo.snode.cluster.routes import DeliveryMode
+from ortoo.snode.cluster.routes import DeliveryMode, Queue
 from ortoo.snode.cluster.watch import DirectoryWatch
+from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.membership.members import CloseReason, Member, SlowRule, Subscription, merged
 from ortoo.snode.push.feeder import PushParts
-from ortoo.snode.push.queue_ends import QueueEnds
 from ortoo.snode.push.session import PushPlan, PushSession
 from ortoo.snode.topics.arrival import retry_topic
 from ortoo.snode.topics.group_settings import DeliveryModes, GroupSettings
@@ -30,6 +29,32 @@ SUBSCRIPTIONS_MAX = 1_000
 _log = get_logger("sessions")
 
 
+@dataclass(slots=True)
+class QueueEnds:
+    """Where queues end, asked of their enodes for one look at all sessions.
+
+    Each topic of an enode is asked for once, and one that does not answer is asked for nothing more.
+    """
+
+    links: EnodeLinks
+    _known: dict[tuple[str, int], dict[int, int]] = field(default_factory=dict, init=False)
+    _silent: set[str] = field(default_factory=set, init=False)
+
+    async def of(self, queue: Queue, topic_id: int) -> int:
+        """The end of a queue; 0 when it cannot be told."""
+        enode, key = queue.enode, (queue.enode, topic_id)
+        if key not in self._known and enode not in self._silent:
+            try:
+                ranges = await self.links.to(enode).describe_queues(topic_id)
+            except OrtooError as error:
+                self._known[key] = {}
+                if error.retriable:
+                    self._silent.add(enode)
+            else:
+                self._known[key] = {item.queue_id: item.end_offset for item in ranges}
+        return self._known.get(key, {}).get(queue.queue_id, 0)
+
+
 @dataclass(slots=True, eq=False)
 class Sessions:
     """Every open push session, by its id."""
@@ -38,8 +63,6 @@ class Sessions:
     watch: DirectoryWatch
     settings: GroupSettings
     modes: DeliveryModes
-    _: KW_ONLY
-    clock: Clock
     expiry_s: float
     """How long a session may be silent; one that was told more has that."""
     evicted_slow: int = field(default=0, init=False)
@@ -53,7 +76,7 @@ class Sessions:
         def in_flight() -> dict[tuple[str, ...], int]:
             counts: Counter[tuple[str, ...]] = Counter()
             for session in self.all():
-                for cursor, _ in session.cursors():
+                for cursor in (feeder.cursor for feeder in session.feeders()):
                     if cursor.acknowledged is not None:
                         counts[cursor.queue.topic, session.group] += max(0, cursor.sent_offset - cursor.acknowledged)
             return counts
@@ -126,17 +149,8 @@ class Sessions:
             await self.modes.use(plan.group, plan.filters, DeliveryMode.OFFSETS)
         session = PushSession(self.parts, plan)
         session.memory.fix(SESSION_FIXED_BYTES)
-        session.on_unread = lambda reason: self._evict_unread(session, reason)
-        session.on_replaced = lambda: self.close_soon(
-            session,
-            CloseReason.REPLACED,
-            f"another session of client {session.client_id} has taken its place; give each client an id of its own",
-        )
-        session.on_failed = lambda error: self.close_soon(
-            session,
-            CloseReason.EXPIRED,
-            "serving it met a failure; the snode's log has the details; open another session",
-        )
+        session.on_end = partial(self.close_soon, session)
+        session.memory.on_evict = partial(self._evict_unread, session)
         joining = member(session)
         self._sessions[session.session_id] = session
         before = self.find(plan.group, session.client_id)
@@ -168,7 +182,7 @@ class Sessions:
     async def close(self, session: PushSession, reason: CloseReason, message: str) -> None:
         """End a session, once."""
         if self._sessions.pop(session.session_id, None) is not None and session.call is not None:
-            self._leaving[session.session_id] = (session, self.clock.monotonic_s() + FAREWELL_S)
+            self._leaving[session.session_id] = (session, self.parts.clock.monotonic_s() + FAREWELL_S)
         if (member := self._place_of(session)) is not None:
             session.parting(member)
         await session.close(reason, message)
@@ -184,7 +198,7 @@ class Sessions:
 
     async def sweep(self) -> None:
         """End the sessions that are silent or slow, or whose group is closed; to be called about once a second."""
-        now_s = self.clock.monotonic_s()
+        now_s = self.parts.clock.monotonic_s()
         for session_id, (leaving, deadline_s) in list(self._leaving.items()):
             if deadline_s < now_s:
                 leaving.memory.end()
@@ -198,8 +212,8 @@ class Sessions:
                     CloseReason.EXPIRED,
                     f"nothing was heard for {expiry_s:.0f} s; send a Heartbeat in between, or open another",
                 )
-            elif closed := self.settings.why_closed(session.group, broadcast=session.broadcast):
-                self.close_soon(session, CloseReason.GROUP_CLOSED, closed)
+            elif closed := self.settings.refusal(session.group, broadcast=session.broadcast):
+                self.close_soon(session, CloseReason.GROUP_CLOSED, closed.message)
             else:
                 remaining.append(session)
         ends = QueueEnds(self.parts.links)
@@ -218,17 +232,17 @@ class Sessions:
 
     def close_soon(self, session: PushSession, reason: CloseReason, message: str) -> None:
         """End a session without waiting for it."""
-        closing: Coroutine[Any, Any, None] = self.close(session, reason, message)
-        self.parts.background.contained("close", closing)
+        self.parts.background.contained("close", self.close(session, reason, message))
 
     async def _slow(self, session: PushSession, now_s: float, ends: QueueEnds) -> str:
         """Why a session is slow; empty if it is not. An enode is asked only about those that owe an answer."""
         rule: SlowRule | None = None
-        for cursor, topic_id in list(session.owing()):
+        for feeder in list(session.owing()):
+            cursor = feeder.cursor
             rule = rule or self.settings.slow_rule(session.group)
             if cursor.acknowledged is None or not rule.is_awaited_long(cursor.waiting_since_s, now_s):
                 continue
-            end = max(cursor.end_offset, await ends.of(cursor.queue, topic_id))
+            end = max(cursor.end_offset, await ends.of(cursor.queue, feeder.topic_id))
             since_s = cursor.waiting_since_s  # it may have acknowledged something meanwhile
             if since_s is None or not rule.is_awaited_long(since_s, now_s):
                 continue

@@ -47,7 +47,7 @@ class ConsumerService(PopCalls, PullCalls):
         member = dataclasses.replace(self.here, peer=context.peer(), since_ms=self.clients.now_ms())
         call = PushCall(self.sessions, self.clients, request_iterator, member)
         session = await call.open()
-        scope = self.background.scope("Push", failed=lambda error: session.on_failed(error))
+        scope = self.background.scope("Push", failed=lambda _: session.failed())
         scope.start("read", call.read(session))
         try:
             async for response in call.responses(session):

@@ -64,12 +64,12 @@ class PullCalls(ConsumerServiceServicer):
         """Take or renew the right to consume queues."""
         answers = await self.locks.take(request.group, request.client_id, self._session(request), _queues(request))
         response = pb.LockQueuesResponse(lifetime_ms=LIFETIME_MS)
-        for one in answers:
-            queue, failure = queue_to(one.queue), failure_to(one.error)
-            if one.answer.generation:
-                response.granted.append(write(pb.GrantedLock, one.answer, queue=queue))
+        for asked, answer in answers:
+            queue, failure = queue_to(asked), failure_to(answer.error)
+            if answer.generation:
+                response.granted.append(write(pb.GrantedLock, answer, queue=queue))
             else:
-                response.refused.append(write(pb.RefusedLock, one.answer, queue=queue, failure=failure))
+                response.refused.append(write(pb.RefusedLock, answer, queue=queue, failure=failure))
         return response
 
     async def UnlockQueues(self, request: pb.UnlockQueuesRequest, context: Context) -> pb.UnlockQueuesResponse:

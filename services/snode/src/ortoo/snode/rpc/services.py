@@ -145,7 +145,7 @@ def make_services(
     delivering = deliveries.DeliveryService(
         cluster, runtime.channels, clients.directory, pull.search, pop.dead_letters, clock
     )
-    scaling = scaler.ExternalScaler(pull.scaling, long_calls, clock)
+    scaling = scaler.ExternalScaler(pull.lag, long_calls, clock)
     messaging = rocketmq.MessagingService(gateway)
     added: list[tuple[str, AddServicer]] = [
         (producer.NAME, lambda server: producer.add_to_server(producing, server)),

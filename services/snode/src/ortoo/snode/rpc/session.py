@@ -1,6 +1,7 @@
 """SessionService: the two directions of one Connect call."""
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -13,13 +14,12 @@ from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.snode.clients.session import (
     ClientSession,
     CommandSent,
-    ConsumerRequest,
     GroupMembers,
     Hello,
     RegistrationAnswer,
     SessionEvent,
 )
-from ortoo.snode.clients.sessions import ClientSessions, refused
+from ortoo.snode.clients.sessions import ClientSessions
 from ortoo.snode.membership.members import CloseReason, sharing, strategy_of
 from ortoo.snode.push.outbox import Closed, Opened
 from ortoo.snode.rpc.conversion import failure_to, how_consuming, subscriptions
@@ -104,29 +104,28 @@ class ConnectCall:
         elif kind == "command_result":
             self.sessions.answered(session, request.command_result.command_id, request.command_result)
         elif kind is not None and kind.startswith(("register", "unregister")):
-            group = getattr(request, kind).group
+            group, members, refusal = getattr(request, kind).group, None, None
             try:
                 members = await self._register(session, kind, request)
             except OrtooError as error:
-                session.outbox.put(refused(request.request_id, group, session, error))
-            else:
-                answer = RegistrationAnswer(request.request_id, group, session.client_id, members=members)
-                session.outbox.put(answer)
+                refusal = error
+            answer = RegistrationAnswer(request.request_id, group, session.client_id, refusal, members)
+            session.outbox.put(answer)
 
     async def _register(self, session: ClientSession, kind: str, request: pb.ConnectRequest) -> GroupMembers | None:
         match kind:
             case "register_consumer":
                 wanted = request.register_consumer
-                wish = ConsumerRequest(
-                    wanted.group,
-                    subscriptions(wanted.subscriptions),
+                wish = dataclasses.replace(
+                    self.sessions.member(session),
+                    subscriptions=subscriptions(wanted.subscriptions),
                     pushed=wanted.consume_type == pb.CONSUME_TYPE_PUSH,
                     **how_consuming(wanted),
                 )
                 was_bytes, size_bytes = self.kept[wanted.group], cost_of(wanted.ByteSize())
                 self.kept.keep(wanted.group, max(was_bytes, size_bytes))
                 try:
-                    members = await self.sessions.register_consumer(session, wish)
+                    members = await self.sessions.register_consumer(session, wanted.group, wish)
                 except BaseException:
                     self.kept.keep(wanted.group, was_bytes)
                     raise

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
-from ortoo.snode.send.batcher import BatcherLimits
 from ortoo.snode.send.delayed import Delayed
 from ortoo.snode.send.publisher import Publisher
 from ortoo.snode.send.transactions import Transactions
@@ -26,11 +25,10 @@ class Sending:
 
 def make_sending(runtime: Runtime, cluster: Cluster, sendable: SendableTopics, links: EnodeLinks) -> Sending:
     """Messages wait for their place on disk as long as an enode may take to answer."""
-    limits = BatcherLimits(runtime.enode_timeout_s)
-    background, clock, randomness = runtime.background, runtime.clock, runtime.randomness
+    clock, randomness, timeout_s = runtime.clock, runtime.randomness, runtime.enode_timeout_s
     memory = runtime.memory.share("messages that wait")
     return Sending(
-        Publisher(cluster.directory, sendable, links, background, limits, memory, clock=clock, randomness=randomness),
+        Publisher(cluster.directory, sendable, links, runtime.background, memory, clock, randomness, timeout_s),
         Delayed(cluster.watch, links, cluster.directory.seals),
         Transactions(runtime, cluster, sendable, links),
     )

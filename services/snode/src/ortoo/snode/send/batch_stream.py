@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.errors import Internal, OrtooError
@@ -18,14 +18,6 @@ from ortoo.snode.send.batch_check import check
 from ortoo.snode.topics.arrival import TopicSource
 
 _log = get_logger("produce")
-
-
-@dataclass(frozen=True, slots=True)
-class ProduceLimits:
-    """What one stream may have on its way; beyond it the stream is not read any more."""
-
-    bytes_max: int = 16 << 20
-    batches_max: int = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,36 +47,30 @@ def sorted_out(batch: OpenedBatch) -> SealedBatch:
     return batch.sealed if batch.sealed.delayed == delayed else replace(batch.sealed, delayed=delayed)
 
 
+@dataclass(slots=True, eq=False)
 class ProduceStream:
-    """Many batches of many queues in flight."""
+    """Many batches of many queues in flight. Beyond what it may have on its way it is not read any more."""
 
-    def __init__(
-        self,
-        directory: Directory,
-        topics: TopicSource,
-        links: EnodeLinks,
-        memory: MemoryShare,
-        limits: ProduceLimits | None = None,
-    ) -> None:
-        self.memory = memory
-        """From which the batches on their way are drawn."""
-        self._directory = directory
-        self._topics = topics
-        self._links = links
-        self._limits = limits or ProduceLimits()
-        self._lines: dict[Queue, deque[_Item]] = {}
-        self._bytes = 0
-        self._batches = 0
-        self._answers: deque[tuple[ProduceAnswer, int]] = deque()
-        self._ended = False
-        self._error: OrtooError | None = None
-        self._answered = asyncio.Event()
-        self._room = asyncio.Event()
+    directory: Directory
+    topics: TopicSource
+    links: EnodeLinks
+    memory: MemoryShare
+    """From which the batches on their way are drawn."""
+    bytes_max: int = 16 << 20
+    batches_max: int = 1_024
+    _lines: dict[Queue, deque[_Item]] = field(default_factory=dict, init=False)
+    _bytes: int = field(default=0, init=False)
+    _batches: int = field(default=0, init=False)
+    _answers: deque[tuple[ProduceAnswer, int]] = field(default_factory=deque, init=False)
+    _ended: bool = field(default=False, init=False)
+    _error: OrtooError | None = field(default=None, init=False)
+    _answered: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _room: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     async def take(self, request_id: int, queue: Queue, batch: SealedBatch, flush_mode: FlushMode) -> None:
         """Send one batch on its way, when there is room for it. What is wrong with it is told in its answer."""
         while self._batches and (
-            self._bytes + len(batch.records) > self._limits.bytes_max or self._batches >= self._limits.batches_max
+            self._bytes + len(batch.records) > self.bytes_max or self._batches >= self.batches_max
         ):
             self._room.clear()
             await self._room.wait()
@@ -93,11 +79,11 @@ class ProduceStream:
         try:
             self.memory.draw(len(batch.records))
             size_bytes = len(batch.records)
-            topic = self._directory.find_topic(queue.topic) or await self._topics.topic(queue.topic)
+            topic = self.directory.find_topic(queue.topic) or await self.topics.topic(queue.topic)
             check_writable(topic, queue)
             batch = sorted_out(check(batch))
             topic_id, delayed_count = topic.topic_id, batch.count if batch.delayed else 0
-            future = self._links.to(queue.enode).append(topic.topic_id, queue.queue_id, batch, flush_mode)
+            future = self.links.to(queue.enode).append(topic.topic_id, queue.queue_id, batch, flush_mode)
         except OrtooError as error:
             future = asyncio.get_running_loop().create_future()
             future.set_exception(error)
@@ -140,7 +126,7 @@ class ProduceStream:
         line = self._lines.get(queue, deque())
         while line and line[0].future.done():
             item = line.popleft()
-            self._answers.append((_answer(item, queue, self._directory.seals), item.size_bytes))
+            self._answers.append((_answer(item, queue, self.directory.seals), item.size_bytes))
         if not line:
             self._lines.pop(queue, None)
         self._answered.set()

@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ortoo.common.errors import NOT_TAKEN_FIELD, NotFound, OrtooError, Overloaded, Unavailable
 from ortoo.common.process.clock import Clock
@@ -23,14 +23,6 @@ BATCH_BYTES = 1024
 """What a batch takes by itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class BatcherLimits:
-    """What one batcher may hold, and how long a message may wait for its place on disk."""
-
-    timeout_s: float = 3.0
-    waiting_bytes_max: int = 8 << 20
-
-
 @dataclass(slots=True)
 class _Waiting:
     messages: Sequence[Message]
@@ -42,6 +34,7 @@ class _Waiting:
     """When they are given up, once they are on their way."""
 
 
+@dataclass(slots=True, eq=False)
 class PublishBatcher(Batcher):
     """The way to one queue. It has a producer id of its own, so that a batch sent twice is stored once.
 
@@ -49,32 +42,26 @@ class PublishBatcher(Batcher):
     producer id: the old sequence cannot be continued.
     """
 
-    def __init__(
-        self,
-        queue: Queue,
-        topic_id: int,
-        links: EnodeLinks,
-        limits: BatcherLimits,
-        memory: MemoryShare,
-        *,
-        clock: Clock,
-        randomness: Randomness,
-    ) -> None:
-        self.batches_cut = 0
-        """Grows with each batch; a sticky choice moves on when it does."""
-        self._queue = queue
-        self._topic_id = topic_id
-        self._links = links
-        self._limits = limits
-        self._memory = memory
-        self._clock = clock
-        self._randomness = randomness
-        self._producer_id = randomness.id64()
-        self._sequence = 0
-        self._waiting: deque[_Waiting] = deque()
-        self._waiting_bytes = 0
-        self._apart = 0
-        """So many requests go each by itself, for together they were refused."""
+    queue: Queue
+    topic_id: int
+    links: EnodeLinks
+    memory: MemoryShare
+    clock: Clock
+    randomness: Randomness
+    timeout_s: float
+    """How long a message may wait for its place on disk."""
+    waiting_bytes_max: int = 8 << 20
+    batches_cut: int = field(default=0, init=False)
+    """Grows with each batch; the choice of a queue moves on when it does."""
+    _producer_id: int = field(init=False)
+    _sequence: int = field(init=False)
+    _waiting: deque[_Waiting] = field(default_factory=deque, init=False)
+    _waiting_bytes: int = field(default=0, init=False)
+    _apart: int = field(default=0, init=False)
+    """So many requests go each by itself, for together they were refused."""
+
+    def __post_init__(self) -> None:
+        self._begin_anew()
 
     @property
     def idle(self) -> bool:
@@ -87,12 +74,12 @@ class PublishBatcher(Batcher):
         With `may_move` it fails at once, with NOT_TAKEN_FIELD, when the enode takes nothing. Errors: Overloaded.
         """
         size_bytes = sum(map(encoded_bytes_bound, messages))
-        if self._waiting and self._waiting_bytes + size_bytes > self._limits.waiting_bytes_max:
-            raise Overloaded(f"too much waits for queue {self._queue}; slow down", retry_after_ms=100)
+        if self._waiting and self._waiting_bytes + size_bytes > self.waiting_bytes_max:
+            raise Overloaded(f"too much waits for queue {self.queue}; slow down", retry_after_ms=100)
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(messages, size_bytes, future, may_move))
         self._waiting_bytes += size_bytes
-        self._memory.take(size_bytes)  # a sender who goes away takes nothing along
+        self.memory.take(size_bytes)  # a sender who goes away takes nothing along
         return future
 
     async def drain(self) -> None:
@@ -100,11 +87,11 @@ class PublishBatcher(Batcher):
         while self._waiting:
             part = self._cut()
             try:
-                batch = encode([message for item in part for message in item.messages], now_ms=self._clock.now_ms())
+                batch = encode([message for item in part for message in item.messages], now_ms=self.clock.now_ms())
                 appended = await self._store(batch, part)
             except OrtooError as error:
                 if error.field == NOT_TAKEN_FIELD and any(item.may_move for item in part):
-                    now_s = self._clock.monotonic_s()
+                    now_s = self.clock.monotonic_s()
                     self._fail([item for item in part if item.may_move or item.deadline_s <= now_s], error)
                     self._take_back([item for item in part if not item.may_move and item.deadline_s > now_s])
                     continue
@@ -125,13 +112,13 @@ class PublishBatcher(Batcher):
                 self._fail(part, told_as(error, "publish"))
             else:
                 offset = appended.first_offset
-                self._memory.give_back(sum(item.size_bytes for item in part))
+                self.memory.give_back(sum(item.size_bytes for item in part))
                 for item in part:
                     if not item.offset.done():
                         item.offset.set_result(offset)
                     offset += len(item.messages)
                 if self._waiting:
-                    await self._clock.sleep(0)  # those who are being served in this very turn of the loop can join
+                    await self.clock.sleep(0)  # those who are being served in this very turn of the loop can join
 
     def _take_apart(self, part: Sequence[_Waiting]) -> None:
         """Of requests that were refused together each is sent by itself: one that is wrong fails nobody else's."""
@@ -169,42 +156,39 @@ class PublishBatcher(Batcher):
     async def _store(self, batch: SealedBatch, part: Sequence[_Waiting]) -> Appended:
         """Append one batch, with the same bytes again while the outcome is unknown and there is time."""
         for item in part:
-            item.deadline_s = item.deadline_s or self._clock.monotonic_s() + self._limits.timeout_s
+            item.deadline_s = item.deadline_s or self.clock.monotonic_s() + self.timeout_s
         deadline_s = min(item.deadline_s for item in part)
         doubt, may_move = Doubt(), any(item.may_move for item in part)
         backoff, attempt = Backoff(first_s=0.02, max_s=0.5), 0
         while True:
             stamped = replace(batch, producer_id=self._producer_id, first_sequence=self._sequence)
             try:
-                appended = await self._links.to(self._queue.enode).append(self._topic_id, self._queue.queue_id, stamped)
+                appended = await self.links.to(self.queue.enode).append(self.topic_id, self.queue.queue_id, stamped)
             except OrtooError as error:
-                if self._forgotten(error) and self._sequence and not doubt.is_open:
+                is_forgotten = isinstance(error, NotFound) and error.field == "batch.producer_id"
+                if is_forgotten and self._sequence and not doubt.is_open:
                     self._begin_anew()
                     continue
                 reason = explained(error)
-                delay_s = backoff.delay_s(attempt, self._randomness)
-                late = self._clock.monotonic_s() + delay_s >= deadline_s
+                delay_s = backoff.delay_s(attempt, self.randomness)
+                late = self.clock.monotonic_s() + delay_s >= deadline_s
                 if not reason.retriable or late or (reason.field == NOT_TAKEN_FIELD and may_move and not doubt.is_open):
                     self._begin_anew()
                     raise doubt.told(reason) from None
                 doubt.tried(error)
                 if reason.field == NOT_TAKEN_FIELD:
                     self._let_go(reason)
-                await self._clock.sleep(delay_s)
+                await self.clock.sleep(delay_s)
                 attempt += 1
             else:
                 self._sequence += batch.count
                 return appended
 
-    @staticmethod
-    def _forgotten(error: OrtooError) -> bool:
-        return isinstance(error, NotFound) and error.field == "batch.producer_id"
-
     def _begin_anew(self) -> None:
-        self._producer_id, self._sequence = self._randomness.id64(), 0
+        self._producer_id, self._sequence = self.randomness.id64(), 0
 
     def _fail(self, items: Sequence[_Waiting], error: OrtooError) -> None:
-        self._memory.give_back(sum(item.size_bytes for item in items))
+        self.memory.give_back(sum(item.size_bytes for item in items))
         for item in items:
             if not item.offset.done():
                 item.offset.set_exception(error)

@@ -6,7 +6,7 @@ Messages with ids that applications chose are sent until it is known that they a
 import asyncio
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ortoo.common.errors import NOT_TAKEN_FIELD, Invalid, OrtooError, Unavailable
@@ -24,19 +24,10 @@ from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX
 from ortoo.snode.cluster.directory import Directory, queues_to_write
 from ortoo.snode.cluster.routes import MessageType, Queue, Topic
 from ortoo.snode.enodes.link import EnodeLinks, explained
-from ortoo.snode.send.batcher import BATCH_BYTES, BatcherLimits, PublishBatcher
+from ortoo.snode.send.batcher import BATCH_BYTES, PublishBatcher
 from ortoo.snode.send.delayed import delayed_message_id, recall_handle
 from ortoo.snode.send.doubt import Doubt
-from ortoo.snode.send.queue_choice import (
-    DEDUP_ID,
-    ID_BYTES_MAX,
-    USUAL,
-    Place,
-    Sort,
-    StickyChoice,
-    placed_by,
-    queue_of_level,
-)
+from ortoo.snode.send.queue_choice import DEDUP_ID, ID_BYTES_MAX, USUAL, Place, Sort, placed_by, queue_of_level
 from ortoo.snode.topics.arrival import TopicSource
 
 
@@ -66,90 +57,33 @@ def receipt_of(
     return Receipt(message.message_id or made, queue, offset, duplicate=duplicate)
 
 
-class IdentifiedSending:
-    """Sends them to the enodes, which remember their ids; sending again does no harm."""
-
-    def __init__(
-        self, links: EnodeLinks, seals: HandleSeals, *, timeout_s: float, clock: Clock, randomness: Randomness
-    ) -> None:
-        """Try for `timeout_s`."""
-        self._seals = seals
-        self._links = links
-        self._timeout_s = timeout_s
-        self._clock = clock
-        self._randomness = randomness
-
-    async def store(self, topic: Topic, queue: Queue, messages: Sequence[Message]) -> list[Receipt]:
-        """Store messages that were checked; a receipt each. Errors: as the enode says; Unavailable: outcome unknown."""
-        batch = encode(messages, now_ms=self._clock.now_ms())
-        ids = [message.properties[DEDUP_ID] for message in messages]
-        deadline_s = self._clock.monotonic_s() + self._timeout_s
-        doubt, backoff, attempt = Doubt(), Backoff(first_s=0.02, max_s=0.5), 0
-        while True:
-            try:
-                link = self._links.to(queue.enode)
-                places = await link.append_identified(topic.topic_id, queue.queue_id, batch, ids)
-            except OrtooError as error:
-                reason = explained(error)
-                delay_s = backoff.delay_s(attempt, self._randomness)
-                if not reason.retriable or self._clock.monotonic_s() + delay_s >= deadline_s:
-                    raise doubt.told(reason) from None
-                doubt.tried(error)
-                await self._clock.sleep(delay_s)
-                attempt += 1
-            else:
-                return [
-                    receipt_of(
-                        topic,
-                        queue._replace(queue_id=place.queue_id),
-                        message,
-                        place.offset,
-                        seals=self._seals,
-                        duplicate=place.duplicate,
-                    )
-                    for message, place in zip(messages, places, strict=True)
-                ]
-
-
 BATCHERS_MAX = 20_000
 CHOICES_MAX = 10_000
 
 
+@dataclass(slots=True, eq=False)
 class Publisher:
     """All single messages of this snode."""
 
-    def __init__(
-        self,
-        directory: Directory,
-        topics: TopicSource,
-        links: EnodeLinks,
-        background: Background,
-        limits: BatcherLimits,
-        memory: MemoryShare,
-        *,
-        clock: Clock,
-        randomness: Randomness,
-    ) -> None:
-        self._directory = directory
-        self._topics = topics
-        self._links = links
-        self._background = background
-        self._limits = limits
-        self._memory = memory
-        self._clock = clock
-        self._randomness = randomness
-        self._identified = IdentifiedSending(
-            links, directory.seals, timeout_s=limits.timeout_s, clock=clock, randomness=randomness
-        )
-        self._batchers: OrderedDict[tuple[int, Queue, Sort], PublishBatcher] = OrderedDict()
-        self._choices: OrderedDict[int, tuple[StickyChoice, PublishBatcher | None, int]] = OrderedDict()
+    directory: Directory
+    topics: TopicSource
+    links: EnodeLinks
+    background: Background
+    memory: MemoryShare
+    clock: Clock
+    randomness: Randomness
+    timeout_s: float
+    """How long a message may wait for its place on disk."""
+    _batchers: OrderedDict[tuple[int, Queue, Sort], PublishBatcher] = field(default_factory=OrderedDict, init=False)
+    _choices: OrderedDict[int, tuple[int, PublishBatcher, int]] = field(default_factory=OrderedDict, init=False)
+    """By topic: whose turn it is among its queues, and until its batcher has cut so many batches."""
 
     async def publish(self, topic_name: str, messages: Sequence[Message], queue: Queue | None) -> list[Receipt]:
         """Store messages; returns one receipt each when they are durable.
 
         Errors: NotFound, Invalid, Overloaded (nothing was stored); Unavailable (some may have been).
         """
-        topic = await self._topics.topic(topic_name)
+        topic = await self.topics.topic(topic_name)
         if not 1 <= len(messages) <= MESSAGES_MAX:
             raise Invalid(f"{len(messages)} messages; send 1 to {MESSAGES_MAX} at once", field="messages")
         for row, message in enumerate(messages):
@@ -174,7 +108,7 @@ class Publisher:
                     refusing.add(to.enode)
                     continue
                 if not sort[2]:
-                    seals, first = self._directory.seals, answer
+                    seals, first = self.directory.seals, answer
                     answer = [receipt_of(topic, to, left[at], first + n, seals=seals) for n, at in enumerate(among)]
                 receipts.update(zip((rows[at] for at in among), answer, strict=True))
         return [receipts[row] for row in range(len(messages))]
@@ -183,7 +117,7 @@ class Publisher:
         """Whether an enode took nothing, and there is another one that has not refused the messages yet."""
         if not isinstance(error, OrtooError) or error.field != NOT_TAKEN_FIELD:
             return False
-        others = self._directory.to_send(topic.write_queues())
+        others = self.directory.to_send(topic.write_queues())
         return any(one.enode not in refusing and one.enode != to.enode for one in others)
 
     def _store(
@@ -192,13 +126,47 @@ class Publisher:
         """Begin to store messages of one sort; the future gives the first one's offset, or the receipts."""
         to, sort = place
         if sort[2]:
-            return self._background.asked(f"publish {to}", self._identified.store(topic, to, messages))
+            return self.background.asked(f"publish {to}", self._store_identified(topic, to, messages))
         try:
             return self._put(topic, to, messages, sort, may_move=_may_move(sort, messages, queue))
         except OrtooError as error:  # of other sorts some may be on their way
             refused: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             refused.set_exception(error)
             return refused
+
+    async def _store_identified(self, topic: Topic, queue: Queue, messages: Sequence[Message]) -> list[Receipt]:
+        """Store messages whose ids the enode remembers: to send them again does no harm.
+
+        Errors: as the enode says; Unavailable: outcome unknown.
+        """
+        batch = encode(messages, now_ms=self.clock.now_ms())
+        ids = [message.properties[DEDUP_ID] for message in messages]
+        deadline_s = self.clock.monotonic_s() + self.timeout_s
+        doubt, backoff, attempt = Doubt(), Backoff(first_s=0.02, max_s=0.5), 0
+        while True:
+            try:
+                link = self.links.to(queue.enode)
+                places = await link.append_identified(topic.topic_id, queue.queue_id, batch, ids)
+            except OrtooError as error:
+                reason = explained(error)
+                delay_s = backoff.delay_s(attempt, self.randomness)
+                if not reason.retriable or self.clock.monotonic_s() + delay_s >= deadline_s:
+                    raise doubt.told(reason) from None
+                doubt.tried(error)
+                await self.clock.sleep(delay_s)
+                attempt += 1
+            else:
+                return [
+                    receipt_of(
+                        topic,
+                        queue._replace(queue_id=place.queue_id),
+                        message,
+                        place.offset,
+                        seals=self.directory.seals,
+                        duplicate=place.duplicate,
+                    )
+                    for message, place in zip(messages, places, strict=True)
+                ]
 
     def _placed(
         self, topic: Topic, messages: Sequence[Message], queue: Queue | None, refusing: Collection[str]
@@ -227,33 +195,33 @@ class Publisher:
         return placed_by(messages, queue_of)
 
     def _unkeyed(self, topic: Topic, queues: Sequence[Queue], refusing: Collection[str]) -> Queue:
-        alive = self._directory.to_send(queues) or queues
+        """Round robin that stays on a queue while messages can still join a batch there."""
+        alive = self.directory.to_send(queues) or queues
         if refusing:
             alive = [queue for queue in alive if queue.enode not in refusing] or alive
         entry = self._choices.get(topic.topic_id)
         if entry is None:
-            choice = StickyChoice(self._randomness.below(1024))
+            at = self.randomness.below(1024)  # so that snodes do not march in step
             if len(self._choices) >= CHOICES_MAX:
                 self._choices.popitem(last=False)
         else:
-            choice, batcher, cut = entry
-            if batcher is None or batcher.idle or batcher.batches_cut != cut:
-                choice.advance()
-            else:
-                return choice.queue(alive)
-        to = choice.queue(alive)
+            at, batcher, cut = entry
+            if not batcher.idle and batcher.batches_cut == cut:
+                return alive[at % len(alive)]
+            at += 1
+        to = alive[at % len(alive)]
         chosen = self._batcher(topic, to)
-        self._choices[topic.topic_id] = (choice, chosen, chosen.batches_cut + (1 if chosen.idle else 0))
+        self._choices[topic.topic_id] = (at, chosen, chosen.batches_cut + (1 if chosen.idle else 0))
         return to
 
     def _put(
         self, topic: Topic, queue: Queue, messages: Sequence[Message], sort: Sort, *, may_move: bool
     ) -> asyncio.Future[int]:
-        self._links.to(queue.enode)  # an enode that is known to be away is told at once
+        self.links.to(queue.enode)  # an enode that is known to be away is told at once
         batcher = self._batcher(topic, queue, sort)
         future = batcher.put(messages, may_move=may_move)
         if not batcher.draining:
-            batcher.wake(self._background, f"publish {queue}")
+            batcher.wake(self.background, f"publish {queue}")
         return future
 
     def _batcher(self, topic: Topic, queue: Queue, sort: Sort = USUAL) -> PublishBatcher:
@@ -261,9 +229,8 @@ class Publisher:
         batcher = self._batchers.get(key)
         if batcher is None:
             self._drop_idle_batchers()
-            clock, randomness = self._clock, self._randomness
             batcher = self._batchers[key] = PublishBatcher(
-                queue, topic.topic_id, self._links, self._limits, self._memory, clock=clock, randomness=randomness
+                queue, topic.topic_id, self.links, self.memory, self.clock, self.randomness, self.timeout_s
             )
         self._batchers.move_to_end(key)
         return batcher

@@ -15,22 +15,6 @@ Place = tuple[Queue, Sort]
 USUAL: Sort = (False, False, False)
 
 
-class StickyChoice:
-    """Round robin that stays on a queue while messages can still join a batch there."""
-
-    def __init__(self, start: int) -> None:
-        """Begin at a chosen place, so that snodes do not march in step."""
-        self._at = start
-
-    def queue(self, queues: Sequence[Queue]) -> Queue:
-        """The current queue."""
-        return queues[self._at % len(queues)]
-
-    def advance(self) -> None:
-        """Go on to the next queue."""
-        self._at += 1
-
-
 def queue_of_level(topic: Topic, unkeyed: Queue, priority: int) -> Queue:
     """The queue of a priority, on the enode of `unkeyed`."""
     placement = topic.placement(unkeyed.enode)

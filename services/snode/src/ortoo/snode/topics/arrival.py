@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 from ortoo.common.errors import AlreadyExists, NotFound, OrtooError
 from ortoo.common.process.clock import Clock
@@ -93,35 +94,30 @@ class SendableTopics:
     _: KW_ONLY
     auto_create: bool
     queue_count: int
-    _making: dict[str, asyncio.Event] = field(default_factory=dict, init=False)
+    _making: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary, init=False)
+    """Who comes while a topic is being made waits for it."""
 
     async def topic(self, name: str) -> Topic:
         """A topic that may be sent to. Errors: Invalid; NotFound where none is made; Overloaded, Unavailable."""
-        while True:
+        try:
+            return await self.topics.topic(name)
+        except NotFound:
+            if not self.auto_create or name.startswith(RESERVED_PREFIX):
+                raise
+        async with self._making.setdefault(name, asyncio.Lock()):
             try:
                 return await self.topics.topic(name)
             except NotFound:
-                if not self.auto_create or name.startswith(RESERVED_PREFIX):
-                    raise
-            making = self._making.get(name)
-            if making is not None:
-                await making.wait()
-                continue
-            return await self._make(name)
+                return await self._make(name)
 
     async def _make(self, name: str) -> Topic:
-        making = self._making[name] = asyncio.Event()
         try:
-            try:
-                topic = await self.name_server.create_topic(name, queue_count=self.queue_count)
-                _log.info("a topic was made by its first message", topic=name)
-            except AlreadyExists:  # somebody else made it meanwhile, with other queues
-                topic = await self.name_server.get_topic(name)
-            await self.arrival.of(topic)
-            return topic
-        finally:
-            del self._making[name]
-            making.set()
+            topic = await self.name_server.create_topic(name, queue_count=self.queue_count)
+            _log.info("a topic was made by its first message", topic=name)
+        except AlreadyExists:  # somebody else made it meanwhile, with other queues
+            topic = await self.name_server.get_topic(name)
+        await self.arrival.of(topic)
+        return topic
 
 
 _groups_log = get_logger("groups")
@@ -147,7 +143,7 @@ class GroupTopics:
     directory: Directory
     name_server: NameServer
     arrival: TopicArrival
-    _making: dict[tuple[str, str], asyncio.Event] = field(default_factory=dict, init=False)
+    _making: WeakValueDictionary[tuple[str, str], asyncio.Lock] = field(default_factory=WeakValueDictionary, init=False)
 
     def topic_id(self, name: str, enode: str) -> int:
         """The id of a topic that has a queue on this enode; 0 if it does not exist, or not there."""
@@ -163,18 +159,10 @@ class GroupTopics:
 
     async def ensure(self, name: str, enode: str) -> int:
         """The id of a topic with a queue on this enode, made if there is none. Errors: Unavailable, Invalid."""
-        key = (name, enode)
         while not self.topic_id(name, enode):
-            making = self._making.get(key)
-            if making is not None:
-                await making.wait()
-                continue
-            making = self._making[key] = asyncio.Event()
-            try:
-                await self.arrival.of(await self._make(name, enode))
-            finally:
-                del self._making[key]
-                making.set()
+            async with self._making.setdefault((name, enode), asyncio.Lock()):
+                if not self.topic_id(name, enode):
+                    await self.arrival.of(await self._make(name, enode))
         return self.topic_id(name, enode)
 
     async def _make(self, name: str, enode: str) -> Topic:

@@ -35,16 +35,16 @@ class GroupSettings:
         group = self.of(name)
         return SlowRule(group.slow_consumer_threshold_messages, group.slow_consumer_grace_ms / 1000)
 
-    def why_closed(self, name: str, *, broadcast: bool = False) -> str:
-        """Why members may not consume; empty if they may."""
-        group = self._directory.group(name)
-        if group is None:
-            return ""
+    def refusal(self, name: str, *, broadcast: bool = False) -> OrtooError | None:
+        """Why members may not consume, a Conflict or Forbidden; None if they may."""
+        group = self.of(name)
         if not group.consume_enabled:
-            return f"group {name} may not consume: it was switched off; AdminService/UpdateGroup switches it on"
+            words = f"group {name} may not consume: it was switched off; AdminService/UpdateGroup switches it on"
+            return Conflict(words, field="group")
         if broadcast and not group.broadcast_enabled:
-            return f"group {name} may not consume as broadcast; AdminService/UpdateGroup allows it"
-        return ""
+            words = f"group {name} may not consume as broadcast; AdminService/UpdateGroup allows it"
+            return Forbidden(words, field="message_model")
+        return None
 
     async def check(self, name: str, *, broadcast: bool = False) -> None:
         """Refuse a group whose members may not consume; create it if it does not exist.
@@ -53,11 +53,8 @@ class GroupSettings:
         """
         if self._directory.group(name) is None:
             await self._create(name)
-        closed = self.why_closed(name, broadcast=broadcast)
-        if closed and not self.of(name).consume_enabled:
-            raise Conflict(closed, field="group")
-        if closed:
-            raise Forbidden(closed, field="message_model")
+        if (refusal := self.refusal(name, broadcast=broadcast)) is not None:
+            raise refusal
 
     async def _create(self, name: str) -> None:
         if not self.auto_create:
@@ -113,8 +110,6 @@ class DeliveryModes:
             for placement in topic.placements:
                 try:
                     await self._links.to(placement.enode).use_mode(topic.topic_id, group, mode)
-                except Conflict:
-                    raise
                 except OrtooError as error:
                     if not explained(error).retriable:
                         raise

@@ -1,23 +1,19 @@
 """Reading from an offset, and the offsets of groups and queues."""
 
 import itertools
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-
-import numpy as np
 
 from apache.rocketmq.v2 import service_pb2 as pb
 from apache.rocketmq.v2.definition_pb2 import Code, MessageQueue, QueryOffsetPolicy
 from ortoo.common.errors import OutOfRange
-from ortoo.common.filters.selection import Selected, selected
-from ortoo.common.records.batch import open_batch
-from ortoo.common.records.message import Message
+from ortoo.common.filters.selection import selected
 from ortoo.common.records.message_id import message_id_text
 from ortoo.snode.cluster.directory import check_readable
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks, FetchWish, QueueRange
-from ortoo.snode.pull.offsets import Offsets
+from ortoo.snode.pull.reading import messages_of
 from ortoo.snode.rocketmq.clients.settings_reply import RECEIVE_BATCH_MAX
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import Refused, ok, status_of
@@ -32,7 +28,6 @@ class QueueOffsets:
 
     watch: DirectoryWatch
     links: EnodeLinks
-    offsets: Offsets
 
     async def pull(
         self, caller: Caller, request: pb.PullMessageRequest
@@ -56,7 +51,7 @@ class QueueOffsets:
         for stored in fetched.batches:
             part = selected(stored, next_offset, None, wanted)
             next_offset, room = part.next_offset, count_max - len(frames)
-            found = list(itertools.islice(_messages(part), room + 1))
+            found = list(itertools.islice(messages_of(part), room + 1))
             if len(found) > room:
                 found.pop()
                 next_offset = found[-1][0] + 1
@@ -84,15 +79,15 @@ class QueueOffsets:
                 end_offset=held.end_offset,
                 field="offset",
             )
-        await self.offsets.commit(queue.enode, topic.topic_id, group, {queue.queue_id: request.offset})
+        await self.links.to(queue.enode).commit_rows(topic.topic_id, group, [(queue.queue_id, request.offset, 0)])
         return pb.UpdateOffsetResponse(status=ok())
 
     async def get(self, caller: Caller, request: pb.GetOffsetRequest) -> pb.GetOffsetResponse:
         """The group's committed offset. Errors: Refused with OFFSET_NOT_FOUND."""
         group = group_name(request.group)
         topic, queue = await self._queue(request.message_queue)
-        offset = await self.offsets.query(queue, topic.topic_id, group)
-        if offset is None:
+        offsets = await self.links.to(queue.enode).query_offsets(topic.topic_id, group, (queue.queue_id,))
+        if (offset := offsets.get(queue.queue_id)) is None:
             raise Refused(Code.OFFSET_NOT_FOUND, f"group {group} has no offset in {queue}")
         return pb.GetOffsetResponse(status=ok(), offset=offset)
 
@@ -124,13 +119,3 @@ class QueueOffsets:
     async def _range(self, topic: Topic, queue: Queue) -> QueueRange:
         ranges = await self.links.to(queue.enode).describe_queues(topic.topic_id)
         return next((r for r in ranges if r.queue_id == queue.queue_id), QueueRange(queue.queue_id, 0, 0))
-
-
-def _messages(part: Selected) -> Iterator[tuple[int, Message]]:
-    """The messages of a part and their offsets."""
-    if part.batch is None:
-        return
-    rows = np.frombuffer(part.rows, "<i4").tolist() if part.rows else range(part.batch.count)
-    view, is_gathered = open_batch(part.batch), len(rows) == part.batch.count
-    for at, row in enumerate(rows):
-        yield part.first_offset + row, view.message(at if is_gathered else row)

@@ -106,7 +106,7 @@ def open_gateway(
         Receiving(directory, popping, clients, leases, starting, lite_popping, lite_subscriptions, lite_owners, clock),
         Settling(directory, popping, leases, registration),
         Recalling(directory, watch, sending.delayed),
-        QueueOffsets(watch, enodes, pull.offsets),
+        QueueOffsets(watch, enodes),
         leases,
         Telemetry(clients, directory, results, transacting, registration, background, clock),
         RocketmqCommands(clients, results, pull.search, clock),

@@ -7,7 +7,7 @@ from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import read, write
 from ortoo.common.process.clock import Clock
-from ortoo.snode.cluster.wire import enode_to, queue_to, snode_to, topic_to
+from ortoo.snode.cluster.wire import queue_to, topic_to
 from ortoo.snode.pull.reading import PlacedMessage, Reading
 from ortoo.snode.pull.searching import MessageSearch, SearchRequest
 from ortoo.snode.rpc.conversion import body_text
@@ -17,6 +17,7 @@ from ortoo.snode.rpc.streams import LongCalls
 from ortoo.snode.send.delayed import Delayed
 from ortoo.snode.send.transactions import OpenTransaction, Transactions
 from ortoo.v1 import admin_pb2 as pb
+from ortoo.v1 import topic_pb2
 
 NAME = pb.DESCRIPTOR.services_by_name["AdminService"].full_name
 
@@ -101,8 +102,8 @@ class AdminService(MemberAdmin, GroupAdmin):
     async def DescribeCluster(self, request: pb.DescribeClusterRequest, context: Context) -> pb.DescribeClusterResponse:
         """The processes of the cluster."""
         return pb.DescribeClusterResponse(
-            enodes=map(enode_to, self.directory.enodes()),
-            snodes=map(snode_to, self.directory.snodes()),
+            enodes=[write(topic_pb2.Enode, one) for one in self.directory.enodes()],
+            snodes=[write(topic_pb2.Snode, one) for one in self.directory.snodes()],
             version=self.directory.version,
             now_ms=self.clock.now_ms(),
             inner_ports_open=self.inner_ports_open,

@@ -13,7 +13,7 @@ from ortoo.common.grpc.fields import read, write
 from ortoo.snode.clients.directory import ClientDirectory, ClientEntry, OwnedQueue
 from ortoo.snode.cluster.name_server import NameServer
 from ortoo.snode.cluster.routes import DeliveryMode, Group
-from ortoo.snode.cluster.wire import group_to, queue_of, queue_to, retry_of
+from ortoo.snode.cluster.wire import queue_of, queue_to, retry_of
 from ortoo.snode.policy.access import Authentication
 from ortoo.snode.policy.flow_control import FlowControl, FlowRule, FlowUnit
 from ortoo.snode.policy.principal import PRINCIPAL
@@ -24,7 +24,7 @@ from ortoo.snode.rocketmq.rpc.commands import RocketmqCommands
 from ortoo.snode.rpc.conversion import member_to
 from ortoo.snode.topics.arrival import TopicArrival
 from ortoo.snode.topics.group_settings import DeliveryModes
-from ortoo.v1 import admin_pb2_grpc, flow_control_pb2, pull_pb2, session_pb2
+from ortoo.v1 import admin_pb2_grpc, flow_control_pb2, pull_pb2, session_pb2, topic_pb2
 from ortoo.v1 import client_pb2 as pb
 
 COMMAND_TIMEOUT_MS = 10_000
@@ -64,7 +64,7 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
             changes["retry"] = retry_of(request.retry)
         group = await self.name_server.put_group(dataclasses.replace(group, **changes))
         await self.arrival.version(group.version)
-        return pb.UpdateGroupResponse(group=group_to(group))
+        return pb.UpdateGroupResponse(group=write(topic_pb2.Group, group))
 
     async def DescribeGroup(self, request: pb.DescribeGroupRequest, context: Context) -> pb.DescribeGroupResponse:
         """One group: settings, members, progress."""
@@ -73,7 +73,7 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
         members = self.clients.consumers(request.name)
         topics = await self._topics(request.name)
         return pb.DescribeGroupResponse(
-            group=group_to(group),
+            group=write(topic_pb2.Group, group),
             members=map(member_to, members),
             topics=topics,
             progress=[one for topic in topics if (one := await self._progress(request.name, topic)) is not None],
@@ -81,18 +81,16 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
 
     async def ListClients(self, request: pb.ListClientsRequest, context: Context) -> pb.ListClientsResponse:
         """The clients that are connected, to whichever snode."""
-        return pb.ListClientsResponse(
-            clients=[write(pb.ClientInfo, one) for one in self.clients.clients(request.group)]
-        )
+        return pb.ListClientsResponse(clients=map(_client, self.clients.clients(request.group)))
 
     async def DescribeClient(self, request: pb.DescribeClientRequest, context: Context) -> pb.DescribeClientResponse:
         """One client: who it is, its queues, and what it says about itself."""
         entry = self.clients.find(request.client_id)
         if (other := await self._other(entry, request)) is not None:
-            with rpc_errors(f"snode {entry.snode}", within=True):
+            with rpc_errors(f"snode {entry.member.snode}", within=True):
                 return await other.DescribeClient(request, timeout=COMMAND_TIMEOUT_MS / 1000 + FORWARD_S)
         queues = map(_queue, self.clients.queues(request.client_id, request.group))
-        response = pb.DescribeClientResponse(client=write(pb.ClientInfo, entry), queues=queues)
+        response = pb.DescribeClientResponse(client=_client(entry), queues=queues)
         if request.ask_client:
             describe = session_pb2.Command(describe_running=session_pb2.DescribeRunning(group=request.group))
             try:
@@ -106,7 +104,7 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
         """Make a client do something and answer what it said."""
         entry = self.clients.find(request.client_id)
         if (other := await self._other(entry, request)) is not None:
-            with rpc_errors(f"snode {entry.snode}", within=True):
+            with rpc_errors(f"snode {entry.member.snode}", within=True):
                 return await other.CallClient(request, timeout=COMMAND_TIMEOUT_MAX_MS / 1000 + FORWARD_S)
         return pb.CallClientResponse(result=await self._call(request.client_id, request.command))
 
@@ -237,6 +235,11 @@ def _mode_of(number: int) -> DeliveryMode:
         return DeliveryMode(number)
     except ValueError:
         raise Invalid(f"{number} is no delivery mode that this version knows", field="mode") from None
+
+
+def _client(entry: ClientEntry) -> pb.ClientInfo:
+    groups = {"producer_groups": entry.producer_groups, "consumer_groups": entry.consumer_groups}
+    return write(pb.ClientInfo, entry.member, **groups)
 
 
 def _queue(owned: OwnedQueue) -> session_pb2.RunningQueue:

@@ -1,4 +1,4 @@
-"""KEDA's ExternalScaler: decode, ask Scaling, encode."""
+"""KEDA's ExternalScaler: decode, ask how far groups are behind, encode."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from ortoo.common.grpc.errors import Context
 from ortoo.common.process.clock import Clock
 from ortoo.keda import externalscaler_pb2 as pb
 from ortoo.keda.externalscaler_pb2_grpc import ExternalScalerServicer
-from ortoo.snode.pull.lag import AGE, LAG, Scaling, Trigger
+from ortoo.snode.pull.lag import AGE, LAG, Lag, Trigger
 from ortoo.snode.rpc.streams import LongCalls
 
 NAME = pb.DESCRIPTOR.services_by_name["ExternalScaler"].full_name
@@ -19,20 +19,20 @@ LOOK_INTERVAL_S = 2.0
 class ExternalScaler(ExternalScalerServicer):
     """How much work waits, for KEDA."""
 
-    scaling: Scaling
+    lag: Lag
     long_calls: LongCalls
     clock: Clock
 
     async def IsActive(self, request: pb.ScaledObjectRef, context: Context) -> pb.IsActiveResponse:
         """Whether anything must run."""
-        return pb.IsActiveResponse(result=await self.scaling.is_active(Trigger.of(request.scalerMetadata)))
+        return pb.IsActiveResponse(result=await self.lag.is_active(Trigger.of(request.scalerMetadata)))
 
     async def StreamIsActive(self, request: pb.ScaledObjectRef, context: Context) -> AsyncIterator[pb.IsActiveResponse]:
         """Whether anything must run: at once, and at every change."""
         trigger, told = Trigger.of(request.scalerMetadata), None
         with self.long_calls.running():
             while True:
-                active = await self.scaling.is_active(trigger)
+                active = await self.lag.is_active(trigger)
                 if active is not told:
                     yield pb.IsActiveResponse(result=active)
                     told = active
@@ -50,5 +50,5 @@ class ExternalScaler(ExternalScalerServicer):
         trigger, name = Trigger.of(request.scaledObjectRef.scalerMetadata), request.metricName
         if name not in (LAG, AGE):
             raise Invalid(f"{name!r}; expected {LAG} or {AGE}", field="metricName")
-        read = self.scaling.lag_messages if name == LAG else self.scaling.oldest_age_s
+        read = self.lag.lag_messages if name == LAG else self.lag.oldest_age_s
         return pb.GetMetricsResponse(metricValues=[pb.MetricValue(metricName=name, metricValue=await read(trigger))])
