@@ -13,8 +13,10 @@ from ortoo.common.groups.retry_policy import DELAY_MS_MAX
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import read, write
 from ortoo.common.records.view import open_batch
+from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.wire import batch_to, message_to, queue_to
-from ortoo.snode.pop.popping import MESSAGES_MAX, PopCall, PoppedMessages, Popping
+from ortoo.snode.pop import Pop
+from ortoo.snode.pop.popping import MESSAGES_MAX, PopCall, PoppedMessages
 from ortoo.snode.pop.receipt_handle import ReceiptHandle, read_receipt
 from ortoo.snode.rpc.streams import LongCalls
 from ortoo.v1 import pop_pb2 as pb
@@ -45,8 +47,8 @@ class _Asked:
 class PopCalls(ConsumerServiceServicer):
     """The part of ConsumerService that is about pops."""
 
-    popping: Popping
-    seals: HandleSeals
+    cluster: Cluster
+    pop: Pop
     long_calls: LongCalls
 
     async def Pop(self, request: pb.PopRequest, context: Context) -> pb.PopResponse:
@@ -55,16 +57,16 @@ class PopCalls(ConsumerServiceServicer):
         if request.call_off:
             if not call.attempt_id:
                 raise Invalid("say which pops are called off", field="attempt_id")
-            await self.popping.call_off(call)
+            await self.pop.popping.call_off(call)
             return pb.PopResponse()
         with self.long_calls.running():
-            answer = await self.popping.pop(call)
-        batches = [_batch(one, self.seals, readable=request.readable) for one in answer.batches]
+            answer = await self.pop.popping.pop(call)
+        batches = [_batch(one, self.cluster.directory.seals, readable=request.readable) for one in answer.batches]
         return pb.PopResponse(batches=batches, blocked=answer.blocked)
 
     async def Ack(self, request: pb.AckRequest, context: Context) -> pb.AckResponse:
         """Popped messages are processed."""
-        asked = _asked(request.receipts, self.seals)
+        asked = _asked(request.receipts, self.cluster.directory.seals)
         return pb.AckResponse(stale=await self._settled(asked, Finish()), refused=asked.refused)
 
     async def Nack(self, request: pb.NackRequest, context: Context) -> pb.NackResponse:
@@ -76,20 +78,20 @@ class PopCalls(ConsumerServiceServicer):
         how = GiveBack(
             delays_ms, not request.uncounted, request.client_id, request.error, request.park, _rules(request.options)
         )
-        asked = _asked(request.receipts, self.seals)
+        asked = _asked(request.receipts, self.cluster.directory.seals)
         if request.park:
-            await self.popping.ensure_dead_letters(handle for handle, _ in asked.receipts)
+            await self.pop.popping.ensure_dead_letters(handle for handle, _ in asked.receipts)
         return pb.NackResponse(stale=await self._settled(asked, how), refused=asked.refused)
 
     async def ChangeInvisible(self, request: pb.ChangeInvisibleRequest, context: Context) -> pb.ChangeInvisibleResponse:
         """Popped messages stay for longer."""
         invisible_ms = request.invisible_ms or INVISIBLE_MS_DEFAULT
         _check("invisible_ms", invisible_ms, INVISIBLE_MS_MIN, INVISIBLE_MS_MAX)
-        asked = _asked(request.receipts, self.seals)
+        asked = _asked(request.receipts, self.cluster.directory.seals)
         return pb.ChangeInvisibleResponse(stale=await self._settled(asked, Renew(invisible_ms)), refused=asked.refused)
 
     async def _settled(self, asked: "_Asked", verdict: Verdict) -> list[pb.StaleMessage]:
-        stale = await self.popping.settle(asked.receipts, verdict)
+        stale = await self.pop.popping.settle(asked.receipts, verdict)
         return [
             pb.StaleMessage(receipt_handle=text, offset=offset)
             for text, offsets in zip(asked.texts, stale, strict=True)

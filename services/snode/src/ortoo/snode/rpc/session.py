@@ -8,8 +8,6 @@ from ortoo.common.errors import OrtooError
 from ortoo.common.grpc.around.call_memory import call_share
 from ortoo.common.grpc.errors import Context, request_failed
 from ortoo.common.grpc.fields import read, write
-from ortoo.common.process.background import Background
-from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.snode.clients.session import (
     ClientSession,
     CommandSent,
@@ -20,6 +18,7 @@ from ortoo.snode.clients.session import (
     SessionEvent,
 )
 from ortoo.snode.clients.sessions import ClientSessions, refused
+from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.membership.members import CloseReason, sharing, strategy_of
 from ortoo.snode.push.outbox import Closed, Opened
 from ortoo.snode.rpc.conversion import failure_to, how_consuming, subscriptions
@@ -36,16 +35,15 @@ class SessionService(session_pb2_grpc.SessionServiceServicer):
     """Sessions."""
 
     sessions: ClientSessions
-    background: Background
-    memory: MemoryBudget
+    runtime: Runtime
 
     async def Connect(
         self, request_iterator: AsyncIterator[pb.ConnectRequest], context: Context
     ) -> AsyncIterator[pb.ConnectResponse]:
         """A session."""
-        call = ConnectCall(self.sessions, request_iterator, Kept(call_share(self.memory, "Connect")))
+        call = ConnectCall(self.sessions, request_iterator, Kept(call_share(self.runtime.memory, "Connect")))
         session = await call.open(context.peer())
-        scope = self.background.scope("Connect", failed=lambda _: session.call and session.call.cancel())
+        scope = self.runtime.background.scope("Connect", failed=lambda _: session.call and session.call.cancel())
         scope.start("read", call.read(session))
         try:
             async for response in call.responses(session):

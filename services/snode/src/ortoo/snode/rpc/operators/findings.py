@@ -8,14 +8,12 @@ from itertools import chain
 from ortoo.common.errors import OrtooError, Unsupported
 from ortoo.common.errors.findings import Finding, Findings
 from ortoo.common.errors.status import rpc_errors
-from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.errors import Context
-from ortoo.common.process.clock import Clock
 from ortoo.common.telemetry.findings_service import NAME as NAME
 from ortoo.common.telemetry.findings_service import OwnFindings, findings_of, findings_to
 from ortoo.snode.cluster import Cluster
-from ortoo.snode.policy.access import Authentication
-from ortoo.snode.policy.principal import PRINCIPAL
+from ortoo.snode.cluster.runtime import Runtime
+from ortoo.snode.policy import Policy
 from ortoo.v1 import findings_pb2 as pb
 from ortoo.v1.findings_pb2_grpc import FindingsServiceServicer, FindingsServiceStub
 
@@ -49,15 +47,13 @@ class ClusterFindings(FindingsServiceServicer):
     """Asks all at once, each for a bounded time."""
 
     own: Findings
+    runtime: Runtime
     cluster: Cluster
-    channels: Channels
-    authentication: Authentication | None
-    """What signs calls that go on to other snodes, where users are known."""
-    clock: Clock
+    policy: Policy
 
     async def ListFindings(self, request: pb.ListFindingsRequest, context: Context) -> pb.ListFindingsResponse:
         """What is wrong now, here or anywhere."""
-        mine = OwnFindings(self.own, self.clock).answer()
+        mine = OwnFindings(self.own, self.runtime.clock).answer()
         if request.own_only:
             return mine
         timeout_s = (request.timeout_ms or TIMEOUT_MS) / 1000
@@ -80,16 +76,16 @@ class ClusterFindings(FindingsServiceServicer):
 
     async def _hear(self, asked: Asked, timeout_s: float) -> Heard:
         request = pb.ListFindingsRequest(own_only=True)
-        channel = self.channels.to(asked.address)
-        begun_ms = self.clock.now_ms()
+        channel = self.runtime.channels.to(asked.address)
+        begun_ms = self.runtime.clock.now_ms()
         try:
-            if asked.role == "snode" and self.authentication is not None:  # the call goes on as the caller's
-                channel = await self.authentication.forwarding(PRINCIPAL.get(), channel)
+            if asked.role == "snode":
+                channel = await self.policy.onward(channel)
             with rpc_errors(f"{asked.role} {asked.name}", within=True):
                 answer = await FindingsServiceStub(channel).ListFindings(request, timeout=timeout_s)
         except OrtooError as error:
             return Heard(asked, error=error)
-        middle_ms = (begun_ms + self.clock.now_ms()) // 2
+        middle_ms = (begun_ms + self.runtime.clock.now_ms()) // 2
         return Heard(asked, answer, ahead_ms=answer.processes[0].now_ms - middle_ms if answer.processes else 0)
 
 

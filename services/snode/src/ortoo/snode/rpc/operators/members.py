@@ -6,8 +6,8 @@ from typing import Any
 
 from ortoo.common.errors import Conflict, Invalid, Moved, NotFound, Unavailable
 from ortoo.common.errors.status import rpc_errors
-from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.errors import Context
+from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.rpc.operators.directory import DirectoryAdmin, passed_on
 from ortoo.v1 import enode_members_pb2 as pb
 from ortoo.v1 import member_admin_pb2, member_report_pb2, topic_pb2
@@ -28,7 +28,7 @@ Call = Callable[..., Awaitable[Any]]
 class MemberAdmin(DirectoryAdmin):
     """The part of AdminService that is about the members of enodes."""
 
-    channels: Channels
+    runtime: Runtime
 
     ListMembers = passed_on("ListMembers")
     """Who leads, who is there, who is how far behind."""
@@ -75,9 +75,9 @@ class MemberAdmin(DirectoryAdmin):
     async def _members(self, enode: str) -> member_admin_pb2.EnodeMembers:
         if not enode:
             raise Invalid("no enode is named; `ortoo enode members` lists them", field="enode")
-        with rpc_errors(self.name_server.peer):
+        with rpc_errors(self.cluster.name_server.peer):
             asked = member_admin_pb2.ListMembersRequest(enode=enode)
-            answer = await self.name_server.stub.ListMembers(asked, timeout=LIST_TIMEOUT_S)
+            answer = await self.cluster.name_server.stub.ListMembers(asked, timeout=LIST_TIMEOUT_S)
         return answer.enodes[0]
 
     async def _ask_leader(
@@ -99,7 +99,8 @@ class MemberAdmin(DirectoryAdmin):
 
     async def _ask(self, address: str, method: Callable[[EnodeMembersServiceStub], Call], request: Any) -> Any:
         with rpc_errors(f"enode at {address}"):
-            return await method(EnodeMembersServiceStub(self.channels.to(address)))(request, timeout=CHANGE_TIMEOUT_S)
+            stub = EnodeMembersServiceStub(self.runtime.channels.to(address))
+            return await method(stub)(request, timeout=CHANGE_TIMEOUT_S)
 
 
 def _named(

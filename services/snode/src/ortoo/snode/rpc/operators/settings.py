@@ -12,7 +12,7 @@ from ortoo.common.grpc.errors import Context
 from ortoo.common.telemetry.settings_service import NAME as NAME
 from ortoo.common.telemetry.settings_service import OwnSettings
 from ortoo.snode.cluster import Cluster
-from ortoo.snode.policy.access import Authentication
+from ortoo.snode.policy import Policy
 from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.v1 import member_admin_pb2, topic_pb2
 from ortoo.v1 import settings_pb2 as pb
@@ -41,8 +41,7 @@ class ClusterSettings(SettingsServiceServicer):
     own: LiveSettings[Any]
     cluster: Cluster
     channels: Channels
-    authentication: Authentication | None
-    """What signs calls that go on to other snodes, where users are known."""
+    policy: Policy
 
     async def ListSettings(self, request: pb.ListSettingsRequest, context: Context) -> pb.ListSettingsResponse:
         """What is in force, here or in every process of a role."""
@@ -114,8 +113,8 @@ class ClusterSettings(SettingsServiceServicer):
         if not asked.alive:
             raise Unavailable("it is away")
         channel = self.channels.to(asked.address)
-        if asked.role == "snode" and self.authentication is not None:  # the call goes on as the caller's
-            channel = await self.authentication.forwarding(PRINCIPAL.get(), channel)
+        if asked.role == "snode":
+            channel = await self.policy.onward(channel)
         with rpc_errors(f"{asked.role} {asked.name or asked.address}", within=True):
             answer = await getattr(SettingsServiceStub(channel), method)(request, timeout=TIMEOUT_S)
         found = answer.processes[0]
