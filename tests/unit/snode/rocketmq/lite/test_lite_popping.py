@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 from ortoo.common.process.background import Background
@@ -57,7 +58,9 @@ async def test_a_lite_topic_left_during_a_look_is_not_received_from() -> None:
     subscriptions.add(known, ["a", "b"], 0.0)
     pops, topics, parent = Pops(subscriptions), LiteQueues(), object()
     async with Background("test") as background:
-        lite: Any = LitePopping(pops, topics, asyncio.Event, background, VirtualClock())  # type: ignore[arg-type]
+        runtime: Any = SimpleNamespace(background=background, clock=VirtualClock())
+        watch = SimpleNamespace(changed=asyncio.Event())
+        lite: Any = LitePopping(pops, topics, watch, runtime)  # type: ignore[arg-type]
         answer = await lite.pop(PopCall("g", "t", 8, 1000, 0), parent, lambda: known)
     assert set(pops.asked) == {A, B}
     assert [one.queue for one in answer.batches] == [B]

@@ -60,7 +60,7 @@ class Services:
     async def drain(self) -> None:
         """End what is open; its clients hear that they shall go to another snode."""
         self.producing.drain()
-        self.gateway.drain()
+        self.gateway.clients.end_streams()
         self.long_calls.end()
         self.clients.close_all(CloseReason.SHUTDOWN, "this snode stops; connect to another one")
         words = "this snode stops; open the session at another one"
