@@ -13,7 +13,7 @@ from ortoo.common.process.containment import Scope
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.rocketmq.clients.registration import Registration
-from ortoo.snode.rocketmq.clients.settings_reply import NODE_JS, rules_of, settings_reply
+from ortoo.snode.rocketmq.clients.settings_reply import NODE_JS, settings_reply
 from ortoo.snode.rocketmq.clients.table import Client, Clients, CommandStream, check_size
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import Refused, ok, status_of
@@ -142,7 +142,7 @@ class Telemetry:
         client.stream = stream
         self.transacting.producers_changed()
         self.registration.register(client)
-        reply = settings_reply(settings, client.language, rules_of(self.directory.group(client.group)))
+        reply = settings_reply(settings, client.language, self.directory.group(client.group))
         command = TelemetryCommand(status=ok(), settings=reply)
         stream.say(command)
         if is_new and client.language == NODE_JS:
