@@ -34,7 +34,7 @@ class Pops:
         """One message of the queue."""
         assert call.queue is not None
         if not self.asked:
-            self.subscriptions.remove(self.subscriptions.of("c", "g", "t", 0.0), ["a"], 0.0)
+            self.subscriptions.put(self.subscriptions.of("c", "g", "t", 0.0), frozenset("b"), 0.0)
         self.asked.append(call.queue)
         return PopAnswer([Leased(call.queue)])  # type: ignore[list-item]
 
@@ -55,7 +55,7 @@ async def test_a_lite_topic_left_during_a_look_is_not_received_from() -> None:
     """Its message goes back and is nobody's attempt; those of other lite topics come."""
     subscriptions = LiteSubscriptions()
     known = subscriptions.of("c", "g", "t", 0.0)
-    subscriptions.add(known, ["a", "b"], 0.0)
+    subscriptions.put(known, frozenset("ab"), 0.0)
     pops, topics, parent = Pops(subscriptions), LiteQueues(), object()
     async with Background("test") as background:
         runtime: Any = SimpleNamespace(background=background, clock=VirtualClock())
