@@ -227,7 +227,6 @@ def _held(queue: Queue, found: enode_pop_pb2.DescribeDeliveriesResponse) -> Held
         pops=found.pops,
         leased=count(LEASED),
         delayed=count(RETURNED),
-        next_ms=min((one.until_ms for one in found.ranges if one.phase in (LEASED, RETURNED)), default=0),
         blocked=found.blocked,
         error=tried[-1].error if tried else "",
         attempt=max((one.attempt for one in found.ranges), default=0),
