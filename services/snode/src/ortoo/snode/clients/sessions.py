@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ortoo.common.cluster.names import check_group_name
-from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError, Overloaded, Unavailable
+from ortoo.common.errors import Conflict, Invalid, NotFound, Overloaded, Unavailable
 from ortoo.common.process.logs import get_logger
 from ortoo.snode.clients.session import (
     ClientSession,
@@ -14,7 +14,6 @@ from ortoo.snode.clients.session import (
     ConsumerRequest,
     GroupMembers,
     Hello,
-    RegistrationAnswer,
 )
 from ortoo.snode.cluster.routes import DeliveryMode
 from ortoo.snode.cluster.runtime import Runtime
@@ -293,11 +292,6 @@ class ClientSessions:
                 )
             elif notify:
                 session.outbox.put(GroupMembers(group, version, dict(members)))
-
-
-def refused(request_id: int, group: str, session: ClientSession, error: OrtooError) -> RegistrationAnswer:
-    """The answer to a registration that cannot be."""
-    return RegistrationAnswer(request_id, group, session.client_id, error)
 
 
 def check_owner(members: Mapping[str, Member], client_id: str) -> None:

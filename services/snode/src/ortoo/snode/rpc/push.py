@@ -19,8 +19,7 @@ from ortoo.snode.push.outbox import AcknowledgedOffsets, Assigned, Closed, Deliv
 from ortoo.snode.push.session import PushPlan, PushSession
 from ortoo.snode.push.sessions import Sessions
 from ortoo.snode.rpc.conversion import failure_to, how_consuming, subscriptions
-from ortoo.snode.rpc.kept import Kept, cost_of
-from ortoo.snode.rpc.streams import first_request
+from ortoo.snode.rpc.streams import Kept, cost_of, first_request
 from ortoo.v1 import consumer_pb2 as pb
 
 

@@ -17,13 +17,12 @@ from ortoo.snode.clients.session import (
     RegistrationAnswer,
     SessionEvent,
 )
-from ortoo.snode.clients.sessions import ClientSessions, refused
+from ortoo.snode.clients.sessions import ClientSessions
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.membership.members import CloseReason, sharing, strategy_of
 from ortoo.snode.push.outbox import Closed, Opened
 from ortoo.snode.rpc.conversion import failure_to, how_consuming, subscriptions
-from ortoo.snode.rpc.kept import Kept, cost_of
-from ortoo.snode.rpc.streams import first_request
+from ortoo.snode.rpc.streams import Kept, cost_of, first_request
 from ortoo.v1 import consumer_pb2, session_pb2_grpc
 from ortoo.v1 import session_pb2 as pb
 
@@ -103,13 +102,14 @@ class ConnectCall:
             self.sessions.answered(session, request.command_result.command_id, request.command_result)
         elif kind is not None and kind.startswith(("register", "unregister")):
             group = getattr(request, kind).group
+            members: GroupMembers | None = None
+            refusal: OrtooError | None = None
             try:
                 members = await self._register(session, kind, request)
             except OrtooError as error:
-                session.outbox.put(refused(request.request_id, group, session, error))
-            else:
-                answer = RegistrationAnswer(request.request_id, group, session.client_id, members=members)
-                session.outbox.put(answer)
+                refusal = error
+            answer = RegistrationAnswer(request.request_id, group, session.client_id, refusal, members)
+            session.outbox.put(answer)
 
     async def _register(self, session: ClientSession, kind: str, request: pb.ConnectRequest) -> GroupMembers | None:
         match kind:
