@@ -43,6 +43,14 @@ class Pops:
         self.released += [one.queue for one in answer.batches]
 
 
+class Owners:
+    """No group is exclusive."""
+
+    def counts(self, group: str) -> bool:
+        """Whether each lite topic is for one client."""
+        return False
+
+
 class LiteQueues:
     """Knows both lite topics."""
 
@@ -56,12 +64,12 @@ async def test_a_lite_topic_left_during_a_look_is_not_received_from() -> None:
     subscriptions = LiteSubscriptions()
     known = subscriptions.of("c", "g", "t", 0.0)
     subscriptions.put(known, frozenset("ab"), 0.0)
-    pops, topics, parent = Pops(subscriptions), LiteQueues(), object()
+    pops, topics, parent = Pops(subscriptions), LiteQueues(), SimpleNamespace(name="t")
     async with Background("test") as background:
         runtime: Any = SimpleNamespace(background=background, clock=VirtualClock())
         watch = SimpleNamespace(changed=asyncio.Event())
-        lite: Any = LitePopping(pops, topics, watch, runtime)  # type: ignore[arg-type]
-        answer = await lite.pop(PopCall("g", "t", 8, 1000, 0), parent, lambda: known)
+        lite: Any = LitePopping(pops, topics, subscriptions, Owners(), watch, runtime)  # type: ignore[arg-type]
+        answer = await lite.pop(PopCall("g", "t", 8, 1000, 0, "c"), parent)
     assert set(pops.asked) == {A, B}
     assert [one.queue for one in answer.batches] == [B]
     assert pops.released == [A]

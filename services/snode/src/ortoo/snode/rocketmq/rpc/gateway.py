@@ -56,14 +56,13 @@ class Gateway:
         registration = Registration(membership, runtime)
         owners, lite_topics = LiteOwners(directory, enodes, runtime), LiteTopics(cluster, topics.arrival)
         subscriptions = LiteSubscriptions(clients.unsubscribed, owners.release)
-        lite_popping, starting = LitePopping(popping, lite_topics, watch, runtime), Starting(watch, pull.reading)
+        lite_popping = LitePopping(popping, lite_topics, subscriptions, owners, watch, runtime)
+        starting = Starting(watch, pull.reading)
         self.routing = Routing(watch, topics.sendable, settings.rocketmq_advertised_address)
         self.transacting = Transacting(sending.transactions, clients, directory)
         self.presence = Presence(clients, leases, self.transacting, registration, subscriptions, clock)
         self.sending = Sending(topics.sendable, sending.publisher, self.transacting, lite_topics, clients, clock)
-        self.receiving = Receiving(
-            directory, popping, clients, leases, starting, lite_popping, subscriptions, owners, clock
-        )
+        self.receiving = Receiving(directory, popping, clients, leases, starting, lite_popping, clock)
         self.settling = Settling(directory, popping, leases, registration)
         self.recalling = Recalling(cluster, sending.delayed)
         self.offsets = QueueOffsets(watch, enodes, pull.offsets)
