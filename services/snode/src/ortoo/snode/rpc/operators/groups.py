@@ -47,10 +47,7 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
     async def UpdateGroup(self, request: pb.UpdateGroupRequest, context: Context) -> pb.UpdateGroupResponse:
         """Change some settings of a group, or create it; the change is in force when this returns."""
         check_group_name(request.name, "name")
-        try:
-            group = await self.cluster.name_server.get_group(request.name)
-        except NotFound:
-            group = Group(request.name)
+        group = await self._found(request.name) or Group(request.name)
         changes = {name: getattr(request, name) for name in CHANGES if request.HasField(name)}  # type: ignore[arg-type]
         if request.HasField("retry"):
             changes["retry"] = retry_of(request.retry)
@@ -141,13 +138,8 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
 
     async def _cloned(self, from_group: str, to_group: str) -> None:
         """The group that got offsets exists, with the settings of the other one unless it did before."""
-        try:
-            await self.cluster.name_server.get_group(to_group)
-        except NotFound:
-            try:
-                settings = await self.cluster.name_server.get_group(from_group)
-            except NotFound:
-                settings = Group(from_group)
+        if await self._found(to_group) is None:
+            settings = await self._found(from_group) or Group(from_group)
             made = await self.cluster.name_server.put_group(dataclasses.replace(settings, name=to_group))
             await self.topics.arrival.version(made.version)
 
@@ -175,13 +167,15 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
 
     async def known_group(self, name: str) -> None:
         """Errors: NotFound for a group that nobody made and that has been nowhere."""
+        if await self._found(name) is None and not await self._topics(name):
+            raise NotFound(f"there is no group {name!r}; `ortoo group list` shows those there are", field="group")
+
+    async def _found(self, name: str) -> Group | None:
+        """What the name server has of a group; None if nobody made it. Errors: as it says otherwise."""
         try:
-            await self.cluster.name_server.get_group(name)
+            return await self.cluster.name_server.get_group(name)
         except NotFound:
-            if not await self._topics(name):
-                raise NotFound(
-                    f"there is no group {name!r}; `ortoo group list` shows those there are", field="group"
-                ) from None
+            return None
 
     async def _progress(self, group: str, topic: str) -> pb.TopicProgress | None:
         """How far a group is in a topic; None when that is gone, though its members still want it."""
