@@ -22,7 +22,7 @@ from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.membership.members import CloseReason, sharing, strategy_of
 from ortoo.snode.push.outbox import Closed, Opened
 from ortoo.snode.rpc.conversion import failure_to, how_consuming, subscriptions
-from ortoo.snode.rpc.streams import Kept, cost_of, first_request
+from ortoo.snode.rpc.streams import Kept, first_request
 from ortoo.v1 import consumer_pb2, session_pb2_grpc
 from ortoo.v1 import session_pb2 as pb
 
@@ -121,7 +121,7 @@ class ConnectCall:
                     pushed=wanted.consume_type == pb.CONSUME_TYPE_PUSH,
                     **how_consuming(wanted),
                 )
-                was_bytes, size_bytes = self.kept[wanted.group], cost_of(wanted.ByteSize())
+                was_bytes, size_bytes = self.kept[wanted.group], wanted.ByteSize()
                 self.kept.keep(wanted.group, max(was_bytes, size_bytes))
                 try:
                     members = await self.sessions.register_consumer(session, wish)

@@ -59,11 +59,6 @@ async def first_request(requests: AsyncIterator[Q], event: str, words: str) -> Q
     raise Invalid(f"the first request of {words}", field=event)
 
 
-def cost_of(wire_bytes: int) -> int:
-    """What is kept of so long a request takes, in bytes."""
-    return KEPT_FACTOR * wire_bytes
-
-
 class Kept:
     """Of requests with one name the last is kept."""
 
@@ -73,15 +68,15 @@ class Kept:
         self._bytes: dict[str, int] = {}
 
     def __getitem__(self, name: str) -> int:
-        """How many bytes are kept."""
+        """How many bytes of the wire are kept."""
         return self._bytes.get(name, 0)
 
-    def keep(self, name: str, size_bytes: int) -> None:
-        """So many bytes are kept instead; less is never refused. Errors: Overloaded, and it is as before."""
-        if (more_bytes := size_bytes - self[name]) > 0:
+    def keep(self, name: str, wire_bytes: int) -> None:
+        """So long a request is kept instead; less is never refused. Errors: Overloaded, and it is as before."""
+        if (more_bytes := KEPT_FACTOR * (wire_bytes - self[name])) > 0:
             self._memory.fix(more_bytes)
         else:
             self._memory.unfix(-more_bytes)
-        self._bytes[name] = size_bytes
-        if not size_bytes:
+        self._bytes[name] = wire_bytes
+        if not wire_bytes:
             del self._bytes[name]
