@@ -10,8 +10,9 @@ from ortoo.common.errors import AlreadyExists, Forbidden, NotFound, OrtooError, 
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels, Headers
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN
+from ortoo.common.grpc.fields import write
 from ortoo.snode.cluster.routes import Group, MessageType, Permission, RouteChange, Topic
-from ortoo.snode.cluster.wire import change_of, group_of, group_to, topic_of
+from ortoo.snode.cluster.wire import change_of, group_of, topic_of
 from ortoo.v1 import namesrv_pb2, topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 
@@ -122,7 +123,7 @@ class NameServer:
 
     async def put_group(self, group: Group) -> Group:
         """Create a group or change it. Errors: Invalid, Overloaded, Unavailable."""
-        request = namesrv_pb2.PutGroupRequest(group=group_to(group))
+        request = namesrv_pb2.PutGroupRequest(group=write(topic_pb2.Group, group))
         return group_of((await self.call(self.stub.PutGroup, request)).group)
 
     async def secret_of(self, access_key: str) -> str:

@@ -17,7 +17,6 @@ from ortoo.snode.cluster.routes import (
     PublishPlace,
     Queue,
     RouteChange,
-    SnodeEntry,
     Topic,
 )
 from ortoo.v1 import namesrv_pb2, record_pb2, topic_pb2
@@ -60,16 +59,6 @@ def retry_of(retry: topic_pb2.RetryPolicy) -> RetryPolicy:
     return read(RetryPolicy, retry, kind=RetryKind(number) if number <= max(RetryKind) else RetryKind.CLASSIC)
 
 
-def group_to(group: Group) -> topic_pb2.Group:
-    """A group, written."""
-    return write(topic_pb2.Group, group)
-
-
-def enode_to(enode: EnodeEntry) -> topic_pb2.Enode:
-    """A storage node, written."""
-    return write(topic_pb2.Enode, enode)
-
-
 def enode_of(enode: topic_pb2.Enode) -> EnodeEntry:
     """A storage node, read."""
     members = tuple(
@@ -77,11 +66,6 @@ def enode_of(enode: topic_pb2.Enode) -> EnodeEntry:
         for one in enode.members
     )
     return read(EnodeEntry, enode, members=members)
-
-
-def snode_to(snode: SnodeEntry) -> topic_pb2.Snode:
-    """A proxy, written."""
-    return write(topic_pb2.Snode, snode)
 
 
 def change_of(news: namesrv_pb2.WatchRoutesResponse) -> RouteChange:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import read, write
-from ortoo.snode.cluster.wire import enode_to, queue_to, snode_to, topic_to
+from ortoo.snode.cluster.wire import queue_to, topic_to
 from ortoo.snode.pull.reading import PlacedMessage
 from ortoo.snode.pull.searching import SearchRequest
 from ortoo.snode.rpc.conversion import body_text
@@ -16,6 +16,7 @@ from ortoo.snode.rpc.streams import LongCalls
 from ortoo.snode.send import Sending
 from ortoo.snode.send.transactions import OpenTransaction
 from ortoo.v1 import admin_pb2 as pb
+from ortoo.v1 import topic_pb2
 
 NAME = pb.DESCRIPTOR.services_by_name["AdminService"].full_name
 
@@ -96,8 +97,8 @@ class AdminService(MemberAdmin, GroupAdmin):
         directory, settings = self.cluster.directory, self.runtime.settings
         are_closed = settings.cluster_token_file or settings.tls_cluster_listen_address
         return pb.DescribeClusterResponse(
-            enodes=map(enode_to, directory.enodes()),
-            snodes=map(snode_to, directory.snodes()),
+            enodes=[write(topic_pb2.Enode, one) for one in directory.enodes()],
+            snodes=[write(topic_pb2.Snode, one) for one in directory.snodes()],
             version=directory.version,
             now_ms=self.runtime.clock.now_ms(),
             inner_ports_open=self.policy.access is not None and not are_closed,

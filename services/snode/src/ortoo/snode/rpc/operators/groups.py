@@ -13,7 +13,7 @@ from ortoo.snode.clients.directory import ClientDirectory, ClientEntry, OwnedQue
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.routes import DeliveryMode, Group
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.cluster.wire import group_to, queue_of, queue_to, retry_of
+from ortoo.snode.cluster.wire import queue_of, queue_to, retry_of
 from ortoo.snode.policy import Policy
 from ortoo.snode.policy.flow_control import FlowRule, FlowUnit
 from ortoo.snode.pull import Pull
@@ -21,7 +21,7 @@ from ortoo.snode.pull.offsets import ResetTarget
 from ortoo.snode.rocketmq.rpc.commands import RocketmqCommands
 from ortoo.snode.rpc.conversion import member_to
 from ortoo.snode.topics import Topics
-from ortoo.v1 import admin_pb2_grpc, flow_control_pb2, pull_pb2, session_pb2
+from ortoo.v1 import admin_pb2_grpc, flow_control_pb2, pull_pb2, session_pb2, topic_pb2
 from ortoo.v1 import client_pb2 as pb
 
 COMMAND_TIMEOUT_MS = 10_000
@@ -53,7 +53,7 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
             changes["retry"] = retry_of(request.retry)
         group = await self.cluster.name_server.put_group(dataclasses.replace(group, **changes))
         await self.topics.arrival.version(group.version)
-        return pb.UpdateGroupResponse(group=group_to(group))
+        return pb.UpdateGroupResponse(group=write(topic_pb2.Group, group))
 
     async def DescribeGroup(self, request: pb.DescribeGroupRequest, context: Context) -> pb.DescribeGroupResponse:
         """One group: settings, members, progress."""
@@ -62,7 +62,7 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
         members = self.clients.consumers(request.name)
         topics = await self._topics(request.name)
         return pb.DescribeGroupResponse(
-            group=group_to(group),
+            group=write(topic_pb2.Group, group),
             members=map(member_to, members),
             topics=topics,
             progress=[one for topic in topics if (one := await self._progress(request.name, topic)) is not None],
