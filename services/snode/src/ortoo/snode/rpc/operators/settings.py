@@ -45,19 +45,13 @@ class ClusterSettings(SettingsServiceServicer):
 
     async def ListSettings(self, request: pb.ListSettingsRequest, context: Context) -> pb.ListSettingsResponse:
         """What is in force, here or in every process of a role."""
-        if request.own_only:
-            return await OwnSettings("snode", self.own).ListSettings(request, context)
-        rows = await self._rows(request, context, "ListSettings")
-        return pb.ListSettingsResponse(processes=rows)
+        return pb.ListSettingsResponse(processes=await self._rows(request, context, "ListSettings"))
 
     async def ListSettingChanges(
         self, request: pb.ListSettingChangesRequest, context: Context
     ) -> pb.ListSettingChangesResponse:
         """What was changed, here or in every process of a role."""
-        if request.own_only:
-            return await OwnSettings("snode", self.own).ListSettingChanges(request, context)
-        rows = await self._rows(request, context, "ListSettingChanges")
-        return pb.ListSettingChangesResponse(processes=rows)
+        return pb.ListSettingChangesResponse(processes=await self._rows(request, context, "ListSettingChanges"))
 
     async def UpdateSettings(self, request: pb.UpdateSettingsRequest, context: Context) -> pb.UpdateSettingsResponse:
         """Change all processes that are asked for, if all of them would take it."""
@@ -75,7 +69,10 @@ class ClusterSettings(SettingsServiceServicer):
     async def _rows(
         self, request: Any, context: Context, method: str, *, all_or_error: bool = False
     ) -> list[pb.ProcessSettings]:
-        """What each process answers, or why it does not; with `all_or_error` the first error is raised."""
+        """What this process answers, or each one, or why it does not; with `all_or_error` the first error is raised."""
+        if request.own_only:
+            answer = await getattr(OwnSettings("snode", self.own), method)(request, context)
+            return list(answer.processes)
         processes = await self._processes(request.role)
         if request.role == "namesrv" and request.process and request.process not in {one.address for one in processes}:
             processes = await asyncio.gather(*(self._named(one, context) for one in processes))
