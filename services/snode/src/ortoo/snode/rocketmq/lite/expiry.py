@@ -13,7 +13,6 @@ from ortoo.common.process.logs import get_logger
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.routes import MessageType, Permission, Queue, Topic
 from ortoo.snode.enodes.link import EnodeLinks, FetchWish
-from ortoo.snode.rocketmq.clients.table import Clients
 from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions
 from ortoo.snode.rocketmq.protocol.names import LITE_PREFIX, stored_topic
 
@@ -43,7 +42,6 @@ class LiteExpiry:
     cluster: Cluster
     links: EnodeLinks
     subscriptions: LiteSubscriptions
-    clients: Clients
     clock: Clock
     _began: tuple[int, float] | None = field(default=None, init=False)
     """What the wall clock and the monotonic one showed at the first sweep."""
@@ -73,7 +71,7 @@ class LiteExpiry:
             if self.cluster.directory.find_topic(stored_topic(known.parent, name)) is None
         }
         for client_id, name in sorted(missing - self._missing):
-            self.clients.unsubscribed(client_id, name)
+            self.subscriptions.tell(client_id, name)
         self._missing = missing
 
     def _ending(self) -> list[tuple[Topic, Topic]]:

@@ -43,7 +43,7 @@ class LiteSubscriptions:
         release: Callable[[str, str, str, Iterable[str]], None] = lambda client_id, group, parent, lite_topics: None,
     ) -> None:
         """`tell` a client that it is subscribed to a lite topic no more; `release` what a client does not want."""
-        self._tell = tell
+        self.tell = tell
         self._release = release
         self._by_client: dict[str, LiteSubscription] = {}
         self._of_group: dict[str, dict[str, LiteSubscription]] = {}
@@ -87,7 +87,7 @@ class LiteSubscriptions:
         if known is not None and names:
             self.put(known, known.lite_topics.difference(names), known.said_at_s)
         for name in names:
-            self._tell(client_id, name)
+            self.tell(client_id, name)
 
     def take_from_others(self, client_id: str, group: str, names: Collection[str]) -> None:
         """Of an exclusive group: this client has subscribed to lite topics, so the others lose them."""

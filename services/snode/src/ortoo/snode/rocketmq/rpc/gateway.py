@@ -69,7 +69,7 @@ class Gateway:
         self.telemetry = Telemetry(clients, directory, self.transacting, registration, runtime)
         self.commands = RocketmqCommands(self.telemetry, pull.search, clock)
         self.lite = LiteSync(watch, subscriptions, lite_topics, owners, clock)
-        self.lite_expiry = LiteExpiry(cluster, enodes, subscriptions, clients, clock)
+        self.lite_expiry = LiteExpiry(cluster, enodes, subscriptions, clock)
 
     async def admit(self, context: Context) -> Caller:
         """Who calls, once the signature is checked. Errors: Refused, Forbidden."""
