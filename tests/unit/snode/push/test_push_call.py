@@ -13,8 +13,8 @@ from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.wire import queue_to
 from ortoo.snode.membership.members import Member, Subscription
 from ortoo.snode.push.sessions import SESSION_FIXED_BYTES
-from ortoo.snode.rpc.kept import KEPT_FACTOR
 from ortoo.snode.rpc.push import PushCall
+from ortoo.snode.rpc.streams import KEPT_FACTOR
 from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
 from ortoo.v1 import consumer_pb2 as pb
 from tests.unit.snode.fake_enode import TOPIC

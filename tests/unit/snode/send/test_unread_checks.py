@@ -1,5 +1,6 @@
 """Questions to a producer that does not read them."""
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -30,7 +31,7 @@ async def test_no_more_wait_than_there_is_room_for_and_none_when_it_reads_again(
     """G13, G17: by their number, their bytes and the process's memory; what is left out is asked again."""
     budget, asking = MemoryBudget(512_000_000), Asking()
     service = cast(Any, ProducerService.__new__(ProducerService))
-    service.long_calls, service.transactions = LongCalls(budget), asking
+    service.long_calls, service.sending = LongCalls(budget), SimpleNamespace(transactions=asking)
     watching = service.WatchTransactionChecks(pb.WatchTransactionChecksRequest(producer_group="p"), None)
     await anext(watching)
     before = budget.used_bytes

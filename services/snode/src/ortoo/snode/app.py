@@ -41,7 +41,7 @@ from ortoo.snode.pop import make_pop
 from ortoo.snode.pull import make_pull
 from ortoo.snode.push import make_push
 from ortoo.snode.rocketmq.clients.routes import endpoints_of
-from ortoo.snode.rocketmq.rpc.gateway import open_gateway
+from ortoo.snode.rocketmq.rpc.gateway import Gateway
 from ortoo.snode.rpc.around.access import AccessLayer, Refusals
 from ortoo.snode.rpc.around.interception import Interception, Limits, TlsOnly
 from ortoo.snode.rpc.around.namespaces import Namespaces
@@ -116,7 +116,7 @@ async def open_snode(
         pop = make_pop(runtime, cluster, enodes.links, topics, pull.reading)
         clients = make_clients(runtime, cluster, enodes, topics, groups, pushes)
         policy = await open_policy(runtime, cluster)
-        gateway = open_gateway(runtime, cluster, enodes.links, topics, groups.membership, sending, pull, pop.popping)
+        gateway = Gateway(runtime, cluster, enodes.links, topics, groups.membership, sending, pull, pop.popping)
         services = make_services(
             runtime, cluster, enodes.links, topics, sending, pull, pushes, pop, clients, policy, gateway, found, live
         )

@@ -1,6 +1,8 @@
 """Clients are known by their id for as long as they say something."""
 
 import tracemalloc
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -150,7 +152,9 @@ def test_what_a_client_takes_that_names_topics_is_counted() -> None:
     """G17: a name is a few bytes on the wire, and here a group of producers of which the client is a member."""
     budget, names = MemoryBudget(3 << 30), [f"topic-{number}" for number in range(TOPICS_MAX)]
     clients = Clients(budget.share("clients"))
-    registration = Registration(Membership(VirtualClock()), VirtualClock(), Randomness(1), "snode-0", "i")
+    settings, clock = SimpleNamespace(name="snode-0"), VirtualClock()
+    runtime: Any = SimpleNamespace(settings=settings, incarnation="i", clock=clock, randomness=Randomness(1))
+    registration = Registration(Membership(clock), runtime)
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]

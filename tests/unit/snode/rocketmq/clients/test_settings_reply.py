@@ -11,12 +11,8 @@ from apache.rocketmq.v2.definition_pb2 import (
 )
 from ortoo.common.groups.retry_policy import RetryPolicy
 from ortoo.snode.cluster.routes import Group
-from ortoo.snode.rocketmq.clients.settings_reply import (
-    NODE_JS,
-    GroupRules,
-    rules_of,
-    settings_reply,
-)
+from ortoo.snode.rocketmq.clients.settings_reply import NODE_JS, pop_rules, settings_reply
+from ortoo.snode.rocketmq.protocol.messages import in_ms
 
 TOPIC = Resource(resource_namespace="n", name="t")
 
@@ -24,7 +20,7 @@ TOPIC = Resource(resource_namespace="n", name="t")
 def test_a_producer_gets_exponential_backoff_and_a_maximal_body() -> None:
     """Without the first the Node.js client dies and Java's never starts; without the second Python's sends nothing."""
     reply = settings_reply(
-        Settings(client_type=ClientType.PRODUCER, publishing=Publishing(topics=[TOPIC])), "PYTHON", GroupRules()
+        Settings(client_type=ClientType.PRODUCER, publishing=Publishing(topics=[TOPIC])), "PYTHON", None
     )
     assert reply.backoff_policy.WhichOneof("strategy") == "exponential_backoff"
     assert reply.backoff_policy.max_attempts == 3
@@ -42,7 +38,7 @@ def test_a_consumer_gets_its_groups_rules() -> None:
         client_type=ClientType.LITE_PUSH_CONSUMER,
         subscription=Subscription(group=Resource(name="g"), subscriptions=[entry]),
     )
-    reply = settings_reply(asked, "JAVA", GroupRules(attempts_max=5))
+    reply = settings_reply(asked, "JAVA", Group("g", attempts_max=5))
     assert reply.subscription.fifo
     assert (reply.subscription.lite_subscription_quota, reply.subscription.max_lite_topic_size) == (2000, 64)
     assert reply.subscription.receive_batch_size == 32
@@ -56,15 +52,21 @@ def test_a_consumer_gets_its_groups_rules() -> None:
 def test_the_node_client_gets_the_one_policy_it_knows() -> None:
     """A customised list would make it retry at once and give up after the first failure in order."""
     asked = Settings(subscription=Subscription(group=Resource(name="g")))
-    reply = settings_reply(asked, NODE_JS, GroupRules())
+    reply = settings_reply(asked, NODE_JS, None)
     assert reply.backoff_policy.WhichOneof("strategy") == "exponential_backoff"
     assert reply.backoff_policy.max_attempts == 16
 
 
 def test_clients_are_told_the_groups_own_back_off() -> None:
     """B-100: delays and tries are those of every other client of the group."""
-    for one in (rules_of(None), rules_of(Group("g"))):
-        assert (one.retry_delays_ms, one.attempts_max) == (RetryPolicy().delays_ms, 16)
-    listed = rules_of(Group("g", retry=RetryPolicy.read("list:0,5s"), attempts_max=3))
-    assert (listed.retry_delays_ms, listed.attempts_max) == ((0, 5_000), 3)
-    assert rules_of(Group("g", retry=RetryPolicy.read("exponential:100:400"))).retry_delays_ms == (100, 200, 400)
+
+    def told(group: Group | None) -> tuple[tuple[int, ...], int]:
+        asked = Settings(subscription=Subscription(group=Resource(name="g")))
+        policy = settings_reply(asked, "JAVA", group).backoff_policy
+        assert pop_rules(group).attempts_max == policy.max_attempts
+        return tuple(map(in_ms, policy.customized_backoff.next)), policy.max_attempts
+
+    for one in (None, Group("g")):
+        assert told(one) == (RetryPolicy().delays_ms, 16)
+    assert told(Group("g", retry=RetryPolicy.read("list:0,5s"), attempts_max=3)) == ((0, 5_000), 3)
+    assert told(Group("g", retry=RetryPolicy.read("exponential:100:400")))[0] == (100, 200, 400)

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 from ortoo.common.process.background import Background
@@ -33,13 +34,21 @@ class Pops:
         """One message of the queue."""
         assert call.queue is not None
         if not self.asked:
-            self.subscriptions.remove(self.subscriptions.of("c", "g", "t", 0.0), ["a"], 0.0)
+            self.subscriptions.put(self.subscriptions.of("c", "g", "t", 0.0), frozenset("b"), 0.0)
         self.asked.append(call.queue)
         return PopAnswer([Leased(call.queue)])  # type: ignore[list-item]
 
     async def release(self, answer: PopAnswer) -> None:
         """Taken back."""
         self.released += [one.queue for one in answer.batches]
+
+
+class Owners:
+    """No group is exclusive."""
+
+    def counts(self, group: str) -> bool:
+        """Whether each lite topic is for one client."""
+        return False
 
 
 class LiteQueues:
@@ -54,11 +63,13 @@ async def test_a_lite_topic_left_during_a_look_is_not_received_from() -> None:
     """Its message goes back and is nobody's attempt; those of other lite topics come."""
     subscriptions = LiteSubscriptions()
     known = subscriptions.of("c", "g", "t", 0.0)
-    subscriptions.add(known, ["a", "b"], 0.0)
-    pops, topics, parent = Pops(subscriptions), LiteQueues(), object()
+    subscriptions.put(known, frozenset("ab"), 0.0)
+    pops, topics, parent = Pops(subscriptions), LiteQueues(), SimpleNamespace(name="t")
     async with Background("test") as background:
-        lite: Any = LitePopping(pops, topics, asyncio.Event, background, VirtualClock())  # type: ignore[arg-type]
-        answer = await lite.pop(PopCall("g", "t", 8, 1000, 0), parent, lambda: known)
+        runtime: Any = SimpleNamespace(background=background, clock=VirtualClock())
+        watch = SimpleNamespace(changed=asyncio.Event())
+        lite: Any = LitePopping(pops, topics, subscriptions, Owners(), watch, runtime)  # type: ignore[arg-type]
+        answer = await lite.pop(PopCall("g", "t", 8, 1000, 0, "c"), parent)
     assert set(pops.asked) == {A, B}
     assert [one.queue for one in answer.batches] == [B]
     assert pops.released == [A]

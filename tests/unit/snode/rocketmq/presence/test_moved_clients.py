@@ -35,7 +35,9 @@ async def test_a_client_that_went_to_another_snode_keeps_what_it_has() -> None:
     """Its lease is renewed as long as it is a member somewhere, and given back when it is none."""
     clock, verdicts, clients = VirtualClock(), Verdicts(), Clients(MemoryBudget(1 << 30).share("clients"))
     membership, leases = Membership(clock), Leases(verdicts, clock)  # type: ignore[arg-type]
-    registration = Registration(membership, clock, Randomness(), "snode-0.1", "i")
+    settings = SimpleNamespace(name="snode-0.1")
+    runtime: Any = SimpleNamespace(settings=settings, incarnation="i", clock=clock, randomness=Randomness())
+    registration = Registration(membership, runtime)
     transacting: Any = SimpleNamespace(producers_changed=lambda: None)
     presence = Presence(clients, leases, transacting, registration, LiteSubscriptions(), clock)
     client = clients.seen(Caller("c"), clock.monotonic_s())

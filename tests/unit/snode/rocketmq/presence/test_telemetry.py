@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ async def test_a_client_that_reads_nothing_ends_its_own_stream() -> None:
     """B-003: what waits is bounded, and the end of the stream needs no room among it."""
     caller: Any = type("Caller", (), {"client_id": "deaf"})()
     make: Any = Echoing
-    parts: Any = [NoClients(), None, None, None, None]
+    parts: Any = [NoClients(), None, None, None]
 
     async def requests() -> AsyncIterator[TelemetryCommand]:
         for _ in range(2_000):
@@ -41,7 +42,8 @@ async def test_a_client_that_reads_nothing_ends_its_own_stream() -> None:
 
     async with asyncio.timeout(10), Background("process") as background:
         own_loop = background.spawn("own loop", asyncio.Event().wait())
-        stream = make(*parts, background, SystemClock()).converse(caller, requests())
+        runtime = SimpleNamespace(background=background, clock=SystemClock())
+        stream = make(*parts, runtime).converse(caller, requests())
         taken = 0
         with pytest.raises(Overloaded):
             async for _ in stream:

@@ -107,7 +107,8 @@ class Parts:
                 "transactions": self.transactions.run(),
             }.items():
                 stack.callback(self.background.spawn(name, work).cancel)
-            self.background.every("idle groups", IDLE_INTERVAL_S, self.handlers.pops.lines.forget_idle, clock=self.clock)
+            lines = self.handlers.pops.lines
+            self.background.every("idle groups", IDLE_INTERVAL_S, lines.forget_idle, clock=self.clock)
             self.background.every("silent groups", LOOK_INTERVAL_S, self.groups.look, clock=self.clock)
             self.background.spawn("locks", self.handlers.attached.follow_locks(self.clock))
             yield leases

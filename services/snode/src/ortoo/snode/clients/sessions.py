@@ -68,10 +68,6 @@ class ClientSessions:
         found = [session for session in self._sessions.values() if session.client_id == client_id]
         return found[-1] if found else None
 
-    def now_ms(self) -> int:
-        """Wall-clock time."""
-        return self._runtime.clock.now_ms()
-
     def open(self, hello: Hello, peer: str) -> ClientSession:
         """Open a session. Errors: Invalid, Overloaded."""
         _check_hello(hello)

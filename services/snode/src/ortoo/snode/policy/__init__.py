@@ -5,11 +5,14 @@ The doors import it; it knows requests by their fields alone.
 
 from dataclasses import dataclass
 
+import grpc
+
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.policy.access import Access, Authentication
 from ortoo.snode.policy.chain import Chain, load_interceptors
 from ortoo.snode.policy.flow_control import FlowControl, rules_of
+from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.policy.watched_file import WatchedFile
 
 
@@ -23,6 +26,10 @@ class Policy:
     """What the settings name to be called around every call; None = nothing."""
     access: Access | None
     """None = everybody may everything."""
+
+    async def onward(self, channel: grpc.aio.Channel) -> grpc.aio.Channel:
+        """A channel over which a call goes on to another snode as its caller's. Errors: Unavailable."""
+        return channel if self.access is None else await self.access.authentication.forwarding(PRINCIPAL.get(), channel)
 
 
 async def open_policy(runtime: Runtime, cluster: Cluster) -> Policy:

@@ -1,6 +1,5 @@
 """ConsumerService: push sessions and reads outside any group; pulls and pops are in files of their own."""
 
-import dataclasses
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,11 +13,9 @@ from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import write
-from ortoo.common.process.background import Background
-from ortoo.snode.cluster.watch import DirectoryWatch
+from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.cluster.wire import envelope_to, queue_of, queue_to
 from ortoo.snode.membership.members import CloseReason, Member
-from ortoo.snode.pull.reading import Reading
 from ortoo.snode.push.sessions import Sessions
 from ortoo.snode.rpc.pop import PopCalls
 from ortoo.snode.rpc.pulls import PullCalls
@@ -33,21 +30,18 @@ NAME = pb.DESCRIPTOR.services_by_name["ConsumerService"].full_name
 class ConsumerService(PopCalls, PullCalls):
     """How messages get out."""
 
-    watch: DirectoryWatch
-    sessions: Sessions
-    reading: Reading
-    background: Background
-    here: Member
-    """A member that says only at which snode."""
+    runtime: Runtime
+    pushes: Sessions
 
     async def Push(  # type: ignore[override]  # see bulk_calls
         self, request_iterator: AsyncIterator[pb.PushRequest], context: Context
     ) -> AsyncIterator[Bulky]:
         """A push session."""
-        member = dataclasses.replace(self.here, peer=context.peer(), since_ms=self.clients.now_ms())
-        call = PushCall(self.sessions, self.clients, request_iterator, member)
+        snode, incarnation, now_ms = self.runtime.settings.name, self.runtime.incarnation, self.runtime.clock.now_ms()
+        here = Member("", "", snode, incarnation, peer=context.peer(), since_ms=now_ms)
+        call = PushCall(self.pushes, self.clients.sessions, request_iterator, here)
         session = await call.open()
-        scope = self.background.scope("Push", failed=lambda _: session.failed())
+        scope = self.runtime.background.scope("Push", failed=lambda _: session.failed())
         scope.start("read", call.read(session))
         try:
             async for response in call.responses(session):
@@ -56,9 +50,9 @@ class ConsumerService(PopCalls, PullCalls):
         finally:
             # The call may be over because the client is gone: then nothing can be waited for here.
             scope.cancel()
-            self.sessions.ended(session)
-            leaving = self.sessions.close(session, CloseReason.CLIENT_LEFT, "the connection is gone")
-            self.background.contained("leave", leaving)
+            self.pushes.ended(session)
+            leaving = self.pushes.close(session, CloseReason.CLIENT_LEFT, "the connection is gone")
+            self.runtime.background.contained("leave", leaving)
 
     async def Fetch(  # type: ignore[override]  # see bulk_calls
         self, request: pb.FetchRequest, context: Context
@@ -72,7 +66,7 @@ class ConsumerService(PopCalls, PullCalls):
         queue, begin, end = queue_of(request.queue), request.from_offset, request.to_offset
         try:
             with self.long_calls.running() as memory:
-                parts = self.reading.fetch(
+                parts = self.pull.reading.fetch(
                     queue, begin, end, follow=request.follow, wanted=wanted, columns=columns,
                     joined=request.joined, memory=memory,
                 )  # fmt: skip
@@ -87,7 +81,7 @@ class ConsumerService(PopCalls, PullCalls):
 
     async def QueryQueues(self, request: pb.QueryQueuesRequest, context: Context) -> pb.QueryQueuesResponse:
         """First and next offset of each queue of a topic."""
-        ranges = await self.reading.queue_ranges(await self.watch.topic(request.topic))
+        ranges = await self.pull.reading.queue_ranges(await self.cluster.watch.topic(request.topic))
         return pb.QueryQueuesResponse(
             queues=[write(pb.QueueState, held, queue=queue_to(queue)) for queue, held in ranges.items()]
         )

@@ -13,8 +13,10 @@ from ortoo.common.groups.retry_policy import DELAY_MS_MAX
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import read, write
 from ortoo.common.records.view import open_batch
+from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.wire import batch_to, message_to, queue_to
-from ortoo.snode.pop.popping import MESSAGES_MAX, PopCall, PoppedMessages, Popping
+from ortoo.snode.pop import Pop
+from ortoo.snode.pop.popping import MESSAGES_MAX, PopCall, PoppedMessages
 from ortoo.snode.pop.receipt_handle import ReceiptHandle, read_receipt
 from ortoo.snode.rpc.streams import LongCalls
 from ortoo.v1 import pop_pb2 as pb
@@ -29,24 +31,12 @@ OFFSETS_MAX = 16_384
 TEXT_LENGTH_MAX = 1_024
 
 
-@dataclass(slots=True)
-class _Asked:
-    """The receipts of a request: each stands for itself, for a client's workers send theirs together."""
-
-    texts: list[str]
-    """Of the handles that are this cluster's."""
-    receipts: list[tuple[ReceiptHandle, Sequence[int]]]
-    """The same, read."""
-    refused: list[pb.RefusedReceipt]
-    """The others."""
-
-
 @dataclass(kw_only=True, eq=False)
 class PopCalls(ConsumerServiceServicer):
     """The part of ConsumerService that is about pops."""
 
-    popping: Popping
-    seals: HandleSeals
+    cluster: Cluster
+    pop: Pop
     long_calls: LongCalls
 
     async def Pop(self, request: pb.PopRequest, context: Context) -> pb.PopResponse:
@@ -55,17 +45,17 @@ class PopCalls(ConsumerServiceServicer):
         if request.call_off:
             if not call.attempt_id:
                 raise Invalid("say which pops are called off", field="attempt_id")
-            await self.popping.call_off(call)
+            await self.pop.popping.call_off(call)
             return pb.PopResponse()
         with self.long_calls.running():
-            answer = await self.popping.pop(call)
-        batches = [_batch(one, self.seals, readable=request.readable) for one in answer.batches]
+            answer = await self.pop.popping.pop(call)
+        batches = [_batch(one, self.cluster.directory.seals, readable=request.readable) for one in answer.batches]
         return pb.PopResponse(batches=batches, blocked=answer.blocked)
 
     async def Ack(self, request: pb.AckRequest, context: Context) -> pb.AckResponse:
         """Popped messages are processed."""
-        asked = _asked(request.receipts, self.seals)
-        return pb.AckResponse(stale=await self._settled(asked, Finish()), refused=asked.refused)
+        stale, refused = await self._settled(request.receipts, Finish())
+        return pb.AckResponse(stale=stale, refused=refused)
 
     async def Nack(self, request: pb.NackRequest, context: Context) -> pb.NackResponse:
         """Popped messages shall come again, or be parked."""
@@ -76,25 +66,49 @@ class PopCalls(ConsumerServiceServicer):
         how = GiveBack(
             delays_ms, not request.uncounted, request.client_id, request.error, request.park, _rules(request.options)
         )
-        asked = _asked(request.receipts, self.seals)
-        if request.park:
-            await self.popping.ensure_dead_letters(handle for handle, _ in asked.receipts)
-        return pb.NackResponse(stale=await self._settled(asked, how), refused=asked.refused)
+        stale, refused = await self._settled(request.receipts, how)
+        return pb.NackResponse(stale=stale, refused=refused)
 
     async def ChangeInvisible(self, request: pb.ChangeInvisibleRequest, context: Context) -> pb.ChangeInvisibleResponse:
         """Popped messages stay for longer."""
         invisible_ms = request.invisible_ms or INVISIBLE_MS_DEFAULT
         _check("invisible_ms", invisible_ms, INVISIBLE_MS_MIN, INVISIBLE_MS_MAX)
-        asked = _asked(request.receipts, self.seals)
-        return pb.ChangeInvisibleResponse(stale=await self._settled(asked, Renew(invisible_ms)), refused=asked.refused)
+        stale, refused = await self._settled(request.receipts, Renew(invisible_ms))
+        return pb.ChangeInvisibleResponse(stale=stale, refused=refused)
 
-    async def _settled(self, asked: "_Asked", verdict: Verdict) -> list[pb.StaleMessage]:
-        stale = await self.popping.settle(asked.receipts, verdict)
-        return [
+    async def _settled(
+        self, sent: Sequence[pb.LeaseReceipt], verdict: Verdict
+    ) -> tuple[list[pb.StaleMessage], list[pb.RefusedReceipt]]:
+        """What the leases have no more, and the receipts that are not this cluster's.
+
+        Each receipt stands for itself, for a client's workers send theirs together. Errors: Invalid, Unsupported when
+        there is none that can be read.
+        """
+        if not 1 <= len(sent) <= RECEIPTS_MAX:
+            raise Invalid(f"{len(sent)} receipts; give 1 to {RECEIPTS_MAX}", field="receipts")
+        if sum(len(one.offsets) for one in sent) > OFFSETS_MAX:
+            raise Invalid(f"more than {OFFSETS_MAX} offsets", field="receipts.offsets")
+        texts, receipts, errors = list[str](), list[tuple[ReceiptHandle, list[int]]](), list[tuple[str, OrtooError]]()
+        for one in sent:
+            try:
+                handle = read_receipt(one.receipt_handle, self.cluster.directory.seals, "receipts.receipt_handle")
+            except OrtooError as error:
+                errors.append((one.receipt_handle, error))
+            else:
+                texts.append(one.receipt_handle)
+                receipts.append((handle, list(one.offsets)))
+        if not receipts:
+            raise errors[0][1]
+        refused = [pb.RefusedReceipt(receipt_handle=text, failure=failure_of(error)) for text, error in errors]
+        if isinstance(verdict, GiveBack) and verdict.park:
+            await self.pop.popping.ensure_dead_letters(handle for handle, _ in receipts)
+        found = await self.pop.popping.settle(receipts, verdict)
+        stale = [
             pb.StaleMessage(receipt_handle=text, offset=offset)
-            for text, offsets in zip(asked.texts, stale, strict=True)
+            for text, offsets in zip(texts, found, strict=True)
             for offset in sorted(offsets)
         ]
+        return stale, refused
 
 
 def _call(request: pb.PopRequest) -> PopCall:
@@ -119,27 +133,6 @@ def _call(request: pb.PopRequest) -> PopCall:
 
 def _rules(options: pb.PopOptions) -> PopRules:
     return read(PopRules, options, from_last=options.start_from == pb.POP_START_LAST)
-
-
-def _asked(sent: Sequence[pb.LeaseReceipt], seals: HandleSeals) -> _Asked:
-    """Read the receipts of a request. Errors: Invalid, Unsupported when there is none that can be read."""
-    if not 1 <= len(sent) <= RECEIPTS_MAX:
-        raise Invalid(f"{len(sent)} receipts; give 1 to {RECEIPTS_MAX}", field="receipts")
-    if sum(len(one.offsets) for one in sent) > OFFSETS_MAX:
-        raise Invalid(f"more than {OFFSETS_MAX} offsets", field="receipts.offsets")
-    asked, errors = _Asked([], [], []), []
-    for one in sent:
-        try:
-            handle = read_receipt(one.receipt_handle, seals, "receipts.receipt_handle")
-        except OrtooError as error:
-            errors.append((one.receipt_handle, error))
-        else:
-            asked.texts.append(one.receipt_handle)
-            asked.receipts.append((handle, list(one.offsets)))
-    if not asked.receipts:
-        raise errors[0][1]
-    asked.refused += [pb.RefusedReceipt(receipt_handle=text, failure=failure_of(error)) for text, error in errors]
-    return asked
 
 
 def _batch(one: PoppedMessages, seals: HandleSeals, *, readable: bool) -> pb.PoppedMessages:

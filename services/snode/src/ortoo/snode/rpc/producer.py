@@ -13,22 +13,19 @@ from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.grpc.errors import Context, request_failed
 from ortoo.common.grpc.fields import write
-from ortoo.common.process.background import Background
 from ortoo.common.process.containment import told_as
 from ortoo.common.process.logs import get_logger
-from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.records.batch import open_batch
-from ortoo.snode.cluster.directory import Directory
-from ortoo.snode.cluster.watch import DirectoryWatch
+from ortoo.snode.cluster import Cluster
+from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.cluster.wire import message_of, message_to, queue_of, queue_to, topic_to
 from ortoo.snode.enodes.link import EnodeLinks, FlushMode, HalfVerdict, VerdictSource
 from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.rpc.streams import LongCalls
+from ortoo.snode.send import Sending
 from ortoo.snode.send.batch_stream import ProduceAnswer, ProduceStream
-from ortoo.snode.send.delayed import Delayed
-from ortoo.snode.send.publisher import Publisher
-from ortoo.snode.send.transactions import Check, Transactions
-from ortoo.snode.topics.arrival import TopicSource
+from ortoo.snode.send.transactions import Check
+from ortoo.snode.topics import Topics
 from ortoo.v1 import producer_pb2 as pb
 from ortoo.v1 import producer_pb2_grpc
 
@@ -42,16 +39,12 @@ NAME = pb.DESCRIPTOR.services_by_name["ProducerService"].full_name
 class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
     """How messages get in."""
 
-    directory: Directory
-    watch: DirectoryWatch
-    sendable: TopicSource
+    runtime: Runtime
+    cluster: Cluster
     links: EnodeLinks
-    publisher: Publisher
-    delayed: Delayed
-    transactions: Transactions
+    topics: Topics
+    sending: Sending
     long_calls: LongCalls
-    background: Background
-    memory: MemoryBudget
     _streams: dict[ProduceStream, asyncio.Task[Any]] = field(init=False, default_factory=dict)
 
     @property
@@ -68,15 +61,16 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
     async def Publish(self, request: pb.PublishRequest, context: Context) -> pb.PublishResponse:
         """Send a few messages; returns when they are durable."""
         queue = queue_of(request.queue) if request.HasField("queue") else None
-        receipts = await self.publisher.publish(request.topic, list(map(message_of, request.messages)), queue)
+        receipts = await self.sending.publisher.publish(request.topic, list(map(message_of, request.messages)), queue)
         return pb.PublishResponse(receipts=[write(pb.Receipt, one) for one in receipts])
 
     async def Produce(  # type: ignore[override]  # see bulk_calls
         self, request_iterator: AsyncIterator[Bulky], context: Context
     ) -> AsyncIterator[pb.ProduceResponse]:
         """Send batches at full speed, many in flight."""
-        stream = ProduceStream(self.directory, self.sendable, self.links, self.memory.share("produce streams"))
-        scope = self.background.scope("Produce", failed=lambda error: stream.end(told_as(error, "Produce")))
+        memory = self.runtime.memory.share("produce streams")
+        stream = ProduceStream(self.cluster.directory, self.topics.sendable, self.links, memory)
+        scope = self.runtime.background.scope("Produce", failed=lambda error: stream.end(told_as(error, "Produce")))
         self._streams[stream] = scope.start("read", _read(request_iterator, stream))
         try:
             while answers := await stream.next_answers():
@@ -89,13 +83,13 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
 
     async def RecallMessage(self, request: pb.RecallMessageRequest, context: Context) -> pb.RecallMessageResponse:
         """Forget a delayed message."""
-        return pb.RecallMessageResponse(message_id=await self.delayed.recall(request.recall_handle))
+        return pb.RecallMessageResponse(message_id=await self.sending.delayed.recall(request.recall_handle))
 
     async def BeginTransaction(
         self, request: pb.BeginTransactionRequest, context: Context
     ) -> pb.BeginTransactionResponse:
         """Store messages that nobody sees until they are committed."""
-        begun = await self.transactions.begin(
+        begun = await self.sending.transactions.begin(
             request.topic,
             list(map(message_of, request.messages)),
             request.producer_group,
@@ -110,7 +104,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
         if int(request.verdict) not in (1, 2):
             raise Invalid("a transaction ends by VERDICT_COMMIT or VERDICT_ROLL_BACK", field="verdict")
         source = VerdictSource(request.source) if request.source in (1, 2, 3) else VerdictSource.PRODUCER
-        await self.transactions.end(request.transaction_id, HalfVerdict(request.verdict), source)
+        await self.sending.transactions.end(request.transaction_id, HalfVerdict(request.verdict), source)
         return pb.EndTransactionResponse()
 
     async def WatchTransactionChecks(
@@ -139,7 +133,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
                     waiting_bytes += size_bytes
                 return True
 
-            gone = self.transactions.watch(request.producer_group, ask)
+            gone = self.sending.transactions.watch(request.producer_group, ask)
             try:
                 yield pb.WatchTransactionChecksResponse()
                 while True:
@@ -152,8 +146,8 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
 
     async def QueryRoute(self, request: pb.QueryRouteRequest, context: Context) -> pb.QueryRouteResponse:
         """Where the messages of a topic may go."""
-        topic = await (self.sendable if request.to_send else self.watch).topic(request.topic)
-        writable = self.directory.to_send(topic.write_queues()) if topic.writable else []
+        topic = await (self.topics.sendable if request.to_send else self.cluster.watch).topic(request.topic)
+        writable = self.cluster.directory.to_send(topic.write_queues()) if topic.writable else []
         readable = topic.read_queues() if topic.readable else []
         return pb.QueryRouteResponse(
             topic=topic_to(topic), writable_queues=map(queue_to, writable), readable_queues=map(queue_to, readable)

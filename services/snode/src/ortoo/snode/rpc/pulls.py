@@ -10,15 +10,18 @@ from ortoo.common.groups.failure_rule import ATTEMPTS_LIMIT
 from ortoo.common.groups.retry_policy import DELAY_MS_MAX
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import read, write
-from ortoo.snode.clients.locks import LIFETIME_MS, ClientLocks
+from ortoo.snode.clients import Clients
+from ortoo.snode.clients.locks import LIFETIME_MS
 from ortoo.snode.clients.session import ClientSession
-from ortoo.snode.clients.sessions import TEXT_LENGTH_MAX, ClientSessions, check_owner
+from ortoo.snode.clients.sessions import TEXT_LENGTH_MAX, check_owner
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.cluster.wire import queue_of, queue_to
 from ortoo.snode.membership.members import sharing, strategy_of
-from ortoo.snode.pop.dead_letters import PARK_LEVEL, SendingBack, SentBack
+from ortoo.snode.pop import Pop
+from ortoo.snode.pop.dead_letters import PARK_LEVEL, SentBack
+from ortoo.snode.pull import Pull
 from ortoo.snode.pull.offsets import GroupOffset
-from ortoo.snode.pull.pulling import Pulled, Pulling, PullRequest
+from ortoo.snode.pull.pulling import Pulled, PullRequest
 from ortoo.snode.rpc.conversion import failure_to, member_to
 from ortoo.snode.rpc.streams import LongCalls
 from ortoo.v1 import consumer_pb2
@@ -34,24 +37,23 @@ TOLD_LENGTH_MAX = 1_024
 class PullCalls(ConsumerServiceServicer):
     """The part of ConsumerService that is about pulls."""
 
-    pulling: Pulling
-    clients: ClientSessions
-    locks: ClientLocks
-    sending_back: SendingBack
+    pull: Pull
+    clients: Clients
+    pop: Pop
     long_calls: LongCalls
 
     async def Pull(self, request: pb.PullRequest, context: Context) -> pb.PullResponse:
         """Messages of one queue from an offset on."""
         wanted = compile_filter(request.tag_expression, request.sql_expression)
         with self.long_calls.running():
-            return _pulled(await self.pulling.pull(read(PullRequest, request, wanted=wanted)))
+            return _pulled(await self.pull.pulling.pull(read(PullRequest, request, wanted=wanted)))
 
     async def QueryMembers(
         self, request: pb.QueryMembersRequest, context: Context
     ) -> consumer_pb2.QueryMembersResponse:
         """The members of a group now."""
         check_group_name(request.group, "group")
-        found = self.clients.members(request.group)
+        found = self.clients.sessions.members(request.group)
         return write(
             consumer_pb2.QueryMembersResponse,
             found,
@@ -62,7 +64,8 @@ class PullCalls(ConsumerServiceServicer):
 
     async def LockQueues(self, request: pb.LockQueuesRequest, context: Context) -> pb.LockQueuesResponse:
         """Take or renew the right to consume queues."""
-        answers = await self.locks.take(request.group, request.client_id, self._session(request), _queues(request))
+        session, queues = self._session(request), _queues(request)
+        answers = await self.clients.locks.take(request.group, request.client_id, session, queues)
         response = pb.LockQueuesResponse(lifetime_ms=LIFETIME_MS)
         for asked, answer in answers:
             queue, failure = queue_to(asked), failure_to(answer.error)
@@ -75,7 +78,7 @@ class PullCalls(ConsumerServiceServicer):
     async def UnlockQueues(self, request: pb.UnlockQueuesRequest, context: Context) -> pb.UnlockQueuesResponse:
         """Give queues back."""
         session, queues = self._session(request), _queues(request)
-        released = await self.locks.release(request.group, request.client_id, session, queues)
+        released = await self.clients.locks.release(request.group, request.client_id, session, queues)
         return pb.UnlockQueuesResponse(released=map(queue_to, released))
 
     async def CommitOffsets(
@@ -83,14 +86,14 @@ class PullCalls(ConsumerServiceServicer):
     ) -> pb.CommitConsumerOffsetsResponse:
         """Store how far a group has consumed."""
         offsets = [read(GroupOffset, one) for one in request.offsets]
-        refused = await self.pulling.commit(request.group, offsets)
+        refused = await self.pull.pulling.commit(request.group, offsets)
         return pb.CommitConsumerOffsetsResponse(refused=_refused(refused))
 
     async def QueryOffsets(
         self, request: pb.QueryConsumerOffsetsRequest, context: Context
     ) -> pb.QueryConsumerOffsetsResponse:
         """How far a group has consumed."""
-        found = await self.pulling.query(request.group, _queues(request), request.topic)
+        found = await self.pull.pulling.query(request.group, _queues(request), request.topic)
         return pb.QueryConsumerOffsetsResponse(
             offsets=[write(pb.ConsumerOffset, one) for one in found if one.error is None],
             refused=_refused(one for one in found if one.error is not None),
@@ -98,7 +101,7 @@ class PullCalls(ConsumerServiceServicer):
 
     async def SearchOffset(self, request: pb.SearchOffsetRequest, context: Context) -> pb.SearchOffsetResponse:
         """The first offset stored at or after a time."""
-        offset = await self.pulling.find_offset(queue_of(request.queue), request.time_ms)
+        offset = await self.pull.pulling.find_offset(queue_of(request.queue), request.time_ms)
         return pb.SearchOffsetResponse(offset=offset)
 
     async def SendBack(self, request: pb.SendBackRequest, context: Context) -> pb.SendBackResponse:
@@ -122,13 +125,13 @@ class PullCalls(ConsumerServiceServicer):
             error=request.error[:TOLD_LENGTH_MAX],
             counts=not request.uncounted,
         )
-        return write(pb.SendBackResponse, await self.sending_back.send_back(sent))
+        return write(pb.SendBackResponse, await self.pop.sending_back.send_back(sent))
 
     def _session(self, request: pb.LockQueuesRequest | pb.UnlockQueuesRequest) -> ClientSession | None:
         """The session for which locks are meant. Errors: NotFound, Forbidden."""
         if request.session_id:
-            return self.clients.get(request.session_id)
-        check_owner(self.clients.members(request.group).members, request.client_id)
+            return self.clients.sessions.get(request.session_id)
+        check_owner(self.clients.sessions.members(request.group).members, request.client_id)
         return None
 
 

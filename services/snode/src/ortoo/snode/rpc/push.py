@@ -19,8 +19,7 @@ from ortoo.snode.push.outbox import AcknowledgedOffsets, Assigned, Closed, Deliv
 from ortoo.snode.push.session import PushPlan, PushSession
 from ortoo.snode.push.sessions import Sessions
 from ortoo.snode.rpc.conversion import failure_to, how_consuming, subscriptions
-from ortoo.snode.rpc.kept import Kept, cost_of
-from ortoo.snode.rpc.streams import first_request
+from ortoo.snode.rpc.streams import Kept, first_request
 from ortoo.v1 import consumer_pb2 as pb
 
 
@@ -69,7 +68,7 @@ class PushCall:
                 joining, client_id=session.client_id, session_id=session.member_session_id, pushed=True, active=True
             )
             self._kept = Kept(session.memory)
-            self._kept.keep("open", cost_of(wanted.ByteSize()))
+            self._kept.keep("open", wanted.ByteSize())
             if wanted.session_id:
                 self.clients.get(wanted.session_id).consumers[wanted.group] = joining
             if joining.subscriptions != member.subscriptions:
@@ -142,10 +141,10 @@ class PushCall:
             await self.sessions.close(session, CloseReason.CLIENT_LEFT, "the client left")
             return False
         elif kind == "subscribe":
-            self._kept.keep(kind, cost_of(request.subscribe.ByteSize()))
+            self._kept.keep(kind, request.subscribe.ByteSize())
             await self.sessions.subscribe(session, subscriptions(request.subscribe.subscriptions))
         elif kind == "suspend":
-            self._kept.keep(kind, cost_of(request.suspend.ByteSize()))
+            self._kept.keep(kind, request.suspend.ByteSize())
             session.suspend(None if request.suspend.everything else frozenset(map(queue_of, request.suspend.queues)))
         elif kind == "open":
             raise Invalid("the session is open already; open another one on a stream of its own", field="open")

@@ -14,7 +14,7 @@ from ortoo.snode.clients.sessions import ClientSessions
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
-from ortoo.snode.membership.members import CloseReason, Member
+from ortoo.snode.membership.members import CloseReason
 from ortoo.snode.policy import Policy
 from ortoo.snode.pop import Pop
 from ortoo.snode.pull import Pull
@@ -60,7 +60,7 @@ class Services:
     async def drain(self) -> None:
         """End what is open; its clients hear that they shall go to another snode."""
         self.producing.drain()
-        self.gateway.drain()
+        self.gateway.clients.end_streams()
         self.long_calls.end()
         self.clients.close_all(CloseReason.SHUTDOWN, "this snode stops; connect to another one")
         words = "this snode stops; open the session at another one"
@@ -83,65 +83,31 @@ def make_services(
     live: LiveSettings[Any],
 ) -> Services:
     """Put a service before each of the snode's rooms."""
-    long_calls, background, clock = LongCalls(runtime.memory), runtime.background, runtime.clock
-    producing = producer.ProducerService(
-        cluster.directory,
-        cluster.watch,
-        topics.sendable,
-        enodes,
-        sending.publisher,
-        sending.delayed,
-        sending.transactions,
-        long_calls,
-        background,
-        runtime.memory,
-    )
+    long_calls, clock = LongCalls(runtime.memory), runtime.clock
+    producing = producer.ProducerService(runtime, cluster, enodes, topics, sending, long_calls)
     runtime.metrics.gauge(
         "rocketmq_producer_connections",
         "Producers' open streams, and RocketMQ's clients that send.",
         lambda: producing.connections + gateway.clients.producer_count,
     )
     consuming = consumer.ConsumerService(
-        watch=cluster.watch,
-        sessions=pushes,
-        clients=clients.sessions,
-        reading=pull.reading,
-        pulling=pull.pulling,
-        popping=pop.popping,
-        seals=cluster.directory.seals,
-        locks=clients.locks,
-        sending_back=pop.sending_back,
-        background=background,
-        long_calls=long_calls,
-        here=Member("", "", runtime.settings.name, runtime.incarnation),
+        runtime=runtime, cluster=cluster, pull=pull, pushes=pushes, pop=pop, clients=clients, long_calls=long_calls
     )
     operating = admin.AdminService(
-        directory=cluster.directory,
-        name_server=cluster.name_server,
-        arrival=topics.arrival,
-        reading=pull.reading,
-        search=pull.search,
-        lag=pull.lag,
-        delayed=sending.delayed,
-        transactions=sending.transactions,
+        runtime=runtime,
+        cluster=cluster,
+        topics=topics,
+        sending=sending,
+        pull=pull,
         clients=clients.directory,
-        moves=pull.moves,
-        modes=topics.modes,
-        flow=policy.flow,
-        flow_file=policy.flow_file,
-        channels=runtime.channels,
-        authentication=policy.access.authentication if policy.access is not None else None,
+        policy=policy,
         rocketmq=gateway.commands,
         long_calls=long_calls,
-        clock=clock,
-        inner_ports_open=policy.access is not None
-        and not (runtime.settings.cluster_token_file or runtime.settings.tls_cluster_listen_address),
     )
-    connecting = session.SessionService(clients.sessions, background, runtime.memory)
+    connecting = session.SessionService(clients.sessions, runtime)
     looking_after = dead_letter.DeadLetterService(pop.dead_letters, long_calls, operating.known_group)
-    authentication = policy.access.authentication if policy.access is not None else None
-    finding = findings.ClusterFindings(found, cluster, runtime.channels, authentication, clock)
-    setting = settings.ClusterSettings(live, cluster, runtime.channels, authentication)
+    finding = findings.ClusterFindings(found, runtime, cluster, policy)
+    setting = settings.ClusterSettings(live, cluster, runtime.channels, policy)
     delivering = deliveries.DeliveryService(
         cluster, runtime.channels, clients.directory, pull.search, pop.dead_letters, clock
     )

@@ -9,8 +9,6 @@ from ortoo.common.errors import OrtooError
 from ortoo.common.grpc.around.call_memory import call_share
 from ortoo.common.grpc.errors import Context, request_failed
 from ortoo.common.grpc.fields import read, write
-from ortoo.common.process.background import Background
-from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.snode.clients.session import (
     ClientSession,
     CommandSent,
@@ -20,11 +18,11 @@ from ortoo.snode.clients.session import (
     SessionEvent,
 )
 from ortoo.snode.clients.sessions import ClientSessions
+from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.membership.members import CloseReason, sharing, strategy_of
 from ortoo.snode.push.outbox import Closed, Opened
 from ortoo.snode.rpc.conversion import failure_to, how_consuming, subscriptions
-from ortoo.snode.rpc.kept import Kept, cost_of
-from ortoo.snode.rpc.streams import first_request
+from ortoo.snode.rpc.streams import Kept, first_request
 from ortoo.v1 import consumer_pb2, session_pb2_grpc
 from ortoo.v1 import session_pb2 as pb
 
@@ -36,16 +34,15 @@ class SessionService(session_pb2_grpc.SessionServiceServicer):
     """Sessions."""
 
     sessions: ClientSessions
-    background: Background
-    memory: MemoryBudget
+    runtime: Runtime
 
     async def Connect(
         self, request_iterator: AsyncIterator[pb.ConnectRequest], context: Context
     ) -> AsyncIterator[pb.ConnectResponse]:
         """A session."""
-        call = ConnectCall(self.sessions, request_iterator, Kept(call_share(self.memory, "Connect")))
+        call = ConnectCall(self.sessions, request_iterator, Kept(call_share(self.runtime.memory, "Connect")))
         session = await call.open(context.peer())
-        scope = self.background.scope("Connect", failed=lambda _: session.call and session.call.cancel())
+        scope = self.runtime.background.scope("Connect", failed=lambda _: session.call and session.call.cancel())
         scope.start("read", call.read(session))
         try:
             async for response in call.responses(session):
@@ -122,7 +119,7 @@ class ConnectCall:
                     pushed=wanted.consume_type == pb.CONSUME_TYPE_PUSH,
                     **how_consuming(wanted),
                 )
-                was_bytes, size_bytes = self.kept[wanted.group], cost_of(wanted.ByteSize())
+                was_bytes, size_bytes = self.kept[wanted.group], wanted.ByteSize()
                 self.kept.keep(wanted.group, max(was_bytes, size_bytes))
                 try:
                     members = await self.sessions.register_consumer(session, wanted.group, wish)

@@ -1,4 +1,4 @@
-"""Calls that go on: those that a stop must end, and how streams of requests begin and break off."""
+"""Calls that go on: those that a stop must end, how streams of requests begin, and what is kept of the requests."""
 
 import asyncio
 import contextlib
@@ -9,6 +9,8 @@ from ortoo.common.errors import Invalid, Unavailable
 from ortoo.common.grpc.around.call_memory import call_share
 from ortoo.common.process.memory_budget import MemoryBudget, MemoryShare
 
+KEPT_FACTOR = 16
+"""What is kept of a request takes so many times its bytes, about: names of queues and topics, and where to begin."""
 Q = TypeVar("Q", bound=Any)
 
 
@@ -55,3 +57,26 @@ async def first_request(requests: AsyncIterator[Q], event: str, words: str) -> Q
             return request
         break
     raise Invalid(f"the first request of {words}", field=event)
+
+
+class Kept:
+    """Of requests with one name the last is kept."""
+
+    def __init__(self, memory: MemoryShare) -> None:
+        """`memory` is the call's, which gives everything back at its end."""
+        self._memory = memory
+        self._bytes: dict[str, int] = {}
+
+    def __getitem__(self, name: str) -> int:
+        """How many bytes of the wire are kept."""
+        return self._bytes.get(name, 0)
+
+    def keep(self, name: str, wire_bytes: int) -> None:
+        """So long a request is kept instead; less is never refused. Errors: Overloaded, and it is as before."""
+        if (more_bytes := KEPT_FACTOR * (wire_bytes - self[name])) > 0:
+            self._memory.fix(more_bytes)
+        else:
+            self._memory.unfix(-more_bytes)
+        self._bytes[name] = wire_bytes
+        if not wire_bytes:
+            del self._bytes[name]

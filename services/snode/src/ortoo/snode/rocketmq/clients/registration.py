@@ -6,8 +6,7 @@ Membership only shows them: queues are never shared out to them, since they pop.
 from dataclasses import dataclass
 
 from apache.rocketmq.v2.definition_pb2 import ClientType, FilterType, SubscriptionEntry
-from ortoo.common.process.clock import Clock
-from ortoo.common.process.randomness import Randomness
+from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.membership.local import PRODUCERS, Membership
 from ortoo.snode.membership.members import Member, Subscription
 from ortoo.snode.rocketmq.clients.table import Client
@@ -20,11 +19,7 @@ class Registration:
     """Who of this snode's clients is a member of what. A producer's group is the topic it sends to."""
 
     membership: Membership
-    clock: Clock
-    randomness: Randomness
-    snode: str
-    incarnation: str
-    """Of the snode: new at each start."""
+    runtime: Runtime
 
     def register(self, client: Client) -> None:
         """Make a client a member of all its groups, and of no others; what has not changed is not said again.
@@ -32,7 +27,8 @@ class Registration:
         Errors: Forbidden when one of them has another user's client of this id, by whichever protocol or snode.
         """
         if not client.session_id:
-            client.session_id, client.member_since_ms = self.randomness.id_text(), self.clock.now_ms()
+            client.session_id = self.runtime.randomness.id_text()
+            client.member_since_ms = self.runtime.clock.now_ms()
         wanted = {PRODUCERS + topic for topic in client.publishes} | ({client.group} if client.group else set())
         for group in wanted:
             if (known := self.member(group, client.client_id)) is not None:
@@ -62,8 +58,8 @@ class Registration:
         return Member(
             client.client_id,
             client.session_id,
-            self.snode,
-            self.incarnation,
+            self.runtime.settings.name,
+            self.runtime.incarnation,
             _subscriptions(client) if consumes else (),
             pushed=consumes and client.client_type in PUSHED,
             active=False,

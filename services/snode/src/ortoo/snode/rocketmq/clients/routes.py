@@ -98,7 +98,13 @@ def route_queues(
     """All queues of a topic, those for producers in their order. Errors: Refused with FORBIDDEN when there is none."""
     rank = {place.enode: number for number, place in enumerate(topic.publish_order)}
     queues = [
-        _queue(resource, placement.enode, queue_id, permission, endpoints, accepted)
+        MessageQueue(
+            topic=resource,
+            id=queue_id,
+            permission=permission,
+            broker=Broker(name=placement.enode, id=0, endpoints=endpoints),
+            accept_message_types=accepted,  # type: ignore[arg-type]
+        )
         for placement in sorted(topic.placements, key=lambda p: (rank.get(p.enode, len(rank)), p.enode))
         for queue_id, permission in _permissions(topic, placement)
     ]
@@ -109,14 +115,15 @@ def route_queues(
 
 def assignments(topic: Topic, resource: Resource, endpoints: Endpoints) -> list[Assignment]:
     """What a member of a group receives from: all queues of each broker. Errors: Refused with FORBIDDEN."""
-    found = [
-        Assignment(message_queue=_queue(resource, placement.enode, ANY_QUEUE, Permission.READ, endpoints, ()))
+    brokers = [
+        Broker(name=placement.enode, id=0, endpoints=endpoints)
         for placement in sorted(topic.placements, key=lambda p: p.enode)
         if topic.readable and placement.read_queue_count
     ]
-    if not found:
+    if not brokers:
         raise Refused(Code.FORBIDDEN, f"topic {topic.name} is {topic.permission.name}: it has no readable queue")
-    return found
+    queues = [MessageQueue(topic=resource, id=ANY_QUEUE, permission=Permission.READ, broker=one) for one in brokers]
+    return [Assignment(message_queue=one) for one in queues]
 
 
 def _scheme(host: str) -> AddressScheme.ValueType:
@@ -138,20 +145,3 @@ def _permissions(topic: Topic, placement: Placement) -> Iterable[tuple[int, Perm
             yield queue_id, Permission.READ_WRITE
         else:
             yield queue_id, Permission.READ if read > write else Permission.WRITE
-
-
-def _queue(
-    resource: Resource,
-    enode: str,
-    queue_id: int,
-    permission: Permission.ValueType,
-    endpoints: Endpoints,
-    accepted: Sequence[int],
-) -> MessageQueue:
-    return MessageQueue(
-        topic=resource,
-        id=queue_id,
-        permission=permission,
-        broker=Broker(name=enode, id=0, endpoints=endpoints),
-        accept_message_types=accepted,  # type: ignore[arg-type]
-    )

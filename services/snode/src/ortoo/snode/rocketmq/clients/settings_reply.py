@@ -4,12 +4,8 @@ Each choice is there for a client that cannot do otherwise: the Node.js client k
 Python client only the customised list and whole seconds, and a producer without a maximal body size sends nothing.
 """
 
-from dataclasses import dataclass
-
 from apache.rocketmq.v2 import definition_pb2 as pb
-from ortoo.common.groups.failure_rule import ATTEMPTS_MAX
 from ortoo.common.groups.pop import PopRules
-from ortoo.common.groups.retry_policy import RetryPolicy
 from ortoo.common.records.message import BODY_BYTES_MAX
 from ortoo.snode.cluster.routes import Group
 from ortoo.snode.rocketmq.protocol.caller import WAIT_MS_MAX
@@ -34,23 +30,8 @@ CONSUMER_TYPES = frozenset(
 
 LITE_TYPES = frozenset({pb.ClientType.LITE_PUSH_CONSUMER, pb.ClientType.LITE_SIMPLE_CONSUMER})
 """Those that receive the messages of each lite topic one after another."""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupRules:
-    """What a consumer group decides for its members."""
-
-    attempts_max: int = ATTEMPTS_MAX
-    retry_delays_ms: tuple[int, ...] = RetryPolicy().delays_ms
-
-
-def rules_of(group: Group | None) -> GroupRules:
-    """The rules for a group's members; a group that does not exist yet has the defaults.
-
-    The protocol's `max_attempts` counts tries, as a group does: RocketMQ's own groups count retries, and its servers
-    tell clients one more.
-    """
-    return GroupRules() if group is None else GroupRules(group.attempts_max, group.retry.delays_ms)
+UNKNOWN = Group("")
+"""A group that does not exist yet has the defaults."""
 
 
 def pop_rules(group: Group | None, *, from_last: bool = False, order_batched: bool = False) -> PopRules:
@@ -62,10 +43,11 @@ def pop_rules(group: Group | None, *, from_last: bool = False, order_batched: bo
     Messages of one message group always come in order: the protocol's clients cannot tell, and a listener that wants
     it need not ask for it.
     """
-    return PopRules(rules_of(group).attempts_max, in_order=True, from_last=from_last, order_batched=order_batched)
+    attempts_max = (group or UNKNOWN).attempts_max
+    return PopRules(attempts_max, in_order=True, from_last=from_last, order_batched=order_batched)
 
 
-def settings_reply(sent: pb.Settings, language: str, rules: GroupRules) -> pb.Settings:
+def settings_reply(sent: pb.Settings, language: str, group: Group | None) -> pb.Settings:
     """The settings a client shall follow; what the server does not decide is given back as it came."""
     reply = pb.Settings()
     reply.CopyFrom(sent)
@@ -77,7 +59,7 @@ def settings_reply(sent: pb.Settings, language: str, rules: GroupRules) -> pb.Se
         part.long_polling_timeout.CopyFrom(duration(WAIT_MS_MAX))
         part.lite_subscription_quota = LITE_TOPICS_MAX
         part.max_lite_topic_size = LITE_LENGTH_MAX
-        reply.backoff_policy.CopyFrom(_consumer_backoff(language, rules))
+        reply.backoff_policy.CopyFrom(_consumer_backoff(language, group or UNKNOWN))
     else:
         reply.publishing.max_body_size = BODY_BYTES_MAX
         reply.publishing.validate_message_type = True
@@ -85,12 +67,17 @@ def settings_reply(sent: pb.Settings, language: str, rules: GroupRules) -> pb.Se
     return reply
 
 
-def _consumer_backoff(language: str, rules: GroupRules) -> pb.RetryPolicy:
+def _consumer_backoff(language: str, group: Group) -> pb.RetryPolicy:
+    """The protocol's `max_attempts` counts tries, as a group does.
+
+    RocketMQ's own groups count retries, and its servers tell clients one more.
+    """
+    delays_ms = group.retry.delays_ms
     if language == NODE_JS:
-        first_ms, last_ms = rules.retry_delays_ms[0], rules.retry_delays_ms[-1]
-        return pb.RetryPolicy(max_attempts=rules.attempts_max, exponential_backoff=_exponential(first_ms, last_ms))
-    delays = list(map(duration, rules.retry_delays_ms))
-    return pb.RetryPolicy(max_attempts=rules.attempts_max, customized_backoff=pb.CustomizedBackoff(next=delays))
+        exponential = _exponential(delays_ms[0], delays_ms[-1])
+        return pb.RetryPolicy(max_attempts=group.attempts_max, exponential_backoff=exponential)
+    listed = pb.CustomizedBackoff(next=map(duration, delays_ms))
+    return pb.RetryPolicy(max_attempts=group.attempts_max, customized_backoff=listed)
 
 
 def _exponential(first_ms: int, last_ms: int) -> pb.ExponentialBackoff:

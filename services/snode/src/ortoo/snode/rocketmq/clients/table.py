@@ -40,14 +40,10 @@ class CommandStream:
         self._waiting: deque[tuple[TelemetryCommand, int]] = deque()
         self._bytes = 0
         self._changed = asyncio.Event()
-        self._ended = False
+        self.is_ended = False
+        """Whether nothing more can be said."""
         self.error: Exception | None = None
         """Why the stream ends, if it ends badly."""
-
-    @property
-    def is_ended(self) -> bool:
-        """Whether nothing more can be said."""
-        return self._ended
 
     def say(self, command: TelemetryCommand) -> None:
         """Tell the client something. Errors: Overloaded when it does not listen, or the process has no room for it."""
@@ -62,7 +58,7 @@ class CommandStream:
 
     def end(self, error: Exception | None = None) -> None:
         """Nothing more comes."""
-        self._ended, self.error = True, self.error or error
+        self.is_ended, self.error = True, self.error or error
         self._changed.set()
 
     def last(self, command: TelemetryCommand, error: Exception) -> None:
@@ -74,7 +70,7 @@ class CommandStream:
     async def next(self) -> TelemetryCommand | None:
         """The next command; None at the end."""
         while not self._waiting:
-            if self._ended:
+            if self.is_ended:
                 return None
             self._changed.clear()
             await self._changed.wait()

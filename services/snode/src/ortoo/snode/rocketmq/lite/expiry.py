@@ -10,11 +10,9 @@ from dataclasses import dataclass, field
 from ortoo.common.errors import OrtooError
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
-from ortoo.snode.cluster.directory import Directory
-from ortoo.snode.cluster.name_server import NameServer
+from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.routes import MessageType, Permission, Queue, Topic
 from ortoo.snode.enodes.link import EnodeLinks, FetchWish
-from ortoo.snode.rocketmq.clients.table import Clients
 from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions
 from ortoo.snode.rocketmq.protocol.names import LITE_PREFIX, stored_topic
 
@@ -41,11 +39,9 @@ class _Look:
 class LiteExpiry:
     """Looks for lite topics whose time is over. Every snode does; that several do harms nothing."""
 
-    directory: Directory
-    name_server: NameServer
+    cluster: Cluster
     links: EnodeLinks
     subscriptions: LiteSubscriptions
-    clients: Clients
     clock: Clock
     _began: tuple[int, float] | None = field(default=None, init=False)
     """What the wall clock and the monotonic one showed at the first sweep."""
@@ -72,15 +68,15 @@ class LiteExpiry:
             (client_id, name)
             for client_id, known in self.subscriptions.items()
             for name in known.lite_topics
-            if self.directory.find_topic(stored_topic(known.parent, name)) is None
+            if self.cluster.directory.find_topic(stored_topic(known.parent, name)) is None
         }
         for client_id, name in sorted(missing - self._missing):
-            self.clients.unsubscribed(client_id, name)
+            self.subscriptions.tell(client_id, name)
         self._missing = missing
 
     def _ending(self) -> list[tuple[Topic, Topic]]:
         """All lite topics that do not live for ever, each with its parent."""
-        topics = self.directory.topics()
+        topics = self.cluster.directory.topics()
         parents = {one.name: one for one in topics if one.message_type is MessageType.LITE and one.lite_ttl_ms}
         if not parents:
             return []
@@ -94,13 +90,13 @@ class LiteExpiry:
         if look.used_at_ms + parent.lite_ttl_ms > self._now_ms():
             return
         if lite.writable:
-            await self.name_server.set_permission(lite.name, Permission.READ_ONLY)
+            await self.cluster.name_server.set_permission(lite.name, Permission.READ_ONLY)
             return
         now_s = self.clock.monotonic_s()
         if look.closed_version != lite.version:
             look.closed_version, look.closed_since_s = lite.version, now_s
         if now_s - look.closed_since_s >= SETTLE_S:
-            await self.name_server.delete_topic(lite.name, version=lite.version)
+            await self.cluster.name_server.delete_topic(lite.name, version=lite.version)
             _log.info("a lite topic has ended: no message for its time to live", topic=lite.name)
 
     def _now_ms(self) -> int:

@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from ortoo.common.errors import OrtooError
-from ortoo.common.process.background import Background
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.routes import Queue
+from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks, LockRequest
 from ortoo.snode.rocketmq.protocol.names import lite_topic_of, stored_topic
 
@@ -27,8 +27,7 @@ class LiteOwners:
 
     directory: Directory
     links: EnodeLinks
-    background: Background
-    incarnation: str
+    runtime: Runtime
 
     def counts(self, group: str) -> bool:
         """Whether each lite topic is for one client of this group."""
@@ -59,7 +58,7 @@ class LiteOwners:
     def release(self, client_id: str, group: str, parent: str, lite_topics: Iterable[str]) -> None:
         """The client wants these no more; what another one has taken stays that one's."""
         if self.counts(group) and (names := list(lite_topics)):
-            self.background.contained("lite owners", self._release(client_id, group, parent, names))
+            self.runtime.background.contained("lite owners", self._release(client_id, group, parent, names))
 
     async def _release(self, client_id: str, group: str, parent: str, lite_topics: Sequence[str]) -> None:
         topics = (self.directory.find_topic(stored_topic(parent, name)) for name in lite_topics)
@@ -72,7 +71,7 @@ class LiteOwners:
     async def _ask(self, group: str, client_id: str, queues: Sequence[Queue], *, resume: bool) -> set[Queue]:
         """Which of these queues, all on one enode, the client has then. Errors: Unavailable."""
         wishes = [self._request(group, client_id, queue, resume=resume) for queue in queues]
-        answers = await self.links.to(queues[0].enode).take_locks(self.incarnation, wishes)
+        answers = await self.links.to(queues[0].enode).take_locks(self.runtime.incarnation, wishes)
         for answer in answers:
             if answer.error is not None:
                 raise answer.error

@@ -1,16 +1,17 @@
 """Pops over the lite topics of one client: each is a queue of its own, and one message of each is out at a time."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ortoo.common.errors import OrtooError
-from ortoo.common.process.background import Background
-from ortoo.common.process.clock import Clock
 from ortoo.snode.cluster.routes import Queue, Topic
+from ortoo.snode.cluster.runtime import Runtime
+from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.pop.popping import PopAnswer, PopCall, Popping, tried
-from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscription
+from ortoo.snode.rocketmq.lite.owners import LiteOwners
+from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscription, LiteSubscriptions
 from ortoo.snode.rocketmq.lite.topics import LiteTopics
 
 
@@ -20,48 +21,54 @@ class LitePopping:
 
     popping: Popping
     lite_topics: LiteTopics
-    topics_changed: Callable[[], asyncio.Event]
-    """Gives what is set when the directory changes: a lite topic may come that is subscribed to and not there yet."""
-    background: Background
-    clock: Clock
+    subscriptions: LiteSubscriptions
+    owners: LiteOwners
+    watch: DirectoryWatch
+    """Of the directory: a lite topic may come that is subscribed to and not there yet."""
+    runtime: Runtime
     _turn: int = 0
 
-    async def pop(
-        self,
-        call: PopCall,
-        parent: Topic,
-        subscribed: Callable[[], LiteSubscription],
-        owned: Callable[[list[Queue]], Awaitable[list[Queue]]] | None = None,
-    ) -> PopAnswer:
-        """Lease messages, waiting for the first. What is subscribed meanwhile counts at once.
+    async def pop(self, call: PopCall, parent: Topic) -> PopAnswer:
+        """Lease messages to a client, waiting for the first. What it subscribes to meanwhile counts at once.
 
-        Of an exclusive group, `owned` tells which queues are still the client's. Errors: as `Popping`.
+        Errors: as `Popping`; Refused with ILLEGAL_TOPIC when the group has another parent.
         """
-        deadline_s = self.clock.monotonic_s() + call.wait_ms / 1000
+        self.subscriptions.check_parent(call.group, parent.name)
+        exclusive = self.owners.counts(call.group)
+        deadline_s = self.runtime.clock.monotonic_s() + call.wait_ms / 1000
         found: list[PopAnswer] = []
         try:
             while True:
-                subscription, topics_changed = subscribed(), self.topics_changed()
+                subscription, topics_changed = self._subscription(call), self.watch.changed
                 changed = subscription.changed
                 queues = self._queues(parent, subscription)
-                if owned is not None:
-                    queues = await owned(queues)
-                    if changed.is_set() and self.clock.monotonic_s() < deadline_s:
+                if exclusive:
+                    queues = await self._owned(call, queues)
+                    if changed.is_set() and self.runtime.clock.monotonic_s() < deadline_s:
                         continue
                 await self._look(queues, call, found)
-                wait_s = deadline_s - self.clock.monotonic_s()
+                wait_s = deadline_s - self.runtime.clock.monotonic_s()
                 if not found and wait_s > 0:
                     events = [changed, *([topics_changed] if len(queues) < len(subscription.lite_topics) else [])]
                     await self._wait(queues, replace(call, wait_ms=int(wait_s * 1000) + 1), events, found)
-                if found and (changed.is_set() or owned is not None):
-                    wanted = self._queues(parent, subscribed())
-                    found = await self._still_wanted(found, wanted if owned is None else await owned(wanted))
-                if found or self.clock.monotonic_s() >= deadline_s:
+                if found and (changed.is_set() or exclusive):
+                    wanted = self._queues(parent, self._subscription(call))
+                    found = await self._still_wanted(found, await self._owned(call, wanted) if exclusive else wanted)
+                if found or self.runtime.clock.monotonic_s() >= deadline_s:
                     return await self._cut(found, call)
         except BaseException:
             for answer in found:
-                self.background.contained("give back", self.popping.release(answer))
+                self.runtime.background.contained("give back", self.popping.release(answer))
             raise
+
+    def _subscription(self, call: PopCall) -> LiteSubscription:
+        return self.subscriptions.of(call.consumer, call.group, call.topic, self.runtime.clock.monotonic_s())
+
+    async def _owned(self, call: PopCall, queues: list[Queue]) -> list[Queue]:
+        """Of an exclusive group: those that are still the client's."""
+        own, lost = await self.owners.kept(call.group, call.consumer, queues)
+        self.subscriptions.lose(call.consumer, lost)
+        return own
 
     def _queues(self, parent: Topic, subscription: LiteSubscription) -> list[Queue]:
         names = sorted(subscription.lite_topics)
@@ -91,9 +98,9 @@ class LitePopping:
         """Add what the first ones bring to `found`; nothing when the time is over or one of the events has come."""
         calls = [_one_of(queue, call, wait_ms=call.wait_ms) for queue in queues]
         # Tasks, not futures of theirs: one that is called off must hear it at once, or what it got would be lost.
-        pops = [self.background.contained("lite pop", tried(self.popping.pop(one))) for one in calls]
-        changes = [self.background.asked("lite change", event.wait()) for event in events]
-        clock = self.background.asked("lite deadline", self.clock.sleep(call.wait_ms / 1000))
+        pops = [self.runtime.background.contained("lite pop", tried(self.popping.pop(one))) for one in calls]
+        changes = [self.runtime.background.asked("lite change", event.wait()) for event in events]
+        clock = self.runtime.background.asked("lite deadline", self.runtime.clock.sleep(call.wait_ms / 1000))
         try:
             others: list[asyncio.Future[Any]] = [*changes, clock]
             waiting: set[asyncio.Future[Any]] = {*others, *pops}

@@ -43,7 +43,7 @@ class LiteSubscriptions:
         release: Callable[[str, str, str, Iterable[str]], None] = lambda client_id, group, parent, lite_topics: None,
     ) -> None:
         """`tell` a client that it is subscribed to a lite topic no more; `release` what a client does not want."""
-        self._tell = tell
+        self.tell = tell
         self._release = release
         self._by_client: dict[str, LiteSubscription] = {}
         self._of_group: dict[str, dict[str, LiteSubscription]] = {}
@@ -64,9 +64,18 @@ class LiteSubscriptions:
             self._of_group.setdefault(group, {})[client_id] = known
         return known
 
-    def add(self, known: LiteSubscription, names: Iterable[str], now_s: float) -> None:
-        """Add lite topics. Errors: Refused when they are too many, Overloaded when those of all clients are."""
-        self._set(known, known.lite_topics | set(names), now_s)
+    def put(self, known: LiteSubscription, names: frozenset[str], now_s: float) -> None:
+        """These lite topics and no others.
+
+        Errors: Refused when they are too many, Overloaded when those of all clients are.
+        """
+        self._check(known, names)
+        known.said_at_s = now_s
+        if names != known.lite_topics:
+            self._total += len(names) - len(known.lite_topics)
+            known.lite_topics = names
+            known.changed.set()
+            known.changed = asyncio.Event()
 
     def items(self) -> list[tuple[str, LiteSubscription]]:
         """Every client's subscription."""
@@ -76,28 +85,20 @@ class LiteSubscriptions:
         """Take lite topics from a client that did not ask for it, and tell it."""
         known = self._by_client.get(client_id)
         if known is not None and names:
-            self._set(known, known.lite_topics - set(names), known.said_at_s)
+            self.put(known, known.lite_topics.difference(names), known.said_at_s)
         for name in names:
-            self._tell(client_id, name)
+            self.tell(client_id, name)
 
     def take_from_others(self, client_id: str, group: str, names: Collection[str]) -> None:
         """Of an exclusive group: this client has subscribed to lite topics, so the others lose them."""
         for other, known in list(self._of_group.get(group, {}).items()):
             if other != client_id:
-                self.lose(other, known.lite_topics & set(names))
+                self.lose(other, known.lite_topics.intersection(names))
 
     def check_room(self, client_id: str, names: Collection[str]) -> None:
-        """Refuse what `add` would, before anything is done for it. Errors: as `add`."""
+        """Refuse to add what is too much, before anything is done for it. Errors: as `put`."""
         known = self._by_client.get(client_id) or LiteSubscription("", "")
-        self._check(known, known.lite_topics | set(names))
-
-    def remove(self, known: LiteSubscription, names: Iterable[str], now_s: float) -> None:
-        """Take lite topics away."""
-        self._set(known, known.lite_topics - set(names), now_s)
-
-    def replace(self, known: LiteSubscription, names: Iterable[str], now_s: float) -> None:
-        """These lite topics and no others. Errors: as `add`."""
-        self._set(known, frozenset(names), now_s)
+        self._check(known, known.lite_topics.union(names))
 
     def drop(self, client_id: str) -> None:
         """A client has no lite topics any more."""
@@ -125,15 +126,6 @@ class LiteSubscriptions:
             raise Refused(Code.LITE_SUBSCRIPTION_QUOTA_EXCEEDED, what)
         if self._total + len(names) - len(known.lite_topics) > max(TOTAL_MAX, self._total):
             raise Overloaded(f"clients of this snode have {self._total} lite topics; use another snode")
-
-    def _set(self, known: LiteSubscription, names: frozenset[str], now_s: float) -> None:
-        self._check(known, names)
-        known.said_at_s = now_s
-        if names != known.lite_topics:
-            self._total += len(names) - len(known.lite_topics)
-            known.lite_topics = names
-            known.changed.set()
-            known.changed = asyncio.Event()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +162,12 @@ class LiteSync:
         known = self.subscriptions.of(caller.client_id, group, parent.name, now_s)
         match request.action:
             case LiteSubscriptionAction.PARTIAL_ADD:
-                self.subscriptions.add(known, names, now_s)
+                self.subscriptions.put(known, known.lite_topics | names, now_s)
             case LiteSubscriptionAction.PARTIAL_REMOVE:
-                self.subscriptions.remove(known, names, now_s)
+                self.subscriptions.put(known, known.lite_topics - names, now_s)
                 self.owners.release(caller.client_id, group, parent.name, names)
             case LiteSubscriptionAction.COMPLETE_ADD:
-                self.subscriptions.replace(known, names, now_s)
+                self.subscriptions.put(known, frozenset(names), now_s)
             case LiteSubscriptionAction.COMPLETE_REMOVE:
                 self.subscriptions.drop(caller.client_id)
             case _:

@@ -5,8 +5,7 @@ import asyncio
 from apache.rocketmq.v2.definition_pb2 import Code
 from ortoo.common.errors import AlreadyExists, NotFound
 from ortoo.common.groups.queue_choice import queue_of_group
-from ortoo.snode.cluster.directory import Directory
-from ortoo.snode.cluster.name_server import NameServer
+from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.routes import MessageType, Permission, Queue, Topic
 from ortoo.snode.rocketmq.protocol.codes import Refused
 from ortoo.snode.rocketmq.protocol.names import LITE_PREFIX, stored_topic
@@ -18,9 +17,9 @@ PER_PARENT_MAX = 10_000
 class LiteTopics:
     """Finds and makes them."""
 
-    def __init__(self, directory: Directory, name_server: NameServer, arrival: TopicArrival) -> None:
-        self._directory = directory
-        self._name_server = name_server
+    def __init__(self, cluster: Cluster, arrival: TopicArrival) -> None:
+        self._directory = cluster.directory
+        self._name_server = cluster.name_server
         self._arrival = arrival
         self._making: dict[str, asyncio.Event] = {}
 

@@ -2,21 +2,19 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from apache.rocketmq.v2.definition_pb2 import Settings
 from apache.rocketmq.v2.service_pb2 import TelemetryCommand
-from ortoo.common.errors import Invalid, OrtooError, Overloaded
+from ortoo.common.errors import Invalid, OrtooError, Overloaded, Unavailable
 from ortoo.common.grpc.around.call_memory import current_share
 from ortoo.common.grpc.errors import request_failed
-from ortoo.common.process.background import Background
-from ortoo.common.process.clock import Clock
 from ortoo.common.process.containment import Scope
 from ortoo.snode.cluster.directory import Directory
+from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.rocketmq.clients.registration import Registration
-from ortoo.snode.rocketmq.clients.settings_reply import NODE_JS, rules_of, settings_reply
+from ortoo.snode.rocketmq.clients.settings_reply import NODE_JS, settings_reply
 from ortoo.snode.rocketmq.clients.table import Client, Clients, CommandStream, check_size
-from ortoo.snode.rocketmq.presence.results import Results
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import Refused, ok, status_of
 from ortoo.snode.rocketmq.protocol.names import group_name, topic_name
@@ -36,18 +34,18 @@ class Telemetry:
 
     clients: Clients
     directory: Directory
-    results: Results
     transacting: Transacting
     registration: Registration
-    background: Background
-    clock: Clock
+    runtime: Runtime
+    _asked: dict[str, asyncio.Future[TelemetryCommand]] = field(default_factory=dict, init=False)
+    """By nonce, the commands whose answers are waited for."""
 
     async def converse(
         self, caller: Caller, requests: AsyncIterator[TelemetryCommand]
     ) -> AsyncIterator[TelemetryCommand]:
         """Everything for the client until either side ends. Errors: what is wrong with the settings, said before."""
         stream = CommandStream(current_share())
-        scope = self.background.scope("Telemetry", failed=stream.end)
+        scope = self.runtime.background.scope("Telemetry", failed=stream.end)
         scope.start("listen", self._listen(caller, requests, stream, scope))
         try:
             while (command := await stream.next()) is not None:
@@ -61,6 +59,39 @@ class Telemetry:
                 client.stream = None
                 self.transacting.producers_changed()
 
+    def say(self, client_id: str, command: TelemetryCommand) -> str:
+        """Tell a client something under a new nonce. Errors: Unavailable when it has no stream here; Overloaded."""
+        client = self.clients.get(client_id)
+        if client is None or client.stream is None:
+            raise Unavailable(
+                f"client {client_id} has no telemetry stream to this snode now, so it hears no commands; try again",
+                field="client_id",
+            )
+        kind = command.WhichOneof("command")
+        assert kind is not None
+        nonce = self.runtime.randomness.id_text()
+        getattr(command, kind).nonce = nonce
+        client.stream.say(command)
+        return nonce
+
+    async def ask(self, client_id: str, command: TelemetryCommand, timeout_s: float) -> TelemetryCommand:
+        """Tell a client something; its answer.
+
+        Errors: as `say`; Unavailable when the client does not answer, as some kinds of client never do.
+        """
+        nonce = self.say(client_id, command)
+        answer: asyncio.Future[TelemetryCommand] = asyncio.get_running_loop().create_future()
+        self._asked[nonce] = answer
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await answer
+        except TimeoutError:
+            raise Unavailable(
+                f"the client did not answer the command within {timeout_s:g} s; some kinds of client never do"
+            ) from None
+        finally:
+            del self._asked[nonce]
+
     async def _listen(
         self, caller: Caller, requests: AsyncIterator[TelemetryCommand], stream: CommandStream, scope: Scope
     ) -> None:
@@ -71,7 +102,7 @@ class Telemetry:
         except Overloaded as error:
             stream.end(error)
             # The end travels behind what it does not read, so that one that goes on so never hears of it.
-            await self.clock.sleep(FAREWELL_S)
+            await self.runtime.clock.sleep(FAREWELL_S)
             if (share := current_share()) is not None:
                 share.end()
         except (Refused, OrtooError) as error:
@@ -83,13 +114,15 @@ class Telemetry:
             stream.end(request_failed(error, "Telemetry"))
 
     def _take(self, caller: Caller, request: TelemetryCommand, stream: CommandStream, scope: Scope) -> None:
-        client = self.clients.seen(caller, self.clock.monotonic_s())
+        client = self.clients.seen(caller, self.runtime.clock.monotonic_s())
         kind = request.WhichOneof("command")
         if kind == "settings":
             client.peer = caller.peer()
             self._settle(client, request.settings, stream, scope)
         elif kind in ANSWERS:  # else a newer client's word that this server does not know
-            self.results.arrived(getattr(request, kind).nonce, request)
+            answer = self._asked.get(getattr(request, kind).nonce)
+            if answer is not None and not answer.done():
+                answer.set_result(request)
 
     def _settle(self, client: Client, settings: Settings, stream: CommandStream, scope: Scope) -> None:
         """Learn who the client is, and answer. Errors: Refused, Invalid, Overloaded."""
@@ -109,7 +142,7 @@ class Telemetry:
         client.stream = stream
         self.transacting.producers_changed()
         self.registration.register(client)
-        reply = settings_reply(settings, client.language, rules_of(self.directory.group(client.group)))
+        reply = settings_reply(settings, client.language, self.directory.group(client.group))
         command = TelemetryCommand(status=ok(), settings=reply)
         stream.say(command)
         if is_new and client.language == NODE_JS:
@@ -118,7 +151,7 @@ class Telemetry:
 
     async def _repeat(self, stream: CommandStream, command: TelemetryCommand) -> None:
         for wait_s in REPEATS_S:
-            await self.clock.sleep(wait_s)
+            await self.runtime.clock.sleep(wait_s)
             if stream.is_ended:
                 return
             stream.say(command)

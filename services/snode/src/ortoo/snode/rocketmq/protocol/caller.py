@@ -27,7 +27,6 @@ class Caller(NamedTuple):
     language: str = ""
     """As the client spells it: `HTTP` is Node.js."""
     client_version: str = ""
-    namespace: str = ""
     remaining_s: float | None = None
     """How long the client waits for the answer; None = for ever."""
     context: Context | None = None
@@ -76,7 +75,6 @@ def caller_of(context: Context, said: Mapping[str, str]) -> Caller:
         client_id,
         said.get("x-mq-language", ""),
         said.get("x-mq-client-version", ""),
-        said.get("x-mq-namespace", ""),
         context.time_remaining(),
         context,
     )

@@ -14,16 +14,14 @@ from ortoo.common.records.batch import open_batch
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.snode.cluster.directory import Directory
-from ortoo.snode.cluster.routes import MessageType, Queue
+from ortoo.snode.cluster.routes import MessageType
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.pop.popping import PopAnswer, PopCall, PoppedMessages, Popping
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
 from ortoo.snode.pull.reading import Reading
 from ortoo.snode.rocketmq.clients.settings_reply import RECEIVE_BATCH_MAX, pop_rules
 from ortoo.snode.rocketmq.clients.table import Clients
-from ortoo.snode.rocketmq.lite.owners import LiteOwners
 from ortoo.snode.rocketmq.lite.popping import LitePopping
-from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscription, LiteSubscriptions
 from ortoo.snode.rocketmq.protocol.caller import REQUEST_TIMEOUT_MS, Caller
 from ortoo.snode.rocketmq.protocol.codes import Refused, ok, status_of
 from ortoo.snode.rocketmq.protocol.filters import compile_filter
@@ -95,8 +93,6 @@ class Receiving:
     leases: Leases
     starting: Starting
     lite_popping: LitePopping
-    lite_subscriptions: LiteSubscriptions
-    lite_owners: LiteOwners
     clock: Clock
     doubts: Doubts = field(default_factory=Doubts)
     returning: dict[Receiver, asyncio.Future[None]] = field(default_factory=dict)
@@ -114,7 +110,7 @@ class Receiving:
             await self._not_taken(caller, receiver, untaken)
         wanted = call.messages_max
         call = replace(call, messages_max=self.doubts.limit(receiver, wanted))
-        answer = await self._pop(caller, call)
+        answer = await self._pop(call)
         try:
             _hold(answer)
         except OrtooError:
@@ -154,23 +150,11 @@ class Receiving:
             self.returning.pop(receiver, None)
             returning.set_result(None)
 
-    async def _pop(self, caller: Caller, call: PopCall) -> PopAnswer:
+    async def _pop(self, call: PopCall) -> PopAnswer:
         topic = self.directory.find_topic(call.topic)
         if topic is None or topic.message_type is not MessageType.LITE:
             return await self.popping.pop(call)
-        self.lite_subscriptions.check_parent(call.group, topic.name)
-
-        def subscribed() -> LiteSubscription:
-            now_s = self.clock.monotonic_s()
-            return self.lite_subscriptions.of(caller.client_id, call.group, call.topic, now_s)
-
-        async def owned(queues: list[Queue]) -> list[Queue]:
-            own, lost = await self.lite_owners.kept(call.group, caller.client_id, queues)
-            self.lite_subscriptions.lose(caller.client_id, lost)
-            return own
-
-        exclusive = self.lite_owners.counts(call.group)
-        return await self.lite_popping.pop(call, topic, subscribed, owned if exclusive else None)
+        return await self.lite_popping.pop(call, topic)
 
     async def _call(self, caller: Caller, request: ReceiveMessageRequest) -> PopCall:
         group, topic = group_name(request.group), topic_name(request.message_queue.topic)

@@ -4,14 +4,13 @@ from dataclasses import dataclass
 
 from apache.rocketmq.v2 import service_pb2 as pb
 from apache.rocketmq.v2.definition_pb2 import Code, Status
-from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError, Unavailable, Unsupported
+from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError, Unsupported
 from ortoo.common.errors.status import failure_of
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.message import Message
 from ortoo.snode.cluster.wire import message_of
 from ortoo.snode.pull.searching import MessageSearch, SearchRequest
-from ortoo.snode.rocketmq.clients.table import Clients, CommandStream
-from ortoo.snode.rocketmq.presence.results import Results
+from ortoo.snode.rocketmq.presence.telemetry import Telemetry
 from ortoo.snode.rocketmq.protocol.messages import Delivery, delivered
 from ortoo.v1.session_pb2 import Command, CommandResult, ConsumeMessage, ConsumeResult
 
@@ -23,14 +22,13 @@ WAIT_S = 5.0
 class RocketmqCommands:
     """Tells one client what to do, and what became of it."""
 
-    clients: Clients
-    results: Results
+    telemetry: Telemetry
     search: MessageSearch
     clock: Clock
 
     def knows(self, client_id: str) -> bool:
         """Whether this is one of RocketMQ's clients at this snode."""
-        return self.clients.get(client_id) is not None
+        return self.telemetry.clients.get(client_id) is not None
 
     async def call(self, client_id: str, command: Command) -> CommandResult:
         """Make a client do something; what it refuses is in the result.
@@ -45,8 +43,8 @@ class RocketmqCommands:
                 case "consume_message":
                     return await self._consume(client_id, command.consume_message, timeout_s)
                 case "reconnect":
-                    reconnect = pb.ReconnectEndpointsCommand(nonce=self.results.nonce())
-                    self._stream(client_id).say(pb.TelemetryCommand(reconnect_endpoints_command=reconnect))
+                    reconnect = pb.ReconnectEndpointsCommand()
+                    self.telemetry.say(client_id, pb.TelemetryCommand(reconnect_endpoints_command=reconnect))
                     return CommandResult()
                 case kind:
                     raise Unsupported(
@@ -59,13 +57,8 @@ class RocketmqCommands:
             return CommandResult(failure=failure_of(error))
 
     async def _print_stack(self, client_id: str, timeout_s: float) -> CommandResult:
-        stream = self._stream(client_id)
-
-        def say(nonce: str) -> None:
-            command = pb.PrintThreadStackTraceCommand(nonce=nonce)
-            stream.say(pb.TelemetryCommand(print_thread_stack_trace_command=command))
-
-        answer = await self.results.ask(say, timeout_s)
+        command = pb.TelemetryCommand(print_thread_stack_trace_command=pb.PrintThreadStackTraceCommand())
+        answer = await self.telemetry.ask(client_id, command, timeout_s)
         # The C++ client gives no status with its text.
         if answer.HasField("status"):
             _check(client_id, answer.status)
@@ -75,13 +68,8 @@ class RocketmqCommands:
         """Run a client's listener on one message."""
         message, place = await self._found(wanted)
         began_s = self.clock.monotonic_s()
-        stream = self._stream(client_id)
-
-        def say(nonce: str) -> None:
-            command = pb.VerifyMessageCommand(nonce=nonce, message=delivered(message, place))
-            stream.say(pb.TelemetryCommand(verify_message_command=command))
-
-        answer = await self.results.ask(say, timeout_s)
+        verify = pb.VerifyMessageCommand(message=delivered(message, place))
+        answer = await self.telemetry.ask(client_id, pb.TelemetryCommand(verify_message_command=verify), timeout_s)
         consumed = ConsumeResult(succeeded=True, duration_ms=int((self.clock.monotonic_s() - began_s) * 1000))
         if answer.status.code == Code.FAILED_TO_CONSUME_MESSAGE:
             consumed.succeeded, consumed.error = False, answer.status.message or "the listener failed"
@@ -104,15 +92,6 @@ class RocketmqCommands:
             )
         [one] = found
         return one.message, Delivery(*one.queue, one.offset, one.stored_at_ms, one.message_id)
-
-    def _stream(self, client_id: str) -> CommandStream:
-        client = self.clients.get(client_id)
-        if client is None or client.stream is None:
-            raise Unavailable(
-                f"client {client_id} has no telemetry stream to this snode now, so it hears no commands; try again",
-                field="client_id",
-            )
-        return client.stream
 
 
 def _check(client_id: str, status: Status) -> None:

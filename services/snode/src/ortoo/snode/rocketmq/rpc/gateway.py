@@ -1,7 +1,5 @@
 """The gateway's parts, made from what the snode has."""
 
-from dataclasses import dataclass
-
 from ortoo.common.grpc.signature import SignedCall
 from ortoo.snode import send
 from ortoo.snode.cluster import Cluster
@@ -21,7 +19,6 @@ from ortoo.snode.rocketmq.lite.popping import LitePopping
 from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions, LiteSync
 from ortoo.snode.rocketmq.lite.topics import LiteTopics
 from ortoo.snode.rocketmq.presence.heartbeats import Presence
-from ortoo.snode.rocketmq.presence.results import Results
 from ortoo.snode.rocketmq.presence.telemetry import Telemetry
 from ortoo.snode.rocketmq.protocol.caller import Caller, Context, caller_of, headers_of
 from ortoo.snode.rocketmq.receive.leases import Leases
@@ -35,26 +32,44 @@ from ortoo.snode.rocketmq.send.transacting import Transacting
 from ortoo.snode.topics import Topics
 
 
-@dataclass(frozen=True, slots=True)
 class Gateway:
     """One part for each concern of the protocol."""
 
-    clients: Clients
-    authentication: Authentication | None
-    """Where every call must be signed."""
-    routing: Routing
-    presence: Presence
-    sending: Sending
-    transacting: Transacting
-    receiving: Receiving
-    settling: Settling
-    recalling: Recalling
-    offsets: QueueOffsets
-    leases: Leases
-    telemetry: Telemetry
-    commands: RocketmqCommands
-    lite: LiteSync
-    lite_expiry: LiteExpiry
+    def __init__(
+        self,
+        runtime: Runtime,
+        cluster: Cluster,
+        enodes: EnodeLinks,
+        topics: Topics,
+        membership: Membership,
+        sending: send.Sending,
+        pull: Pull,
+        popping: Popping,
+    ) -> None:
+        """Put a translator before each room; nothing runs yet."""
+        settings, clock, directory, watch = runtime.settings, runtime.clock, cluster.directory, cluster.watch
+        is_signed = settings.rocketmq_signatures_required
+        self.authentication = Authentication(cluster.name_server, clock, settings) if is_signed else None
+        """Where every call must be signed."""
+        self.clients = clients = Clients(runtime.memory.share("client settings"))
+        self.leases = leases = Leases(popping, clock)
+        registration = Registration(membership, runtime)
+        owners, lite_topics = LiteOwners(directory, enodes, runtime), LiteTopics(cluster, topics.arrival)
+        subscriptions = LiteSubscriptions(clients.unsubscribed, owners.release)
+        lite_popping = LitePopping(popping, lite_topics, subscriptions, owners, watch, runtime)
+        starting = Starting(watch, pull.reading)
+        self.routing = Routing(watch, topics.sendable, settings.rocketmq_advertised_address)
+        self.transacting = Transacting(sending.transactions, clients, directory)
+        self.presence = Presence(clients, leases, self.transacting, registration, subscriptions, clock)
+        self.sending = Sending(topics.sendable, sending.publisher, self.transacting, lite_topics, clients, clock)
+        self.receiving = Receiving(directory, popping, clients, leases, starting, lite_popping, clock)
+        self.settling = Settling(directory, popping, leases, registration)
+        self.recalling = Recalling(cluster, sending.delayed)
+        self.offsets = QueueOffsets(watch, enodes)
+        self.telemetry = Telemetry(clients, directory, self.transacting, registration, runtime)
+        self.commands = RocketmqCommands(self.telemetry, pull.search, clock)
+        self.lite = LiteSync(watch, subscriptions, lite_topics, owners, clock)
+        self.lite_expiry = LiteExpiry(cluster, enodes, subscriptions, clock)
 
     async def admit(self, context: Context) -> Caller:
         """Who calls, once the signature is checked. Errors: Refused, Forbidden."""
@@ -66,50 +81,3 @@ class Gateway:
         caller = caller_of(context, headers)
         self.clients.check_owner(caller)
         return caller
-
-    def drain(self) -> None:
-        """End the telemetry streams; their clients connect to another snode."""
-        self.clients.end_streams()
-
-
-def open_gateway(
-    runtime: Runtime,
-    cluster: Cluster,
-    enodes: EnodeLinks,
-    topics: Topics,
-    membership: Membership,
-    sending: send.Sending,
-    pull: Pull,
-    popping: Popping,
-) -> Gateway:
-    """Put a translator before each room; nothing runs yet."""
-    settings, background, clock, randomness = runtime.settings, runtime.background, runtime.clock, runtime.randomness
-    directory, watch, name_server = cluster.directory, cluster.watch, cluster.name_server
-    clients = Clients(runtime.memory.share("client settings"))
-    results, leases = Results(randomness), Leases(popping, clock)
-    transacting = Transacting(sending.transactions, clients, directory)
-    registration = Registration(membership, clock, randomness, settings.name, runtime.incarnation)
-    lite_topics = LiteTopics(directory, name_server, topics.arrival)
-    lite_owners = LiteOwners(directory, enodes, background, runtime.incarnation)
-    lite_subscriptions = LiteSubscriptions(clients.unsubscribed, lite_owners.release)
-    lite_popping, starting = (
-        LitePopping(popping, lite_topics, lambda: watch.changed, background, clock),
-        Starting(watch, pull.reading),
-    )
-    return Gateway(
-        clients,
-        Authentication(name_server, clock, settings) if settings.rocketmq_signatures_required else None,
-        Routing(watch, topics.sendable, settings.rocketmq_advertised_address),
-        Presence(clients, leases, transacting, registration, lite_subscriptions, clock),
-        Sending(topics.sendable, sending.publisher, transacting, lite_topics, clients, clock),
-        transacting,
-        Receiving(directory, popping, clients, leases, starting, lite_popping, lite_subscriptions, lite_owners, clock),
-        Settling(directory, popping, leases, registration),
-        Recalling(directory, watch, sending.delayed),
-        QueueOffsets(watch, enodes),
-        leases,
-        Telemetry(clients, directory, results, transacting, registration, background, clock),
-        RocketmqCommands(clients, results, pull.search, clock),
-        LiteSync(watch, lite_subscriptions, lite_topics, lite_owners, clock),
-        LiteExpiry(directory, name_server, enodes, lite_subscriptions, clients, clock),
-    )

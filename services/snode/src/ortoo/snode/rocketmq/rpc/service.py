@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from apache.rocketmq.v2 import admin_pb2
 from apache.rocketmq.v2 import service_pb2 as pb
@@ -27,16 +27,9 @@ LOG_LEVELS = {
 }
 
 
-class Answer(Protocol):
-    """Every answer of the protocol carries a status."""
-
-    @property
-    def status(self) -> Status:
-        """How the call ended."""
-
-
 Q = TypeVar("Q")
-A = TypeVar("A", bound=Answer)
+A = TypeVar("A")
+"""An answer; every one of the protocol carries a status."""
 
 
 def _answered(

@@ -8,9 +8,8 @@ from apache.rocketmq.v2.definition_pb2 import Code
 from apache.rocketmq.v2.service_pb2 import RecallMessageRequest, RecallMessageResponse
 from ortoo.common.errors import Conflict, NotFound
 from ortoo.common.groups.handle import HandleKind, read_handle
-from ortoo.snode.cluster.directory import Directory
+from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.routes import MessageType
-from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import Refused, ok
 from ortoo.snode.rocketmq.protocol.names import check_same_topic, topic_name
@@ -23,19 +22,18 @@ SEPARATOR = "."
 class Recalling:
     """RecallMessage."""
 
-    directory: Directory
-    watch: DirectoryWatch
+    cluster: Cluster
     delayed: Delayed
 
     async def recall(self, caller: Caller, request: RecallMessageRequest) -> RecallMessageResponse:
         """Forget a delayed message. Errors: Refused, Invalid for a wrong handle."""
-        topic = await self.watch.topic(topic_name(request.topic))
+        topic = await self.cluster.watch.topic(topic_name(request.topic))
         if topic.message_type not in (MessageType.UNSPECIFIED, MessageType.DELAY):
             what = f"topic {topic.name} takes {topic.message_type.name} messages, which cannot be recalled"
             raise Refused(Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, what)
         handle, message_id = split_handle(request.recall_handle)
-        known = read_handle(handle, HandleKind.DELAYED, "recall_handle", self.directory.seals)
-        check_same_topic(topic.name, self.directory.topic_name(known.topic_id))
+        known = read_handle(handle, HandleKind.DELAYED, "recall_handle", self.cluster.directory.seals)
+        check_same_topic(topic.name, self.cluster.directory.topic_name(known.topic_id))
         try:
             await self.delayed.recall(handle)
         except (NotFound, Conflict) as gone:

@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import read, write
-from ortoo.common.process.clock import Clock
 from ortoo.snode.cluster.wire import queue_to, topic_to
-from ortoo.snode.pull.reading import PlacedMessage, Reading
-from ortoo.snode.pull.searching import MessageSearch, SearchRequest
+from ortoo.snode.pull.reading import PlacedMessage
+from ortoo.snode.pull.searching import SearchRequest
 from ortoo.snode.rpc.conversion import body_text
 from ortoo.snode.rpc.operators.groups import GroupAdmin
 from ortoo.snode.rpc.operators.members import MemberAdmin
 from ortoo.snode.rpc.streams import LongCalls
-from ortoo.snode.send.delayed import Delayed
-from ortoo.snode.send.transactions import OpenTransaction, Transactions
+from ortoo.snode.send import Sending
+from ortoo.snode.send.transactions import OpenTransaction
 from ortoo.v1 import admin_pb2 as pb
 from ortoo.v1 import topic_pb2
 
@@ -26,19 +25,13 @@ NAME = pb.DESCRIPTOR.services_by_name["AdminService"].full_name
 class AdminService(MemberAdmin, GroupAdmin):
     """What operators do."""
 
-    reading: Reading
-    search: MessageSearch
-    delayed: Delayed
-    transactions: Transactions
+    sending: Sending
     long_calls: LongCalls
-    clock: Clock
-    inner_ports_open: bool
-    """Whether who reaches an enode passes rules of access that are in force here."""
 
     async def DescribeTopic(self, request: pb.DescribeTopicRequest, context: Context) -> pb.DescribeTopicResponse:
         """One topic with what its queues hold."""
-        topic = await self.arrival.topic(request.name)
-        ranges = await self.reading.queue_ranges(topic)
+        topic = await self.topics.arrival.topic(request.name)
+        ranges = await self.pull.reading.queue_ranges(topic)
         queues = [write(pb.TopicQueue, held, enode=queue.enode) for queue, held in ranges.items()]
         return pb.DescribeTopicResponse(topic=topic_to(topic), queues=queues)
 
@@ -47,7 +40,7 @@ class AdminService(MemberAdmin, GroupAdmin):
         given = 0
         wanted = compile_filter(request.tag_expression, request.sql_expression)
         with self.long_calls.running() as memory:
-            messages = self.reading.tail(
+            messages = self.pull.reading.tail(
                 request.topic, memory, from_first=request.from_first, follow=request.follow, wanted=wanted
             )
             async for message in messages:
@@ -60,12 +53,12 @@ class AdminService(MemberAdmin, GroupAdmin):
         self, request: pb.AdminFindMessagesRequest, context: Context
     ) -> pb.AdminFindMessagesResponse:
         """Messages with a key or an id."""
-        found = await self.search.find(request.topic, read(SearchRequest, request))
+        found = await self.pull.search.find(request.topic, read(SearchRequest, request))
         return write(pb.AdminFindMessagesResponse, found, messages=map(_tailed, found.messages))
 
     async def DescribeLag(self, request: pb.DescribeLagRequest, context: Context) -> pb.DescribeLagResponse:
         """How far a group is behind."""
-        queues = await self.lag.of(request.group, request.topic)
+        queues = await self.pull.lag.of(request.group, request.topic)
         if all(one.committed_offset < 0 for one in queues):
             await self.known_group(request.group)
         return pb.DescribeLagResponse(
@@ -77,14 +70,14 @@ class AdminService(MemberAdmin, GroupAdmin):
         self, request: pb.ListDelayedMessagesRequest, context: Context
     ) -> pb.ListDelayedMessagesResponse:
         """The delayed messages of a topic, by time."""
-        listed = await self.delayed.listed(request.topic, request.from_ms, request.limit)
+        listed = await self.sending.delayed.listed(request.topic, request.from_ms, request.limit)
         return pb.ListDelayedMessagesResponse(messages=[write(pb.DelayedMessage, one) for one in listed])
 
     async def ListTransactions(
         self, request: pb.ListTransactionsRequest, context: Context
     ) -> pb.ListTransactionsResponse:
         """Open transactions, the oldest first."""
-        listed = await self.transactions.listed(
+        listed = await self.sending.transactions.listed(
             topic_name=request.topic,
             producer_group=request.producer_group,
             parked_only=request.parked_only,
@@ -96,17 +89,19 @@ class AdminService(MemberAdmin, GroupAdmin):
         self, request: pb.ResumeTransactionRequest, context: Context
     ) -> pb.ResumeTransactionResponse:
         """Check a parked transaction again."""
-        await self.transactions.resume(request.transaction_id)
+        await self.sending.transactions.resume(request.transaction_id)
         return pb.ResumeTransactionResponse()
 
     async def DescribeCluster(self, request: pb.DescribeClusterRequest, context: Context) -> pb.DescribeClusterResponse:
-        """The processes of the cluster."""
+        """The processes of the cluster, and whether who reaches an enode passes rules of access in force here."""
+        directory, settings = self.cluster.directory, self.runtime.settings
+        are_closed = settings.cluster_token_file or settings.tls_cluster_listen_address
         return pb.DescribeClusterResponse(
-            enodes=[write(topic_pb2.Enode, one) for one in self.directory.enodes()],
-            snodes=[write(topic_pb2.Snode, one) for one in self.directory.snodes()],
-            version=self.directory.version,
-            now_ms=self.clock.now_ms(),
-            inner_ports_open=self.inner_ports_open,
+            enodes=[write(topic_pb2.Enode, one) for one in directory.enodes()],
+            snodes=[write(topic_pb2.Snode, one) for one in directory.snodes()],
+            version=directory.version,
+            now_ms=self.runtime.clock.now_ms(),
+            inner_ports_open=self.policy.access is not None and not are_closed,
         )
 
 

@@ -17,7 +17,7 @@ from ortoo.common.records.message import Message
 from ortoo.common.records.text_rules import OF_COPIES, whole_number
 from ortoo.snode.clients.directory import ClientDirectory
 from ortoo.snode.cluster import Cluster
-from ortoo.snode.cluster.routes import Queue, Topic
+from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.cluster.wire import queue_of, queue_to
 from ortoo.snode.membership.members import Subscription
 from ortoo.snode.pop.dead_letters import DeadLetters
@@ -37,8 +37,6 @@ ROW_BYTES = 8
 """What a row takes in an answer beside its own bytes."""
 LETTERS_MAX = 1_000
 """Among so many dead letters a message is looked for."""
-Asked = tuple[int | None, int, int]
-"""From which offset (None = what the group is not done with), up to which (0 = the end), how many at most."""
 
 
 @dataclass(eq=False)
@@ -59,9 +57,11 @@ class DeliveryService(DeliveryServiceServicer):
             raise Invalid(f"{request.limit}; expected 1 to {LIMIT_MAX}, or 0 for {LIMIT}", field="limit")
         topic = await self.cluster.watch.topic(request.topic)
         queues = [queue_of(request.queue)._replace(topic=topic.name)] if request.HasField("queue") else None
-        first = request.from_offset if request.HasField("from_offset") else None
-        asked: Asked = (first, request.to_offset, request.limit or LIMIT)
-        described, away = await self._described(topic, request.group, queues or topic.read_queues(), asked)
+        asked = enode_pop_pb2.DescribeDeliveriesRequest(topic_id=topic.topic_id, group=request.group)
+        asked.to_offset, asked.limit = request.to_offset, request.limit or LIMIT
+        if request.HasField("from_offset"):
+            asked.from_offset = request.from_offset
+        described, away = await self._described(queues or topic.read_queues(), asked)
         rows, more = self._fitting(described)
         await self._mark_parked(request.group, rows)
         return pb.ListDeliveriesResponse(deliveries=rows, enodes_away=sorted(away), more=more)
@@ -74,11 +74,12 @@ class DeliveryService(DeliveryServiceServicer):
         topic = await self.cluster.watch.topic(request.topic)
         message: PlacedMessage | None = None
         queues: Sequence[Queue] = topic.read_queues()
-        asked: Asked = (None, 0, LIMIT)
+        asked = enode_pop_pb2.DescribeDeliveriesRequest(topic_id=topic.topic_id, group=request.group, limit=LIMIT)
         if request.message_id:
             message = await self._message(topic.name, request.message_id)
-            queues, asked = [message.queue], (message.offset, message.offset + 1, 1)
-        described, away = await self._described(topic, request.group, queues, asked)
+            queues = [message.queue]
+            asked.from_offset, asked.to_offset, asked.limit = message.offset, message.offset + 1, 1
+        described, away = await self._described(queues, asked)
         rows = [row for queue, found in described for row in self._rows(queue, found)]
         if message is not None:
             await self._mark_parked(request.group, rows)
@@ -112,12 +113,10 @@ class DeliveryService(DeliveryServiceServicer):
         return found.messages[0]
 
     async def _described(
-        self, topic: Topic, group: str, queues: Sequence[Queue], asked: Asked
+        self, queues: Sequence[Queue], asked: enode_pop_pb2.DescribeDeliveriesRequest
     ) -> tuple[list[tuple[Queue, enode_pop_pb2.DescribeDeliveriesResponse]], set[str]]:
         """What each queue's enode says, and which enodes did not answer. Errors: as they say otherwise."""
-        answers = await asyncio.gather(
-            *(self._describe(topic, group, queue, asked) for queue in queues), return_exceptions=True
-        )
+        answers = await asyncio.gather(*(self._describe(queue, asked) for queue in queues), return_exceptions=True)
         found, away = [], set()
         for queue, answer in zip(queues, answers, strict=True):
             if isinstance(answer, OrtooError) and answer.retriable:
@@ -129,20 +128,13 @@ class DeliveryService(DeliveryServiceServicer):
         return found, away
 
     async def _describe(
-        self, topic: Topic, group: str, queue: Queue, asked: Asked
+        self, queue: Queue, asked: enode_pop_pb2.DescribeDeliveriesRequest
     ) -> enode_pop_pb2.DescribeDeliveriesResponse:
         entry = self.cluster.directory.enode(queue.enode)
         if entry is None:
             raise NotFound(f"there is no enode {queue.enode}", field="queue.enode")
-        first, end, limit = asked
-        request = enode_pop_pb2.DescribeDeliveriesRequest(
-            topic_id=topic.topic_id,
-            group=group,
-            queue_id=queue.queue_id,
-            from_offset=first,
-            to_offset=end,
-            limit=limit,
-        )
+        request = enode_pop_pb2.DescribeDeliveriesRequest(queue_id=queue.queue_id)
+        request.MergeFrom(asked)
         with rpc_errors(f"enode {queue.enode}", within=True):
             stub = EnodeServiceStub(self.channels.to(entry.address))
             return await stub.DescribeDeliveries(request, timeout=TIMEOUT_S)
@@ -227,7 +219,6 @@ def _held(queue: Queue, found: enode_pop_pb2.DescribeDeliveriesResponse) -> Held
         pops=found.pops,
         leased=count(LEASED),
         delayed=count(RETURNED),
-        next_ms=min((one.until_ms for one in found.ranges if one.phase in (LEASED, RETURNED)), default=0),
         blocked=found.blocked,
         error=tried[-1].error if tried else "",
         attempt=max((one.attempt for one in found.ranges), default=0),

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ortoo.common.grpc.errors import Context
-from ortoo.snode.cluster.directory import Directory
-from ortoo.snode.cluster.name_server import NameServer
+from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.wire import topic_of, topic_to
+from ortoo.snode.topics import Topics
 from ortoo.snode.topics.arrival import TopicArrival
 from ortoo.v1 import namesrv_pb2 as pb
 from ortoo.v1.admin_pb2_grpc import AdminServiceServicer
@@ -19,11 +19,11 @@ def passed_on(
     """A handler that has the name server answer, and waits with `then` until its answer counts here."""
 
     async def handler(service: "DirectoryAdmin", request: Any, context: Context) -> Any:
-        name_server = service.name_server
+        name_server = service.cluster.name_server
         metadata = name_server.admin_metadata if is_admin else ()
         answer: object = await name_server.call(getattr(name_server.stub, method), request, metadata)
         if then is not None:
-            await then(service.arrival, request, answer)
+            await then(service.topics.arrival, request, answer)
         return answer
 
     return handler
@@ -33,9 +33,8 @@ def passed_on(
 class DirectoryAdmin(AdminServiceServicer):
     """The part of AdminService that is about what the name server keeps."""
 
-    directory: Directory
-    name_server: NameServer
-    arrival: TopicArrival
+    cluster: Cluster
+    topics: Topics
 
     CreateTopic = passed_on("CreateTopic", lambda arrival, _, answer: arrival.of(topic_of(answer.topic)))
     """Create a topic; it can be used when this returns."""
@@ -70,4 +69,4 @@ class DirectoryAdmin(AdminServiceServicer):
 
     async def ListTopics(self, request: pb.ListTopicsRequest, context: Context) -> pb.ListTopicsResponse:
         """All topics, by name."""
-        return pb.ListTopicsResponse(topics=map(topic_to, self.directory.topics()))
+        return pb.ListTopicsResponse(topics=map(topic_to, self.cluster.directory.topics()))

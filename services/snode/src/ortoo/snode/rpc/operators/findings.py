@@ -2,20 +2,18 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from ortoo.common.errors import OrtooError, Unsupported
 from ortoo.common.errors.findings import Finding, Findings
 from ortoo.common.errors.status import rpc_errors
-from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.errors import Context
-from ortoo.common.process.clock import Clock
 from ortoo.common.telemetry.findings_service import NAME as NAME
 from ortoo.common.telemetry.findings_service import OwnFindings, findings_of, findings_to
 from ortoo.snode.cluster import Cluster
-from ortoo.snode.policy.access import Authentication
-from ortoo.snode.policy.principal import PRINCIPAL
+from ortoo.snode.cluster.runtime import Runtime
+from ortoo.snode.policy import Policy
 from ortoo.v1 import findings_pb2 as pb
 from ortoo.v1.findings_pb2_grpc import FindingsServiceServicer, FindingsServiceStub
 
@@ -26,18 +24,11 @@ SKEW_MS_MAX = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A process that is to be asked."""
+    """A process that is asked; then what it answered, or why it did not."""
 
     role: str
     name: str
     address: str
-
-
-@dataclass(frozen=True, slots=True)
-class Heard:
-    """What a process answered, or why it did not."""
-
-    asked: Asked
     answer: pb.ListFindingsResponse | None = None
     error: OrtooError | None = None
     ahead_ms: int = 0
@@ -49,15 +40,13 @@ class ClusterFindings(FindingsServiceServicer):
     """Asks all at once, each for a bounded time."""
 
     own: Findings
+    runtime: Runtime
     cluster: Cluster
-    channels: Channels
-    authentication: Authentication | None
-    """What signs calls that go on to other snodes, where users are known."""
-    clock: Clock
+    policy: Policy
 
     async def ListFindings(self, request: pb.ListFindingsRequest, context: Context) -> pb.ListFindingsResponse:
         """What is wrong now, here or anywhere."""
-        mine = OwnFindings(self.own, self.clock).answer()
+        mine = OwnFindings(self.own, self.runtime.clock).answer()
         if request.own_only:
             return mine
         timeout_s = (request.timeout_ms or TIMEOUT_MS) / 1000
@@ -78,50 +67,51 @@ class ClusterFindings(FindingsServiceServicer):
             if snode.alive and snode.name != self.own.name:
                 yield Asked("snode", snode.name, snode.cluster_address or snode.address)
 
-    async def _hear(self, asked: Asked, timeout_s: float) -> Heard:
+    async def _hear(self, asked: Asked, timeout_s: float) -> Asked:
         request = pb.ListFindingsRequest(own_only=True)
-        channel = self.channels.to(asked.address)
-        begun_ms = self.clock.now_ms()
+        channel = self.runtime.channels.to(asked.address)
+        begun_ms = self.runtime.clock.now_ms()
         try:
-            if asked.role == "snode" and self.authentication is not None:  # the call goes on as the caller's
-                channel = await self.authentication.forwarding(PRINCIPAL.get(), channel)
+            if asked.role == "snode":
+                channel = await self.policy.onward(channel)
             with rpc_errors(f"{asked.role} {asked.name}", within=True):
                 answer = await FindingsServiceStub(channel).ListFindings(request, timeout=timeout_s)
         except OrtooError as error:
-            return Heard(asked, error=error)
-        middle_ms = (begun_ms + self.clock.now_ms()) // 2
-        return Heard(asked, answer, ahead_ms=answer.processes[0].now_ms - middle_ms if answer.processes else 0)
+            return replace(asked, error=error)
+        middle_ms = (begun_ms + self.runtime.clock.now_ms()) // 2
+        ahead_ms = answer.processes[0].now_ms - middle_ms if answer.processes else 0
+        return replace(asked, answer=answer, ahead_ms=ahead_ms)
 
 
-def _unheard(heard: Sequence[Heard]) -> Iterator[Finding]:
+def _unheard(heard: Sequence[Asked]) -> Iterator[Finding]:
     """Those who have a lease, or an address in the settings, and do not answer."""
     for one in heard:
         if one.error is None or isinstance(one.error, Unsupported):
             continue
-        asked, reason = one.asked, one.error.message
-        if asked.role == "name server":
+        reason = one.error.message
+        if one.role == "name server":
             yield Finding(
                 "name server away",
-                f"the name server {asked.address} does not answer: {reason}",
+                f"the name server {one.address} does not answer: {reason}",
                 "when the last one is away, nobody hears of changes of topics, groups and processes",
                 "start it, or look at its log and its database; or take it out of namesrv_address",
             )
         else:
             yield Finding(
-                f"{asked.role} silent",
-                f"{asked.role} {asked.name} ({asked.address}) has a lease, and does not answer a snode: {reason}",
-                "requests that need it wait and fail" if asked.role == "enode" else "its clients wait and fail",
+                f"{one.role} silent",
+                f"{one.role} {one.name} ({one.address}) has a lease, and does not answer a snode: {reason}",
+                "requests that need it wait and fail" if one.role == "enode" else "its clients wait and fail",
                 "look at its processor time, its log and the network between; restart it if it is frozen",
             )
 
 
-def _clocks(heard: Sequence[Heard]) -> Iterator[Finding]:
+def _clocks(heard: Sequence[Asked]) -> Iterator[Finding]:
     for one in heard:
         if abs(one.ahead_ms) > SKEW_MS_MAX:
             ahead = "ahead of" if one.ahead_ms > 0 else "behind"
             yield Finding(
                 "clock differs",
-                f"the clock of {one.asked.role} {one.asked.name} is {abs(one.ahead_ms) / 1000:.1f} s {ahead} a snode's",
+                f"the clock of {one.role} {one.name} is {abs(one.ahead_ms) / 1000:.1f} s {ahead} a snode's",
                 "delayed messages are early or late, ages and expiry are wrong",
                 "synchronise the clocks (chronyc tracking, timedatectl)",
             )

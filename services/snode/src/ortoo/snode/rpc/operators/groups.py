@@ -7,23 +7,20 @@ from dataclasses import dataclass
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid, NotFound, OrtooError
 from ortoo.common.errors.status import failure_of, rpc_errors
-from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import read, write
 from ortoo.snode.clients.directory import ClientDirectory, ClientEntry, OwnedQueue
-from ortoo.snode.cluster.name_server import NameServer
+from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.routes import DeliveryMode, Group
+from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.cluster.wire import queue_of, queue_to, retry_of
-from ortoo.snode.policy.access import Authentication
-from ortoo.snode.policy.flow_control import FlowControl, FlowRule, FlowUnit
-from ortoo.snode.policy.principal import PRINCIPAL
-from ortoo.snode.policy.watched_file import WatchedFile
-from ortoo.snode.pull.lag import Lag
-from ortoo.snode.pull.offsets import OffsetMoves, ResetTarget
+from ortoo.snode.policy import Policy
+from ortoo.snode.policy.flow_control import FlowRule, FlowUnit
+from ortoo.snode.pull import Pull
+from ortoo.snode.pull.offsets import ResetTarget
 from ortoo.snode.rocketmq.rpc.commands import RocketmqCommands
 from ortoo.snode.rpc.conversion import member_to
-from ortoo.snode.topics.arrival import TopicArrival
-from ortoo.snode.topics.group_settings import DeliveryModes
+from ortoo.snode.topics import Topics
 from ortoo.v1 import admin_pb2_grpc, flow_control_pb2, pull_pb2, session_pb2, topic_pb2
 from ortoo.v1 import client_pb2 as pb
 
@@ -39,37 +36,29 @@ CHANGES = frozenset(pb.UpdateGroupRequest.DESCRIPTOR.fields_by_name) - {"name", 
 class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
     """The part of AdminService that is about groups and clients."""
 
-    name_server: NameServer
-    arrival: TopicArrival
+    runtime: Runtime
+    cluster: Cluster
+    topics: Topics
+    pull: Pull
     clients: ClientDirectory
-    moves: OffsetMoves
-    modes: DeliveryModes
-    lag: Lag
-    flow: FlowControl
-    flow_file: WatchedFile
-    channels: Channels
-    authentication: Authentication | None
-    """Where calls are signed."""
+    policy: Policy
     rocketmq: RocketmqCommands
 
     async def UpdateGroup(self, request: pb.UpdateGroupRequest, context: Context) -> pb.UpdateGroupResponse:
         """Change some settings of a group, or create it; the change is in force when this returns."""
         check_group_name(request.name, "name")
-        try:
-            group = await self.name_server.get_group(request.name)
-        except NotFound:
-            group = Group(request.name)
+        group = await self._found(request.name) or Group(request.name)
         changes = {name: getattr(request, name) for name in CHANGES if request.HasField(name)}  # type: ignore[arg-type]
         if request.HasField("retry"):
             changes["retry"] = retry_of(request.retry)
-        group = await self.name_server.put_group(dataclasses.replace(group, **changes))
-        await self.arrival.version(group.version)
+        group = await self.cluster.name_server.put_group(dataclasses.replace(group, **changes))
+        await self.topics.arrival.version(group.version)
         return pb.UpdateGroupResponse(group=write(topic_pb2.Group, group))
 
     async def DescribeGroup(self, request: pb.DescribeGroupRequest, context: Context) -> pb.DescribeGroupResponse:
         """One group: settings, members, progress."""
         check_group_name(request.name, "name")
-        group = await self.name_server.get_group(request.name)
+        group = await self.cluster.name_server.get_group(request.name)
         members = self.clients.consumers(request.name)
         topics = await self._topics(request.name)
         return pb.DescribeGroupResponse(
@@ -118,81 +107,78 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
 
     async def ListTopicGroups(self, request: pb.ListTopicGroupsRequest, context: Context) -> pb.ListTopicGroupsResponse:
         """The groups that want a topic, and those that have offsets in it."""
-        with_offsets = await self.moves.groups(request.topic)
+        with_offsets = await self.pull.moves.groups(request.topic)
         return pb.ListTopicGroupsResponse(groups=self.clients.wanting(request.topic), with_offsets=with_offsets)
 
     async def SetDeliveryMode(self, request: pb.SetDeliveryModeRequest, context: Context) -> pb.SetDeliveryModeResponse:
         """Change how a group consumes a topic."""
         mode = _mode_of(request.mode)
-        before = await self.modes.set(request.group, request.topic, mode, force=request.force)
+        before = await self.topics.modes.set(request.group, request.topic, mode, force=request.force)
         return pb.SetDeliveryModeResponse(before=before.value)  # type: ignore[arg-type]
 
     async def ListDeliveryModes(
         self, request: pb.ListDeliveryModesRequest, context: Context
     ) -> pb.ListDeliveryModesResponse:
         """How a group consumes its topics."""
-        listed = await self.modes.listed(request.group)
+        listed = await self.topics.modes.listed(request.group)
         return pb.ListDeliveryModesResponse(modes=[write(pb.TopicMode, one) for one in listed])
 
     async def ResetOffsets(self, request: pb.ResetOffsetsRequest, context: Context) -> pb.ResetOffsetsResponse:
         """Move the offsets of a group."""
-        moved = await self.moves.reset(request.group, request.topic, _target(request), force=request.force)
+        moved = await self.pull.moves.reset(request.group, request.topic, _target(request), force=request.force)
         return write(pb.ResetOffsetsResponse, moved)
 
     async def CloneOffsets(self, request: pb.CloneOffsetsRequest, context: Context) -> pb.CloneOffsetsResponse:
         """Copy the offsets of one group to another."""
-        copied = await self.moves.clone(request.from_group, request.to_group, request.topic)
+        copied = await self.pull.moves.clone(request.from_group, request.to_group, request.topic)
         await self._cloned(request.from_group, request.to_group)
         return pb.CloneOffsetsResponse(offsets=[write(pull_pb2.ConsumerOffset, one) for one in copied])
 
     async def _cloned(self, from_group: str, to_group: str) -> None:
         """The group that got offsets exists, with the settings of the other one unless it did before."""
-        try:
-            await self.name_server.get_group(to_group)
-        except NotFound:
-            try:
-                settings = await self.name_server.get_group(from_group)
-            except NotFound:
-                settings = Group(from_group)
-            made = await self.name_server.put_group(dataclasses.replace(settings, name=to_group))
-            await self.arrival.version(made.version)
+        if await self._found(to_group) is None:
+            settings = await self._found(from_group) or Group(from_group)
+            made = await self.cluster.name_server.put_group(dataclasses.replace(settings, name=to_group))
+            await self.topics.arrival.version(made.version)
 
     async def DescribeFlowControl(
         self, request: flow_control_pb2.DescribeFlowControlRequest, context: Context
     ) -> flow_control_pb2.DescribeFlowControlResponse:
         """The limits on requests of this snode."""
-        flow = self.flow
+        flow = self.policy.flow
         return flow_control_pb2.DescribeFlowControlResponse(
-            rules=_rules(flow.rules), file=self.flow_file.path, refused=flow.refused
+            rules=_rules(flow.rules), file=self.policy.flow_file.path, refused=flow.refused
         )
 
     async def UpdateFlowControl(
         self, request: flow_control_pb2.UpdateFlowControlRequest, context: Context
     ) -> flow_control_pb2.UpdateFlowControlResponse:
         """Change them, until the snode restarts or its file changes."""
-        self.flow.replace([_rule(rule) for rule in request.rules])
-        return flow_control_pb2.UpdateFlowControlResponse(rules=_rules(self.flow.rules))
+        self.policy.flow.replace([_rule(rule) for rule in request.rules])
+        return flow_control_pb2.UpdateFlowControlResponse(rules=_rules(self.policy.flow.rules))
 
     async def _topics(self, group: str) -> list[str]:
         """What its members want now, and where it has been."""
         wanted = {topic for member in self.clients.consumers(group) for topic in member.topics}
-        been = {one.topic for one in await self.modes.listed(group)}
+        been = {one.topic for one in await self.topics.modes.listed(group)}
         return sorted(wanted | been)
 
     async def known_group(self, name: str) -> None:
         """Errors: NotFound for a group that nobody made and that has been nowhere."""
+        if await self._found(name) is None and not await self._topics(name):
+            raise NotFound(f"there is no group {name!r}; `ortoo group list` shows those there are", field="group")
+
+    async def _found(self, name: str) -> Group | None:
+        """What the name server has of a group; None if nobody made it. Errors: as it says otherwise."""
         try:
-            await self.name_server.get_group(name)
+            return await self.cluster.name_server.get_group(name)
         except NotFound:
-            if not await self._topics(name):
-                raise NotFound(
-                    f"there is no group {name!r}; `ortoo group list` shows those there are", field="group"
-                ) from None
+            return None
 
     async def _progress(self, group: str, topic: str) -> pb.TopicProgress | None:
         """How far a group is in a topic; None when that is gone, though its members still want it."""
         try:
-            lags = await self.lag.of(group, topic)
+            lags = await self.pull.lag.of(group, topic)
         except NotFound:
             return None
         return pb.TopicProgress(
@@ -223,10 +209,8 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
         if self.clients.is_here(entry) or request.local_only:
             return None
         request.local_only = True
-        channel = self.channels.to(self.clients.address_of(entry))
-        if self.authentication is not None:  # the call goes on as the caller's
-            channel = await self.authentication.forwarding(PRINCIPAL.get(), channel)
-        return admin_pb2_grpc.AdminServiceStub(channel)
+        channel = self.runtime.channels.to(self.clients.address_of(entry))
+        return admin_pb2_grpc.AdminServiceStub(await self.policy.onward(channel))
 
 
 def _mode_of(number: int) -> DeliveryMode:

@@ -2,12 +2,12 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from ortoo.common.errors import Conflict, Invalid, Moved, NotFound, Unavailable
 from ortoo.common.errors.status import rpc_errors
-from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.errors import Context
+from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.rpc.operators.directory import DirectoryAdmin, passed_on
 from ortoo.v1 import enode_members_pb2 as pb
 from ortoo.v1 import member_admin_pb2, member_report_pb2, topic_pb2
@@ -21,14 +21,15 @@ WAITING, LEARNING, AWAY = (
     topic_pb2.ENODE_MEMBER_STATE_LEARNING,
     topic_pb2.ENODE_MEMBER_STATE_AWAY,
 )
-Call = Callable[..., Awaitable[Any]]
+A = TypeVar("A")
+Method = Callable[[EnodeMembersServiceStub], Callable[..., Awaitable[A]]]
 
 
 @dataclass(kw_only=True, eq=False)
 class MemberAdmin(DirectoryAdmin):
     """The part of AdminService that is about the members of enodes."""
 
-    channels: Channels
+    runtime: Runtime
 
     ListMembers = passed_on("ListMembers")
     """Who leads, who is there, who is how far behind."""
@@ -47,8 +48,7 @@ class MemberAdmin(DirectoryAdmin):
                     field="successor",
                 )
             request.successor.CopyFrom(successor.member)
-        answer: pb.HandOverResponse = await self._ask_leader(known, lambda stub: stub.HandOver, request)
-        return answer
+        return await self._ask_leader(known, lambda stub: stub.HandOver, request)
 
     async def AddMember(self, request: pb.AddMemberRequest, context: Context) -> pb.AddMemberResponse:
         """Let a disk that waits have the log."""
@@ -62,27 +62,23 @@ class MemberAdmin(DirectoryAdmin):
             )
         request.member.CopyFrom(added.member)
         request.member_address = request.member_address or added.member_address
-        answer: pb.AddMemberResponse = await self._ask_leader(known, lambda stub: stub.AddMember, request)
-        return answer
+        return await self._ask_leader(known, lambda stub: stub.AddMember, request)
 
     async def RemoveMember(self, request: pb.RemoveMemberRequest, context: Context) -> pb.RemoveMemberResponse:
         """Let a member have nothing more."""
         known = await self._members(request.enode)
         request.member.CopyFrom(_named(known, request.member, "member").member)
-        answer: pb.RemoveMemberResponse = await self._ask_leader(known, lambda stub: stub.RemoveMember, request)
-        return answer
+        return await self._ask_leader(known, lambda stub: stub.RemoveMember, request)
 
     async def _members(self, enode: str) -> member_admin_pb2.EnodeMembers:
         if not enode:
             raise Invalid("no enode is named; `ortoo enode members` lists them", field="enode")
-        with rpc_errors(self.name_server.peer):
+        with rpc_errors(self.cluster.name_server.peer):
             asked = member_admin_pb2.ListMembersRequest(enode=enode)
-            answer = await self.name_server.stub.ListMembers(asked, timeout=LIST_TIMEOUT_S)
+            answer = await self.cluster.name_server.stub.ListMembers(asked, timeout=LIST_TIMEOUT_S)
         return answer.enodes[0]
 
-    async def _ask_leader(
-        self, known: member_admin_pb2.EnodeMembers, method: Callable[[EnodeMembersServiceStub], Call], request: Any
-    ) -> Any:
+    async def _ask_leader(self, known: member_admin_pb2.EnodeMembers, method: Method[A], request: Any) -> A:
         """What the leader answers; where it has moved meanwhile, what its successor does. Errors: as they say."""
         address = next((one.address for one in known.members if one.member == known.leader), "")
         if not address:
@@ -97,9 +93,10 @@ class MemberAdmin(DirectoryAdmin):
                 raise
             return await self._ask(moved.leader_address, method, request)
 
-    async def _ask(self, address: str, method: Callable[[EnodeMembersServiceStub], Call], request: Any) -> Any:
+    async def _ask(self, address: str, method: Method[A], request: Any) -> A:
         with rpc_errors(f"enode at {address}"):
-            return await method(EnodeMembersServiceStub(self.channels.to(address)))(request, timeout=CHANGE_TIMEOUT_S)
+            stub = EnodeMembersServiceStub(self.runtime.channels.to(address))
+            return await method(stub)(request, timeout=CHANGE_TIMEOUT_S)
 
 
 def _named(

@@ -29,8 +29,6 @@ class Held:
     pops: bool
     leased: int
     delayed: int
-    next_ms: int
-    """When the first lease ends or the first message comes again; 0 = there is none."""
     blocked: str
     error: str
     """What a consumer said of a message that it gave back."""

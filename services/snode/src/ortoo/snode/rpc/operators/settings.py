@@ -12,7 +12,7 @@ from ortoo.common.grpc.errors import Context
 from ortoo.common.telemetry.settings_service import NAME as NAME
 from ortoo.common.telemetry.settings_service import OwnSettings
 from ortoo.snode.cluster import Cluster
-from ortoo.snode.policy.access import Authentication
+from ortoo.snode.policy import Policy
 from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.v1 import member_admin_pb2, topic_pb2
 from ortoo.v1 import settings_pb2 as pb
@@ -41,24 +41,17 @@ class ClusterSettings(SettingsServiceServicer):
     own: LiveSettings[Any]
     cluster: Cluster
     channels: Channels
-    authentication: Authentication | None
-    """What signs calls that go on to other snodes, where users are known."""
+    policy: Policy
 
     async def ListSettings(self, request: pb.ListSettingsRequest, context: Context) -> pb.ListSettingsResponse:
         """What is in force, here or in every process of a role."""
-        if request.own_only:
-            return await OwnSettings("snode", self.own).ListSettings(request, context)
-        rows = await self._rows(request, context, "ListSettings")
-        return pb.ListSettingsResponse(processes=rows)
+        return pb.ListSettingsResponse(processes=await self._rows(request, context, "ListSettings"))
 
     async def ListSettingChanges(
         self, request: pb.ListSettingChangesRequest, context: Context
     ) -> pb.ListSettingChangesResponse:
         """What was changed, here or in every process of a role."""
-        if request.own_only:
-            return await OwnSettings("snode", self.own).ListSettingChanges(request, context)
-        rows = await self._rows(request, context, "ListSettingChanges")
-        return pb.ListSettingChangesResponse(processes=rows)
+        return pb.ListSettingChangesResponse(processes=await self._rows(request, context, "ListSettingChanges"))
 
     async def UpdateSettings(self, request: pb.UpdateSettingsRequest, context: Context) -> pb.UpdateSettingsResponse:
         """Change all processes that are asked for, if all of them would take it."""
@@ -76,7 +69,10 @@ class ClusterSettings(SettingsServiceServicer):
     async def _rows(
         self, request: Any, context: Context, method: str, *, all_or_error: bool = False
     ) -> list[pb.ProcessSettings]:
-        """What each process answers, or why it does not; with `all_or_error` the first error is raised."""
+        """What this process answers, or each one, or why it does not; with `all_or_error` the first error is raised."""
+        if request.own_only:
+            answer = await getattr(OwnSettings("snode", self.own), method)(request, context)
+            return list(answer.processes)
         processes = await self._processes(request.role)
         if request.role == "namesrv" and request.process and request.process not in {one.address for one in processes}:
             processes = await asyncio.gather(*(self._named(one, context) for one in processes))
@@ -114,8 +110,8 @@ class ClusterSettings(SettingsServiceServicer):
         if not asked.alive:
             raise Unavailable("it is away")
         channel = self.channels.to(asked.address)
-        if asked.role == "snode" and self.authentication is not None:  # the call goes on as the caller's
-            channel = await self.authentication.forwarding(PRINCIPAL.get(), channel)
+        if asked.role == "snode":
+            channel = await self.policy.onward(channel)
         with rpc_errors(f"{asked.role} {asked.name or asked.address}", within=True):
             answer = await getattr(SettingsServiceStub(channel), method)(request, timeout=TIMEOUT_S)
         found = answer.processes[0]
