@@ -245,14 +245,15 @@ class Timers(Table[dict[int, int]]):
         """A topic's delayed messages from a time on, by time and id, at most `limit`."""
         found: list[DelayedMessage] = []
         queues = {number: queue_id for queue_id, number in self._topics.get(topic_id, {}).items()}
-        wanted = np.array(sorted(queues), "<u4")
+        is_wanted = np.zeros(len(self._destinations), bool)
+        is_wanted[list(queues)] = True
         spans = [(key * NEAR_MS, NEAR_MS, bucket) for key, bucket in self._near.items()]
         spans += [(key * FAR_MS, FAR_MS, bucket) for key, bucket in self._far.items()]
         for start_ms, span_ms, bucket in sorted(spans, key=lambda span: span[0]):
             if start_ms + span_ms <= from_ms:
                 continue
             rows = bucket.live_rows()
-            rows = rows[np.isin(rows["destination"], wanted) & (rows["deliver_at_ms"] >= from_ms)]
+            rows = rows[is_wanted[rows["destination"]] & (rows["deliver_at_ms"] >= from_ms)]
             rows = rows[np.lexsort((rows["timer_id"], rows["deliver_at_ms"]))][: limit - len(found)]
             found += [DelayedMessage(int(one[0]), int(one[1]), int(one[2]), queues[int(one[3])]) for one in rows]
             if len(found) >= limit:
