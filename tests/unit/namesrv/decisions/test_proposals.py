@@ -45,13 +45,44 @@ def test_the_longest_log_is_proposed_when_a_majority_hears_nobody() -> None:
     assert wanted(said(silent(2), silent(3), now_s=3.0, members=members), STANDING) == Proposal(2, SECOND)
 
 
-def test_a_leader_that_lost_its_majority_tries_once_more() -> None:
-    """It has the longest log and may reach the name servers and no member: then another one has its turn."""
-    members = led_by_first()
+def test_a_leader_that_lost_its_majority_has_its_next_turn_after_all_others() -> None:
+    """It has the longest log and may reach the name servers and no member: its reign was a turn.
+
+    So it is proposed when all others have failed, and again when their second turns have.
+    """
+    members, standing, order = led_by_first(), STANDING, list[int]()
     said(silent(1, end=200), silent(2), silent(3), members=members)
+    for _ in range(6):
+        proposal = wanted(members.sets["e"], standing)
+        assert proposal is not None
+        order.append(proposal.leader.number)
+        standing = dataclasses.replace(standing.with_stored(proposal, 0.0), since_s=-100.0)
+    assert order == [2, 3, 1, 2, 3, 1]
+
+
+def test_a_leader_that_lost_its_majority_is_proposed_when_who_stands_asks_for_it() -> None:
+    """It is heard again, and it alone has what may be committed: whoever stands steps back, and no time is lost."""
+    members, standing = led_by_first(), Standing(Proposal(2, SECOND), 2, since_s=0.0)
+    steps_back = silent(2, epoch=2, suggested=FIRST, suggested_above=2)
+    said(silent(1, end=200, epoch=2), steps_back, silent(3, epoch=2), members=members)
+    assert wanted(members.sets["e"], standing) == Proposal(3, FIRST)
+
+
+@pytest.mark.parametrize("more", [{"is_electable": False}, {"role": "SLAVE"}])
+def test_a_leader_that_lost_its_majority_is_proposed_when_it_alone_can_lead(more: dict[str, object]) -> None:
+    """Nobody waits for a turn of those that have none."""
+    members = led_by_first()
+    said(silent(1, end=200), silent(2, **more), silent(3, **more), members=members)
     assert wanted(members.sets["e"], STANDING) == Proposal(2, FIRST)
-    assert wanted(members.sets["e"], Standing(Proposal(2, FIRST), 2, since_s=-100.0)) == Proposal(3, SECOND)
-    assert wanted(members.sets["e"], Standing(Proposal(3, SECOND), 3, since_s=-100.0)) == Proposal(4, FIRST)
+
+
+def test_of_five_those_that_miss_the_leader_go_before_one_that_hears_it() -> None:
+    """One that is cut off with the leader has more than the others, and stands for nothing as long as it hears it."""
+    members = Members(lease_s=3.0)
+    said(*(report(number, voters=5, is_leading=number == 1) for number in (1, 2, 3, 4, 5)), members=members)
+    said(silent(1, voters=5, end=200), report(2, voters=5, end=200), members=members)
+    said(*(silent(number, voters=5) for number in (3, 4, 5)), members=members)
+    assert wanted(members.sets["e"], STANDING) == Proposal(2, THIRD)
 
 
 def test_a_leader_that_is_gone_hears_no_leader_either() -> None:
@@ -107,7 +138,7 @@ def test_everybody_has_a_turn_before_anybody_has_a_second() -> None:
         assert proposal is not None
         order.append(proposal.leader.number)
         standing = standing.with_stored(proposal, now_s=0.0)
-    assert order == [1, 2, 3, 4, 5, 1, 2]
+    assert order == [2, 3, 4, 5, 1, 2, 3]
     leads = report(3, voters=5, is_leading=True, epoch=standing.epoch)
     said(leads, members=members)
     proposal = wanted(said(*silent_ones, now_s=10.0, members=members), standing)

@@ -144,12 +144,19 @@ def _missed(
         # Of two, nobody can tell whether the other one is dead: only who led leads again by itself.
         able = [one for one in able if one.member == proposal.leader]
     # Whoever failed may be heard here and by no majority, and what it has more than the others may never be reached: it
-    # has its next turn after all others.
-    turns = {one.leader: one.epoch for one in standing.turns(members)}
+    # has its next turn after all others. So has a leader that lost its majority, for its reign was a turn: should it be
+    # reached all the same, and have more, the one that stands steps back and asks for it. Who hears that leader still
+    # may be cut off with it, and stands for nothing as yet.
+    turns, first = {one.leader: one.epoch for one in standing.turns(members)}, set(alive)
+    if members.led_by is not None:
+        former, incarnation = members.led_by
+        if former in alive and alive[former].incarnation == incarnation:
+            turns.setdefault(former, members.led_epoch)
+            first = missing
     last = proposal.leader if proposal is not None and proposal.epoch > members.led_epoch else None
 
     def weight(one: MemberReport) -> tuple[object, ...]:
-        return -turns.get(one.member, 0), one.tail, one.member != last, -one.member.number
+        return -turns.get(one.member, 0), one.member in first, one.tail, one.member != last, -one.member.number
 
     return max(able, key=weight).member if able else None
 
