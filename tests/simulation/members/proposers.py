@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ortoo.enode.members.driver import Action, Event, Lead, LeaderSilent, Proposed, Suggest
 from ortoo.enode.members.identity import MemberId
 from ortoo.enode.members.messages import Heartbeat
-from ortoo.enode.members.roles import Candidate, Leader
+from ortoo.enode.members.roles import Leader
 from ortoo.enode.members.rules import Rules
 from ortoo.namesrv.decisions import members as reported
 from ortoo.namesrv.decisions.proposals import Standing, wanted
@@ -118,8 +118,7 @@ class ProposedWalk(Walk):
                 is_leading=isinstance(role, Leader) and role.is_serving,
                 tail=reported.LogTail(tail.epoch, tail.position),
                 is_electable=rules.is_electable(log, member.reign),
-                is_leader_silent=not isinstance(role, Leader)
-                and (world.silent.get(number, False) or isinstance(role, Candidate)),
+                is_leader_silent=not isinstance(role, Leader) and world.silent.get(number, False),
                 suggested=_id(suggested) if suggested else None,
                 suggested_above=above,
                 voters=tuple(map(_id, log.members.voters)),
@@ -133,9 +132,9 @@ class ProposedWalk(Walk):
             server.standing = server.standing.with_stored(self.row, world.now_s)
             self._store(server, wanted(known, server.standing))
         proposal = server.standing.proposal
+        if max(member.reign.epoch, proposal.epoch if proposal else 0) > above:
+            world.asked.pop(number, None)
         if proposal is not None:
-            if proposal.epoch > above:
-                world.asked.pop(number, None)
             world.epochs_proposed = max(world.epochs_proposed, proposal.epoch)
             world.feed(number, Proposed(proposal.epoch, MemberId(*proposal.leader)))
 
@@ -161,11 +160,14 @@ class ProposedWalk(Walk):
             if machine.member is None:
                 self.world.start(number)
 
-    def await_leader(self, limit_s: float) -> float:
-        """Let time pass, with nothing in the way, until somebody leads; how long that took. Errors: Violation."""
+    def await_leader(self, limit_s: float, *, apart_from: int = 0) -> float:
+        """Let time pass, with nothing more in the way, until somebody leads; how long that took. Errors: Violation.
+
+        One that is `apart_from` the others may believe that it leads.
+        """
         world, begun_s = self.world, self.world.now_s
         due_s = world.now_s
-        while not self._leaders():
+        while not set(self._leaders()) - {apart_from}:
             if world.now_s - begun_s > limit_s:
                 raise Violation(f"nobody leads {limit_s} s after all faults have ended")
             if world.now_s >= due_s:
