@@ -30,6 +30,10 @@ class Standing:
     """When this name server heard of the proposal."""
     earlier: tuple[Proposal, ...] = ()
     """Those that this name server heard of before."""
+    set_id: str = ""
+    """Of which set of members the enode is."""
+    before_set: int = 0
+    """Proposals up to this epoch were of the set that was the enode before."""
 
     @property
     def epoch(self) -> int:
@@ -41,7 +45,13 @@ class Standing:
         epoch = stored.epoch if stored else 0
         if stored is None or epoch <= self.epoch:
             return replace(self, stored_epoch=epoch)
-        return Standing(stored, epoch, now_s, self._all[-EARLIER_MAX:])
+        earlier = self._all[-EARLIER_MAX:]
+        return replace(self, proposal=stored, stored_epoch=epoch, since_s=now_s, earlier=earlier)
+
+    def with_set(self, set_id: str) -> "Standing":
+        """What is known when a set says that it is the enode: what another one failed at is no turn of this one's."""
+        is_another = self.set_id not in ("", set_id)
+        return replace(self, set_id=set_id, before_set=self.epoch if is_another else self.before_set)
 
     def patient_until_s(self, members: MemberSet) -> float:
         """Until when who was proposed last may become the leader."""
@@ -54,7 +64,8 @@ class Standing:
 
     def turns(self, members: MemberSet) -> list[Proposal]:
         """All proposals since somebody led. Who has never seen a leader cannot tell whether the first one won."""
-        return [one for one in self._all[members.led_by is None :] if one.epoch > members.led_epoch]
+        own = [one for one in self._all if one.epoch > self.before_set]
+        return [one for one in own[members.led_by is None :] if one.epoch > members.led_epoch]
 
 
 def wanted(members: MemberSet, standing: Standing) -> Proposal | None:

@@ -89,6 +89,8 @@ class Elections:
         members = self._members.put(report, self._clock.monotonic_s())
         self._tell(members)
         enode = self._enodes[report.enode]
+        if members.set_id != enode.standing.set_id:
+            enode.standing = enode.standing.with_set(members.set_id)
         news, before = enode.news, enode.standing.proposal
         await self._propose_wanted(members)
         if report.is_leader_silent and report.set_id and enode.standing.proposal == before and not report.is_leaving:
