@@ -15,6 +15,7 @@ from ortoo.namesrv.decisions import members as reported
 from ortoo.namesrv.decisions.proposals import Standing, wanted
 from tests.simulation.members.walk import Scenario, Walk
 from tests.simulation.members.world import Violation, World
+from tests.unit.namesrv.proposal_row import ProposalRow
 
 REPORT_S = 0.5
 LEASE_S = 3.0
@@ -62,7 +63,7 @@ class ProposedWalk(Walk):
         world.silent, world.asked = {}, {}
         self.members: WorldWithNameServers = world
         self.servers = [NameServer(), NameServer()]
-        self.row: reported.Proposal | None = None
+        self.database = ProposalRow()
         self.backups: list[reported.Proposal | None] = [None]
         self.is_database_away = False
         self._reported_s = dict.fromkeys(world.machines, 0.0)
@@ -84,9 +85,9 @@ class ProposedWalk(Walk):
             case "restart":
                 self.servers[chance.randrange(2)] = NameServer()
             case "backup":
-                self.backups = [*self.backups[-3:], self.row]
+                self.backups = [*self.backups[-3:], self.database.row]
             case "restore":
-                self.row = chance.choice(self.backups)
+                self.database.row = chance.choice(self.backups)
             case "database":
                 self.is_database_away = True
             case _:
@@ -129,22 +130,16 @@ class ProposedWalk(Walk):
         )
         server.members.expire(world.now_s)
         if not self.is_database_away:
-            server.standing = server.standing.with_stored(self.row, world.now_s)
-            self._store(server, wanted(known, server.standing))
+            server.standing = server.standing.with_stored(self.database.row, world.now_s)
+            if proposal := wanted(known, server.standing):
+                self.database.put(server.standing.stored_epoch, proposal)
+                server.standing = server.standing.with_stored(self.database.row, world.now_s)
         proposal = server.standing.proposal
         if max(member.reign.epoch, proposal.epoch if proposal else 0) > above:
             world.asked.pop(number, None)
         if proposal is not None:
             world.epochs_proposed = max(world.epochs_proposed, proposal.epoch)
             world.feed(number, Proposed(proposal.epoch, MemberId(*proposal.leader)))
-
-    def _store(self, server: NameServer, proposal: reported.Proposal | None) -> None:
-        """As `catalog.proposals` does: in place of what was known, and nothing else."""
-        if proposal is None:
-            return
-        if self.row is None or (self.row.epoch == server.standing.stored_epoch and self.row.epoch < proposal.epoch):
-            self.row = proposal
-        server.standing = server.standing.with_stored(self.row, self.world.now_s)
 
     def settle(self) -> None:
         """The first leader is proposed as all later ones are."""
