@@ -112,8 +112,7 @@ def on_leaderless_tick(member: Member, _: Tick, now_s: float) -> Outcome:
     if isinstance(member.role, Candidate) and member.is_saved:
         asks = tuple(Send(one, PromiseAsk(epoch, member.me)) for one in others_who_vote(member))
     heard_s = now_s - member.limits.silence_s + member.limits.retry_s
-    report = LeaderSilent(epoch, rules.claimed_tail(log, member.reign), rules.is_electable(log, member.reign))
-    return replace(member, heard_s=heard_s), (*asks, report)
+    return replace(member, heard_s=heard_s), (*asks, LeaderSilent())
 
 
 def others_who_vote(member: Member) -> tuple[MemberId, ...]:

@@ -52,7 +52,6 @@ class Elections:
         self._clock = clock
         self._enodes: defaultdict[str, _Enode] = defaultdict(_Enode)
         self._is_failing = False
-        self.lease_ms = int(lease_s * 1000)
 
     async def load(self) -> None:
         """Know what was proposed before this start. A database that does not answer is asked again later."""
