@@ -10,13 +10,17 @@ import contextlib
 import os
 import socket
 import struct
+import sys
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
+
+import pytest
 
 from ortoo.common.process.background import Background
 from ortoo.testing.servers.ports import free_ports
 from ortoo.testing.servers.processes import RoleProcess
 
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="lines of members are cut on Linux; run it there")
 READ_BYTES = 1 << 16
 STRANGER = 0
 
@@ -25,7 +29,7 @@ class MemberLines:
     """All of them. Nothing is cut at first."""
 
     def __init__(self, members: int) -> None:
-        """Lines of members with the numbers from 1 on; `member_lines` begins to serve them."""
+        """Lines of members with the numbers from 1 on; `member_lines` begins to serve them. With 0 there are none."""
         self.processes: list[RoleProcess] = []
         """The members, by number, as soon as there are any."""
         self._ports = list(zip(free_ports(members), free_ports(members), strict=True))
@@ -38,6 +42,8 @@ class MemberLines:
 
     def settings(self, number: int) -> dict[str, object]:
         """What a member has to be started with: clients reach it directly, on the host that is told to all."""
+        if not self._ports:
+            return {}
         port, client_port = self._ports[number - 1]
         return {
             "LISTEN_ADDRESS": f"127.0.2.{number}:{client_port}",

@@ -295,7 +295,7 @@ async def under_load(
             senders.spawn("send", load.send(producer, background))
             senders.spawn("read", load.read(mq))
             senders.spawn("probe", load.probe())
-            yield TakeOvers(cluster, mq, load, say, lines or MemberLines(MEMBERS))
+            yield TakeOvers(cluster, mq, load, say, lines or MemberLines(0))
         if is_kept:
             await whole(mq)
         while is_kept:
@@ -312,7 +312,7 @@ async def take_overs(
 ) -> TakeOvers:
     """Run it in `folder`."""
     async with (
-        member_lines(MEMBERS) as lines,
+        member_lines(MEMBERS if {CUT_OFF, DEAF} & set(harms) else 0) as lines,
         member_cluster(folder, lines=lines) as cluster,
         under_load(cluster, rate=rate, say=say, lines=lines) as done,
     ):

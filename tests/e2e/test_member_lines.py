@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.member_lines import MemberLines, member_lines
+from tests.e2e.member_lines import ON_LINUX, MemberLines, member_lines
+
+pytestmark = ON_LINUX
 
 
 async def connected(lines: MemberLines) -> tuple[list[asyncio.StreamReader], list[asyncio.StreamWriter]]:

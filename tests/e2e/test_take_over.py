@@ -4,14 +4,12 @@ import asyncio
 import contextlib
 import os
 import statistics
-import sys
 from pathlib import Path
-
-import pytest
 
 from ortoo.client import Client, OrtooError, ProducerSettings, connect
 from ortoo.common.process.clock import SystemClock
 from tests.e2e.member_cluster import leading, member_cluster
+from tests.e2e.member_lines import ON_LINUX
 from tests.e2e.take_overs import CUT_OFF, MOST_S, take_overs
 from tests.e2e.test_roles import everything
 
@@ -54,7 +52,7 @@ async def test_a_member_takes_over(tmp_path: Path) -> None:
     assert statistics.median(took_s) < 3.0, took_s
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="lines between members are cut on Linux alone")
+@ON_LINUX
 async def test_a_leader_that_only_its_followers_have_lost_is_followed(tmp_path: Path) -> None:
     """Clients, snodes and name servers reach it: another one acknowledges within 3 s, and it nothing meanwhile.
 
