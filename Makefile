@@ -154,7 +154,7 @@ simulate: $(READY)  ## A simulated cluster in trouble, 300 seeds (SEED=1000 SEED
 	@$(PY) -m ortoo.testing.simulation --seed $(or $(SEED),1) --seeds $(or $(SEEDS),300) --members $(or $(ENODE_MEMBERS),1) \
 	  --workers $$(nproc)
 
-take-overs: $(READY)  ## Kill, freeze, empty and stop whoever leads three real members under load, 12 rounds (ROUNDS=100)
+take-overs: $(READY)  ## Kill, freeze, empty, stop and cut off whoever leads three real members under load, 12 rounds (ROUNDS=100)
 	@$(PY) -m tests.e2e.take_overs --rounds $(or $(ROUNDS),12)
 
 hand-overs: $(READY)  ## Hand over from whoever leads three real members under load, 50 times, then stop it 50 times, and say what sends cost (ROUNDS=50)

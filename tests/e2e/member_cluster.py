@@ -9,6 +9,7 @@ from ortoo.cli.demo.role_process import free_addresses
 from ortoo.client import Client, EnodeMember, OrtooError
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers.processes import SMALL_STORE, ProcessCluster, RoleProcess
+from tests.e2e.member_lines import MemberLines
 
 ENODE = "enode-0"
 MEMBERS = 3
@@ -26,10 +27,12 @@ async def member_cluster(
     redis_url: str = "",
     enode_environ: Mapping[str, object] = SMALL_STORE,
     metrics: bool = False,
+    lines: MemberLines | None = None,
 ) -> AsyncIterator[ProcessCluster]:
     """Start all of it in `folder`; leave nothing running. Several name servers share the database, snodes the Redis.
 
-    With `metrics` each member tells its own at an address, METRICS_ADDRESS of its environment.
+    With `metrics` each member tells its own at an address, METRICS_ADDRESS of its environment. With `lines` members
+    reach each other by those.
     """
     free = free_addresses(2 * MEMBERS)
     addresses, told_at = free[:MEMBERS], free[MEMBERS:]
@@ -54,9 +57,12 @@ async def member_cluster(
                 "MEMBER_LISTEN_ADDRESS": address,
                 "MEMBER_ADDRESSES": ";".join(addresses),
                 "NAMESRV_ADDRESS": known,
+                **(lines.settings(number) if lines else {}),
             }
             enodes.append(RoleProcess("enode", folder / f"member-{number}", environ))
             parts.push_async_callback(enodes[-1].kill)
+            if lines:
+                lines.processes = enodes
             await enodes[-1].start()
         fronts = []
         for n in range(snodes):
@@ -103,9 +109,14 @@ async def whole(mq: Client) -> None:
         await SystemClock().sleep(LOOK_S)
 
 
+def number_of(member: RoleProcess) -> int:
+    """Which member a process is."""
+    return int(str(member.environ["MEMBER"]))
+
+
 async def replace_disk(mq: Client, lost: RoleProcess) -> None:
     """Empty the disk of a member that is killed, start it, add it and remove the one that it was."""
-    number = int(str(lost.environ["MEMBER"]))
+    number = number_of(lost)
     former: set[str] = set()
     while not former:
         former = {one.disk for one in await members_of(mq) if one.number == number}

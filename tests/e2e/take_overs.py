@@ -4,8 +4,9 @@
     python -m tests.e2e.take_overs --rounds 50 --only hand-over
     python -m tests.e2e.take_overs --saturated 1800
 
-Rounds take turns: kill -9, freeze (SIGSTOP, later SIGCONT), an emptied disk, a stop, which hands over; with `--only`
-all are of one kind, also `hand-over`, an operator's word after which nobody stops. A planned one has to cost little:
+Rounds take turns: kill -9, freeze (SIGSTOP, later SIGCONT), an emptied disk, a stop, which hands over; cut off from the
+members and from nobody else; deaf to them, which still hear it, for only their answers are lost. With `--only` all are
+of one kind, also `hand-over`, an operator's word after which nobody stops. A planned one has to cost little:
 sends of the second that follows are compared with those of the second before. Of each round it is told how long it took
 from the harm until a client that was sending had a send acknowledged that it began afterwards, and the slowest send. A
 round in which this machine itself stood still for more than 200 ms says nothing about time, so it is done once more and
@@ -34,11 +35,13 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers.processes import ProcessCluster, RoleProcess
 from tests.e2e.drill import run_drill, say
 from tests.e2e.history import History, Read, Send
-from tests.e2e.member_cluster import ENODE, leading, member_cluster, reign, replace_disk, whole
+from tests.e2e.member_cluster import ENODE, MEMBERS, leading, member_cluster, number_of, reign, replace_disk, whole
+from tests.e2e.member_lines import MemberLines, member_lines
 
 TOPIC = "take-overs"
 QUEUES = 2
-HARMS = ("kill", "freeze", "empty", "stop")
+CUT_OFF, DEAF = "cut-off", "deaf"
+HARMS = ("kill", "freeze", "empty", "stop", CUT_OFF, DEAF)
 PLANNED = ("stop", "hand-over")
 STALL_S = 0.2
 PROBE_S = 0.01
@@ -158,6 +161,7 @@ class TakeOvers:
     mq: Client
     load: Load
     say: Callable[[str], object]
+    lines: MemberLines
     harms: tuple[str, ...] = HARMS
     rounds: list[Round] = field(default_factory=list)
     repeated: int = 0
@@ -204,6 +208,10 @@ class TakeOvers:
     async def _harm(self, leader: RoleProcess, harm: str) -> "asyncio.Future[int] | None":
         if harm == "freeze":
             leader.freeze()
+        elif harm == CUT_OFF:
+            self.lines.cut_off(number_of(leader))
+        elif harm == DEAF:
+            self.lines.deafen(number_of(leader))
         elif harm == "hand-over":
             await self.mq.admin.members.hand_over(ENODE)
         elif harm == "stop":
@@ -213,6 +221,7 @@ class TakeOvers:
         return None
 
     async def _mend(self, leader: RoleProcess, harm: str) -> None:
+        self.lines.heal()
         if harm == "freeze":
             leader.thaw()
         elif harm == "empty":
@@ -264,7 +273,12 @@ class TakeOvers:
 
 @contextlib.asynccontextmanager
 async def under_load(
-    cluster: ProcessCluster, *, rate: int, say: Callable[[str], object], is_kept: bool = True
+    cluster: ProcessCluster,
+    *,
+    rate: int,
+    say: Callable[[str], object],
+    is_kept: bool = True,
+    lines: MemberLines | None = None,
 ) -> AsyncIterator[TakeOvers]:
     """Send and read while the block runs; leave with all of the history known, if all of it `is_kept`."""
     clock = SystemClock()
@@ -281,7 +295,7 @@ async def under_load(
             senders.spawn("send", load.send(producer, background))
             senders.spawn("read", load.read(mq))
             senders.spawn("probe", load.probe())
-            yield TakeOvers(cluster, mq, load, say)
+            yield TakeOvers(cluster, mq, load, say, lines or MemberLines(0))
         if is_kept:
             await whole(mq)
         while is_kept:
@@ -297,7 +311,11 @@ async def take_overs(
     folder: Path, *, rounds: int, rate: int, say: Callable[[str], object], harms: tuple[str, ...] = HARMS
 ) -> TakeOvers:
     """Run it in `folder`."""
-    async with member_cluster(folder) as cluster, under_load(cluster, rate=rate, say=say) as done:
+    async with (
+        member_lines(MEMBERS if {CUT_OFF, DEAF} & set(harms) else 0) as lines,
+        member_cluster(folder, lines=lines) as cluster,
+        under_load(cluster, rate=rate, say=say, lines=lines) as done,
+    ):
         done.harms = harms
         await done.run(rounds)
     return done

@@ -1,4 +1,4 @@
-"""An enode with three members as processes: one is killed, another serves, and nothing acknowledged is lost."""
+"""An enode with three members as processes: one is killed or cut off, another serves, nothing is lost."""
 
 import asyncio
 import contextlib
@@ -9,6 +9,8 @@ from pathlib import Path
 from ortoo.client import Client, OrtooError, ProducerSettings, connect
 from ortoo.common.process.clock import SystemClock
 from tests.e2e.member_cluster import leading, member_cluster
+from tests.e2e.member_lines import ON_LINUX
+from tests.e2e.take_overs import CUT_OFF, MOST_S, take_overs
 from tests.e2e.test_roles import everything
 
 ROUNDS = int(os.environ.get("ORTOO_TAKE_OVERS", "3"))
@@ -48,3 +50,15 @@ async def test_a_member_takes_over(tmp_path: Path) -> None:
         found = await everything(members.address, len(stored))
     assert sorted(set(stored) - found) == []
     assert statistics.median(took_s) < 3.0, took_s
+
+
+@ON_LINUX
+async def test_a_leader_that_only_its_followers_have_lost_is_followed(tmp_path: Path) -> None:
+    """Clients, snodes and name servers reach it: another one acknowledges within 3 s, and it nothing meanwhile.
+
+    When the lines are whole again, all that clients saw is what one log can tell.
+    """
+    async with asyncio.timeout(120):
+        done = await take_overs(tmp_path, rounds=1, rate=50, say=lambda text: None, harms=(CUT_OFF,))
+    assert done.load.history.problems() == []
+    assert max((one.took_s for one in done.rounds), default=0.0) < MOST_S, done.summary()

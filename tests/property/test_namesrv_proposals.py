@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from ortoo.namesrv.decisions.members import LogTail, MemberReport, Members, Proposal
 from ortoo.namesrv.decisions.proposals import Standing, next_epoch, wanted
 from tests.unit.namesrv.decisions.members_of_one import ids, report
+from tests.unit.namesrv.proposal_row import ProposalRow
 
 NUMBERS = st.integers(1, 3)
 REPORTS = st.builds(
@@ -32,21 +33,6 @@ REPORTS = st.builds(
     st.integers(0, 3),
     st.integers(0, 9),
 )
-
-
-@dataclass
-class Database:
-    """One row, and every proposal that was ever stored in it."""
-
-    row: Proposal | None = None
-    stored: list[Proposal] = field(default_factory=list)
-
-    def propose(self, expected_epoch: int, proposal: Proposal) -> Proposal:
-        """As `catalog.proposals.Proposals.propose` does in a transaction."""
-        if self.row is None or (self.row.epoch == expected_epoch < proposal.epoch):
-            self.row = proposal
-            self.stored.append(proposal)
-        return self.row
 
 
 @dataclass
@@ -77,7 +63,7 @@ STEPS = st.lists(
 @given(STEPS)
 def test_epochs_are_unique_and_grow(steps: list[tuple[str, int, object]]) -> None:
     """Reports late and doubled, at name servers that start anew, decide at one moment and store at another."""
-    database, servers = Database(), [NameServer() for _ in range(3)]
+    database, servers = ProposalRow(), [NameServer() for _ in range(3)]
     said: list[MemberReport] = []
     decided: dict[int, tuple[int, Proposal]] = {}
     now_s = 100.0
@@ -95,7 +81,7 @@ def test_epochs_are_unique_and_grow(steps: list[tuple[str, int, object]]) -> Non
             decided.pop(number, None)
         elif kind == "store" and number in decided:
             expected, proposal = decided.pop(number)
-            server.standing = server.standing.with_stored(database.propose(expected, proposal), now_s)
+            server.standing = server.standing.with_stored(database.put(expected, proposal), now_s)
         elif kind in ("report", "late"):
             if isinstance(what, MemberReport):
                 said.append(what)

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from ortoo.enode.members.driver import Action, Event, Lead, LeaderSilent, Proposed, Suggest
 from ortoo.enode.members.identity import MemberId
 from ortoo.enode.members.messages import Heartbeat
-from ortoo.enode.members.roles import Candidate, Leader
+from ortoo.enode.members.roles import Leader
 from ortoo.enode.members.rules import Rules
 from ortoo.namesrv.decisions import members as reported
 from ortoo.namesrv.decisions.proposals import Standing, wanted
 from tests.simulation.members.walk import Scenario, Walk
 from tests.simulation.members.world import Violation, World
+from tests.unit.namesrv.proposal_row import ProposalRow
 
 REPORT_S = 0.5
 LEASE_S = 3.0
@@ -62,7 +63,7 @@ class ProposedWalk(Walk):
         world.silent, world.asked = {}, {}
         self.members: WorldWithNameServers = world
         self.servers = [NameServer(), NameServer()]
-        self.row: reported.Proposal | None = None
+        self.database = ProposalRow()
         self.backups: list[reported.Proposal | None] = [None]
         self.is_database_away = False
         self._reported_s = dict.fromkeys(world.machines, 0.0)
@@ -84,9 +85,9 @@ class ProposedWalk(Walk):
             case "restart":
                 self.servers[chance.randrange(2)] = NameServer()
             case "backup":
-                self.backups = [*self.backups[-3:], self.row]
+                self.backups = [*self.backups[-3:], self.database.row]
             case "restore":
-                self.row = chance.choice(self.backups)
+                self.database.row = chance.choice(self.backups)
             case "database":
                 self.is_database_away = True
             case _:
@@ -118,8 +119,7 @@ class ProposedWalk(Walk):
                 is_leading=isinstance(role, Leader) and role.is_serving,
                 tail=reported.LogTail(tail.epoch, tail.position),
                 is_electable=rules.is_electable(log, member.reign),
-                is_leader_silent=not isinstance(role, Leader)
-                and (world.silent.get(number, False) or isinstance(role, Candidate)),
+                is_leader_silent=not isinstance(role, Leader) and world.silent.get(number, False),
                 suggested=_id(suggested) if suggested else None,
                 suggested_above=above,
                 voters=tuple(map(_id, log.members.voters)),
@@ -130,22 +130,16 @@ class ProposedWalk(Walk):
         )
         server.members.expire(world.now_s)
         if not self.is_database_away:
-            server.standing = server.standing.with_stored(self.row, world.now_s)
-            self._store(server, wanted(known, server.standing))
+            server.standing = server.standing.with_stored(self.database.row, world.now_s)
+            if proposal := wanted(known, server.standing):
+                self.database.put(server.standing.stored_epoch, proposal)
+                server.standing = server.standing.with_stored(self.database.row, world.now_s)
         proposal = server.standing.proposal
+        if max(member.reign.epoch, proposal.epoch if proposal else 0) > above:
+            world.asked.pop(number, None)
         if proposal is not None:
-            if proposal.epoch > above:
-                world.asked.pop(number, None)
             world.epochs_proposed = max(world.epochs_proposed, proposal.epoch)
             world.feed(number, Proposed(proposal.epoch, MemberId(*proposal.leader)))
-
-    def _store(self, server: NameServer, proposal: reported.Proposal | None) -> None:
-        """As `catalog.proposals` does: in place of what was known, and nothing else."""
-        if proposal is None:
-            return
-        if self.row is None or (self.row.epoch == server.standing.stored_epoch and self.row.epoch < proposal.epoch):
-            self.row = proposal
-        server.standing = server.standing.with_stored(self.row, self.world.now_s)
 
     def settle(self) -> None:
         """The first leader is proposed as all later ones are."""
@@ -161,11 +155,14 @@ class ProposedWalk(Walk):
             if machine.member is None:
                 self.world.start(number)
 
-    def await_leader(self, limit_s: float) -> float:
-        """Let time pass, with nothing in the way, until somebody leads; how long that took. Errors: Violation."""
+    def await_leader(self, limit_s: float, *, apart_from: int = 0) -> float:
+        """Let time pass, with nothing more in the way, until somebody leads; how long that took. Errors: Violation.
+
+        One that is `apart_from` the others may believe that it leads.
+        """
         world, begun_s = self.world, self.world.now_s
         due_s = world.now_s
-        while not self._leaders():
+        while not set(self._leaders()) - {apart_from}:
             if world.now_s - begun_s > limit_s:
                 raise Violation(f"nobody leads {limit_s} s after all faults have ended")
             if world.now_s >= due_s:

@@ -38,3 +38,20 @@ def test_a_killed_leader_is_replaced_in_time() -> None:
             walk._deliver_all()
             walk.world.tick(0.25)
     assert sorted(taken_s)[10] <= 2.0
+
+
+@pytest.mark.parametrize("name", ["three members", "five members"])
+def test_a_leader_that_is_cut_off_is_followed_in_time(name: str) -> None:
+    """It reaches the name servers and no member, and has more than all others: nobody waits for a turn of it."""
+    walk = ProposedWalk(Scenario(weights={**TURNS}, voters=SCENARIOS[name].voters), 1, Rules())
+    walk.settle()
+    for _ in range(20):
+        [leader] = walk._leaders()
+        walk.world.cut_off = frozenset({leader})
+        walk.world.send(leader)
+        assert walk.await_leader(LEADER_WITHIN_S, apart_from=leader) <= 2.0
+        walk.world.cut_off = frozenset()
+        for _ in range(8):
+            walk.report_all()
+            walk._deliver_all()
+            walk.world.tick(0.25)

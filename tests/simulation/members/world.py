@@ -277,8 +277,8 @@ class World:
             self._check_complete(number)
         elif isinstance(action, Suggest):
             self._suggest(action.above, action.leader)
-        elif isinstance(action, LeaderSilent) and action.is_electable:
-            self._suggest(action.epoch, machine.id)
+        elif isinstance(action, LeaderSilent) and member.rules.is_electable(member.log, member.reign):
+            self._suggest(member.reign.epoch, machine.id)
 
     def _suggest(self, above: int, leader: MemberId) -> None:
         self.suggestions = (*self.suggestions[-3:], (above, leader))

@@ -45,13 +45,80 @@ def test_the_longest_log_is_proposed_when_a_majority_hears_nobody() -> None:
     assert wanted(said(silent(2), silent(3), now_s=3.0, members=members), STANDING) == Proposal(2, SECOND)
 
 
-def test_a_leader_that_lost_its_majority_tries_once_more() -> None:
-    """It has the longest log and may reach the name servers and no member: then another one has its turn."""
-    members = led_by_first()
+def test_a_leader_that_lost_its_majority_has_its_next_turn_after_all_others() -> None:
+    """It has the longest log and may reach the name servers and no member: its reign was a turn.
+
+    So it is proposed when all others have failed, and again when their second turns have.
+    """
+    members, standing, order = led_by_first(), STANDING, list[int]()
     said(silent(1, end=200), silent(2), silent(3), members=members)
+    for _ in range(6):
+        proposal = wanted(members.sets["e"], standing)
+        assert proposal is not None
+        order.append(proposal.leader.number)
+        standing = dataclasses.replace(standing.with_stored(proposal, 0.0), since_s=-100.0)
+    assert order == [2, 3, 1, 2, 3, 1]
+
+
+def test_a_leader_that_lost_its_majority_is_proposed_when_who_stands_asks_for_it() -> None:
+    """It is heard again, and it alone has what may be committed: whoever stands steps back, and no time is lost."""
+    members, standing = led_by_first(), Standing(Proposal(2, SECOND), 2, since_s=0.0)
+    steps_back = silent(2, epoch=2, suggested=FIRST, suggested_above=2)
+    said(silent(1, end=200, epoch=2), steps_back, silent(3, epoch=2), members=members)
+    assert wanted(members.sets["e"], standing) == Proposal(3, FIRST)
+
+
+@pytest.mark.parametrize("more", [{"is_electable": False}, {"role": "SLAVE"}])
+def test_a_leader_that_lost_its_majority_is_proposed_when_it_alone_can_lead(more: dict[str, object]) -> None:
+    """Nobody waits for a turn of those that have none."""
+    members = led_by_first()
+    said(silent(1, end=200), silent(2, **more), silent(3, **more), members=members)
     assert wanted(members.sets["e"], STANDING) == Proposal(2, FIRST)
-    assert wanted(members.sets["e"], Standing(Proposal(2, FIRST), 2, since_s=-100.0)) == Proposal(3, SECOND)
-    assert wanted(members.sets["e"], Standing(Proposal(3, SECOND), 3, since_s=-100.0)) == Proposal(4, FIRST)
+
+
+def test_of_five_those_that_miss_the_leader_go_before_one_that_hears_it() -> None:
+    """One that is cut off with the leader has more than the others, and stands for nothing as long as it hears it."""
+    members = Members(lease_s=3.0)
+    said(*(report(number, voters=5, is_leading=number == 1) for number in (1, 2, 3, 4, 5)), members=members)
+    said(silent(1, voters=5, end=200), report(2, voters=5, end=200), members=members)
+    said(*(silent(number, voters=5) for number in (3, 4, 5)), members=members)
+    assert wanted(members.sets["e"], STANDING) == Proposal(2, THIRD)
+
+
+def test_voters_that_a_cut_off_leader_alone_names_keep_nobody_from_following_it() -> None:
+    """It had removed the third, which nobody else has heard: each member stands by the voters of its own log."""
+    members, standing, order = led_by_first(), STANDING, list[int]()
+    said(silent(1, end=200, voters=2), silent(2), silent(3, end=101), members=members)
+    for _ in range(2):
+        proposal = wanted(members.sets["e"], standing)
+        assert proposal is not None
+        order.append(proposal.leader.number)
+        standing = dataclasses.replace(standing.with_stored(proposal, 0.0), since_s=-100.0)
+    assert order == [3, 2]
+
+
+def test_whom_a_cut_off_leader_alone_has_removed_may_be_asked_for() -> None:
+    """It is ahead of the one that stood, and by both their logs it is a voter."""
+    members, standing = led_by_first(), Standing(Proposal(2, SECOND), 2, since_s=0.0)
+    steps_back = silent(2, epoch=2, suggested=THIRD, suggested_above=2)
+    said(silent(1, end=200, voters=2), steps_back, silent(3, epoch=2, end=101), members=members)
+    assert wanted(members.sets["e"], standing) == Proposal(3, THIRD)
+
+
+def test_who_votes_by_the_last_word_and_not_by_its_own_log_is_not_proposed() -> None:
+    """The leader alone has made it a voter: it would not stand, and of the two before only who led leads by itself."""
+    members = Members(lease_s=3.0)
+    said(report(1, voters=2, is_leading=True), report(2, voters=2), members=members)
+    said(silent(1, voters=3, end=200), silent(2, voters=2), silent(3, voters=2), members=members)
+    assert wanted(members.sets["e"], STANDING) == Proposal(2, FIRST)
+
+
+def test_a_leader_that_its_own_majority_hears_is_not_disturbed_by_an_old_log() -> None:
+    """Two of five hear nobody, and one of them does not know yet that they are more than three."""
+    members = Members(lease_s=3.0)
+    said(*(report(number, voters=5, is_leading=number == 1) for number in (1, 2, 4, 5)), members=members)
+    said(silent(2, voters=5), silent(3, voters=3, end=50), members=members)
+    assert wanted(members.sets["e"], STANDING) is None
 
 
 def test_a_leader_that_is_gone_hears_no_leader_either() -> None:
@@ -107,7 +174,7 @@ def test_everybody_has_a_turn_before_anybody_has_a_second() -> None:
         assert proposal is not None
         order.append(proposal.leader.number)
         standing = standing.with_stored(proposal, now_s=0.0)
-    assert order == [1, 2, 3, 4, 5, 1, 2]
+    assert order == [2, 3, 4, 5, 1, 2, 3]
     leads = report(3, voters=5, is_leading=True, epoch=standing.epoch)
     said(leads, members=members)
     proposal = wanted(said(*silent_ones, now_s=10.0, members=members), standing)

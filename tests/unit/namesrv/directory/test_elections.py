@@ -6,20 +6,14 @@ from ortoo.namesrv.decisions.members import MemberSet, Proposal
 from ortoo.namesrv.directory.elections import Elections
 from ortoo.testing.time.virtual_clock import VirtualClock
 from tests.unit.namesrv.decisions.members_of_one import ids, report
+from tests.unit.namesrv.proposal_row import ProposalRow
 
 _, SECOND = ids(1, 2)
 
 
-class Stored:
-    """A database that nobody else uses."""
-
-    async def propose(self, enode: str, stored_epoch: int, wanted: Proposal) -> Proposal:
-        return wanted
-
-
 async def test_a_proposal_is_offered_only_while_it_may_win() -> None:
     """A member that alone misses its leader weeks later must not depose it by what was proposed once."""
-    clock, stored = VirtualClock(), Stored()
+    clock, stored = VirtualClock(), ProposalRow()
     elections = Elections(stored, lambda members: None, lease_s=3.0, shared=False, clock=clock)  # type: ignore[arg-type]
 
     async def said(**more: Any) -> MemberSet:
@@ -36,3 +30,22 @@ async def test_a_proposal_is_offered_only_while_it_may_win() -> None:
     clock.advance(1.0)
     assert elections.offered(await said()) is None
     assert elections.proposal("e") == Proposal(2, SECOND)
+
+
+async def test_a_set_that_is_founded_anew_inherits_no_failed_turns() -> None:
+    """What the set before it failed at gives nobody of this one more time, though it may have the same disks."""
+    clock, stored = VirtualClock(), ProposalRow()
+    elections = Elections(stored, lambda members: None, lease_s=3.0, shared=False, clock=clock)  # type: ignore[arg-type]
+    for incarnation, set_id in enumerate(("set", "another"), 1):
+        for number in (2, 3):
+            await elections.report(report(number, set_id=set_id, incarnation=incarnation))
+        members = await elections.report(report(1, set_id=set_id, incarnation=incarnation))
+        patience_s = []
+        for _ in range(4):
+            proposal, since_s = await elections.elect("e", 1, ""), clock.monotonic_s()
+            while elections.offered(members) == proposal:
+                clock.advance(0.5)
+            patience_s.append(clock.monotonic_s() - since_s)
+        assert patience_s == [1.5, 1.5, 3.0, 6.0]
+        clock.advance(3.0)
+        await elections.look()

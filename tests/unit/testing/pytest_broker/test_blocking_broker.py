@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ortoo.client import Conflict, ConsumerSettings, Message, PullSettings
+from ortoo.client import Conflict, ConsumerSettings, Handling, Message, PullSettings
 from ortoo.client.blocking import connect
 from ortoo.testing.pytest_broker import BlockingBroker, Broker
 
@@ -140,7 +140,7 @@ def test_what_a_handler_does_while_its_consumer_is_stopped_is_done(kind: str, bl
     assert len(set(seen)) == len(seen)
 
 
-@pytest.mark.parametrize("kind", ["consumer", "pop_consumer"])
+@pytest.mark.parametrize("kind", ["consumer", "pull_consumer", "pop_consumer"])
 def test_a_consumer_that_was_stopped_begins_no_other_message(kind: str, blocking_broker: BlockingBroker) -> None:
     """Not even of those that wait in line behind the one that is handled: they go to others."""
     seen: list[bytes] = []
@@ -150,3 +150,15 @@ def test_a_consumer_that_was_stopped_begins_no_other_message(kind: str, blocking
         with getattr(mq, kind)("stopping", "orders", **FIRST.get(kind, {})) as consumer:
             consumer.run(stopping(consumer, bills, seen))
     assert seen == [b"0"]
+
+
+def test_what_a_stopped_pull_consumer_has_handled_of_several_comes_not_again(blocking_broker: BlockingBroker) -> None:
+    """It took them at once, handled the first, and the others go to who comes next."""
+    seen: list[bytes] = []
+
+    with connect() as mq, mq.producer("orders") as orders, mq.producer("bills") as bills:
+        orders.send_many([Message(b"%d" % number, message_group="a") for number in range(5)])
+        for _ in range(3):
+            with mq.pull_consumer("stopping", "orders", **FIRST["pull_consumer"]) as consumer:
+                consumer.run(stopping(consumer, bills, seen), Handling(concurrency=1, batch_messages_max=5))
+    assert seen == [b"0", b"1", b"2"]

@@ -178,11 +178,8 @@ class ReportMemberResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    LEASE_MS_FIELD_NUMBER: _builtins.int
     PROPOSAL_FIELD_NUMBER: _builtins.int
     MEMBERS_FIELD_NUMBER: _builtins.int
-    lease_ms: _builtins.int
-    """Report again well before this many milliseconds have passed."""
     @_builtins.property
     def proposal(self) -> Global___Proposal:
         """Whom the directory proposes; absent = nobody yet. Each answer says it again."""
@@ -194,13 +191,12 @@ class ReportMemberResponse(_message.Message):
     def __init__(
         self,
         *,
-        lease_ms: _builtins.int = ...,
         proposal: Global___Proposal | None = ...,
         members: _abc.Iterable[Global___MemberAddress] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["proposal", b"proposal"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease_ms", b"lease_ms", "members", b"members", "proposal", b"proposal"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["members", b"members", "proposal", b"proposal"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,5 +1,6 @@
 """The pull consumer: a member of a group that fetches by itself, from queues that it owns by locks."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Self
@@ -12,7 +13,7 @@ from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
 from ortoo.client.offsets.queue_starts import offset_ranges, search_offset
 from ortoo.client.offsets.store import RemoteOffsets
 from ortoo.client.pull.group_member import GroupMember
-from ortoo.client.pull.handling import BatchHandler, CommitVerdict, Handlers, Processed
+from ortoo.client.pull.handling import BatchHandler, CommitVerdict, Handlers, Processed, acknowledge
 from ortoo.client.pull.process_queue import ProcessQueue
 from ortoo.client.pull.pulling import Pulled, pull
 from ortoo.client.pull.settings import Handling, PullSettings
@@ -205,9 +206,13 @@ class PullConsumer:
 def _one_by_one(handler: Callable[[ReceivedMessage], Awaitable[object]]) -> BatchHandler:
     async def handle(messages: Sequence[ReceivedMessage]) -> int | None:
         done = 0
-        for message in messages:
-            await handler(message)
-            done += 1
+        try:
+            for message in messages:
+                await handler(message)
+                done += 1
+        except asyncio.CancelledError:  # those are processed all the same, whoever gets the others
+            acknowledge(messages[:done])
+            raise
         return done
 
     return handle

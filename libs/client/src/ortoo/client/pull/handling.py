@@ -108,7 +108,7 @@ class Handlers:
             done, failure = await self._call(messages)
             stuck = self._running.pop(key, None) is None
             if not stuck:
-                _acknowledge(messages[:done])
+                acknowledge(messages[:done])
                 failed = messages[done:]
                 if failed and not queue.is_dropped and not await self._send_back(queue, failed, failure):
                     background.spawn("again", self._come_again(queue, failed))
@@ -144,7 +144,7 @@ class Handlers:
                 _log.warning("a failed message stays here", **named(self._member.group, messages[0]), reason=str(error))
                 return False
             self._member.look_at_retries()
-        _acknowledge(messages)
+        acknowledge(messages)
         return True
 
     async def _send_stuck_back(self) -> None:
@@ -208,7 +208,7 @@ class Handlers:
             return waiting[1:]
         del self._kept[queue]
         if verdict is CommitVerdict.COMMIT:
-            _acknowledge(kept)
+            acknowledge(kept)
             return waiting[1:]
         await self._pause(self._pause_ms)
         return kept + waiting[1:]
@@ -252,6 +252,7 @@ class Handlers:
         await self._clock.sleep(wait_ms / 1000)
 
 
-def _acknowledge(messages: Sequence[ReceivedMessage]) -> None:
+def acknowledge(messages: Sequence[ReceivedMessage]) -> None:
+    """All of these are processed."""
     for message in messages:
         message.ack()

@@ -6,7 +6,7 @@ The driver owns the disk, the network and the clock. It does actions in their or
 from dataclasses import dataclass
 from typing import Any
 
-from ortoo.enode.members.identity import Configuration, MemberId, Process, Reign, Tail
+from ortoo.enode.members.identity import Configuration, MemberId, Process, Reign
 from ortoo.enode.members.log_outline import Base, Mark
 from ortoo.enode.members.messages import Message
 
@@ -194,11 +194,7 @@ class Suggest:
 
 @dataclass(frozen=True, slots=True)
 class LeaderSilent:
-    """Tell the name servers that no leader is heard, and what this member could lead with."""
-
-    epoch: int
-    tail: Tail
-    is_electable: bool
+    """Tell the name servers that no leader is heard."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,12 +100,12 @@ def on_released(member: Member, message: Released) -> None:
 
 def on_leaderless_tick(member: Member, now_s: float) -> None:
     """Stand for election where nobody else is to be asked; otherwise say that no leader is heard."""
-    epoch, rules, log, limits = member.reign.epoch, member.rules, member.log, member.limits
-    is_alone = rules.in_force(log).voters == (member.me.member,)
+    limits = member.limits
+    is_alone = member.rules.in_force(member.log).voters == (member.me.member,)
     if is_alone and not isinstance(member.role, Follower | Candidate):
-        on_proposed(member, Proposed(epoch + 1, member.me.member), now_s)
+        on_proposed(member, Proposed(member.reign.epoch + 1, member.me.member), now_s)
     elif now_s - member.heard_s >= limits.silence_s:
         if isinstance(member.role, Candidate) and member.is_saved:
             _ask_others(member)
         member.heard_s = now_s - limits.silence_s + limits.retry_s
-        member.want(LeaderSilent(epoch, rules.claimed_tail(log, member.reign), rules.is_electable(log, member.reign)))
+        member.want(LeaderSilent())

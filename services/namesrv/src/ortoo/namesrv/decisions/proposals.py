@@ -30,6 +30,10 @@ class Standing:
     """When this name server heard of the proposal."""
     earlier: tuple[Proposal, ...] = ()
     """Those that this name server heard of before."""
+    set_id: str = ""
+    """Of which set of members the enode is."""
+    before_set: int = 0
+    """Proposals up to this epoch were of the set that was the enode before."""
 
     @property
     def epoch(self) -> int:
@@ -41,7 +45,13 @@ class Standing:
         epoch = stored.epoch if stored else 0
         if stored is None or epoch <= self.epoch:
             return replace(self, stored_epoch=epoch)
-        return Standing(stored, epoch, now_s, self._all[-EARLIER_MAX:])
+        earlier = self._all[-EARLIER_MAX:]
+        return replace(self, proposal=stored, stored_epoch=epoch, since_s=now_s, earlier=earlier)
+
+    def with_set(self, set_id: str) -> "Standing":
+        """What is known when a set says that it is the enode: what another one failed at is no turn of this one's."""
+        is_another = self.set_id not in ("", set_id)
+        return replace(self, set_id=set_id, before_set=self.epoch if is_another else self.before_set)
 
     def patient_until_s(self, members: MemberSet) -> float:
         """Until when who was proposed last may become the leader."""
@@ -54,7 +64,8 @@ class Standing:
 
     def turns(self, members: MemberSet) -> list[Proposal]:
         """All proposals since somebody led. Who has never seen a leader cannot tell whether the first one won."""
-        return [one for one in self._all[members.led_by is None :] if one.epoch > members.led_epoch]
+        own = [one for one in self._all if one.epoch > self.before_set]
+        return [one for one in own[members.led_by is None :] if one.epoch > members.led_epoch]
 
 
 def wanted(members: MemberSet, standing: Standing) -> Proposal | None:
@@ -62,12 +73,10 @@ def wanted(members: MemberSet, standing: Standing) -> Proposal | None:
     latest = members.configuration()
     if latest is None or len(latest.voters) < 2:
         return None  # a sole voter leads by itself
-    alive = _alive_voters(members, latest.voters)
-    if len(alive) < majority(latest.voters):
-        return None  # nobody could win
+    alive = _alive_voters(members, _named_by_any(members, latest.voters))
     said_after_s = _said_after_s(members, alive, standing)
     fresh = {one for one in alive if members.reports[one].at_s >= said_after_s}
-    leader = _suggested(alive, fresh, standing) or _missed(members, latest.voters, alive, fresh, standing)
+    leader = _suggested(alive, fresh, standing) or _missed(members, alive, fresh, standing)
     return Proposal(next_epoch(members, standing), leader) if leader else None
 
 
@@ -81,8 +90,21 @@ def _alive_voters(members: MemberSet, voters: Collection[MemberId]) -> dict[Memb
     return {one.report.member: one.report for one in members.alive() if one.report.member in voters}
 
 
-def _can_lead(report: MemberReport) -> bool:
-    return report.is_electable and report.role != FOLLOWS_ONLY
+def _named_by_any(members: MemberSet, latest: Collection[MemberId]) -> set[MemberId]:
+    """The voters by the log of any of the `latest` ones, for each stands by its own: the last word may reach nobody."""
+    logs = [one.report for one in members.alive() if one.report.member in latest and one.report.is_electable]
+    return {*latest, *(voter for one in logs for voter in one.voters)}
+
+
+def _can_lead(report: MemberReport, there: Collection[MemberId]) -> bool:
+    """Whether it may be proposed, and by its own log those that are there could be its majority."""
+    is_able = report.is_electable and report.role != FOLLOWS_ONLY and report.member in report.voters
+    return is_able and _is_majority(report, there)
+
+
+def _is_majority(report: MemberReport, some: Collection[MemberId]) -> bool:
+    """Whether they are more than half of the voters that a member's log names."""
+    return sum(one in some for one in report.voters) >= majority(report.voters)
 
 
 def _said_after_s(members: MemberSet, alive: Mapping[MemberId, MemberReport], standing: Standing) -> float:
@@ -111,22 +133,21 @@ def _suggested(
     if any(one.epoch > asked.suggested_above for one in alive.values()):
         return None  # somebody stands already, and has promises: a leader that hands over tells its successor itself
     named = alive.get(asked.suggested)
-    return named.member if named is not None and _can_lead(named) else None
+    return named.member if named is not None and _can_lead(named, alive) else None
 
 
 def _missed(
     members: MemberSet,
-    voters: Collection[MemberId],
     alive: Mapping[MemberId, MemberReport],
     fresh: set[MemberId],
     standing: Standing,
 ) -> MemberId | None:
-    """Who has the most, when a majority of the voters hears no leader. A leader that is gone hears none either.
+    """Who has the most, when a majority of its voters hears no leader. A leader that is gone hears none either.
 
     One that only reports no more may be cut off from here alone: it is not gone while another voter hears it. One that
     still says it leads may be frozen since: it is not proposed before it has noticed.
     """
-    proposal = standing.proposal
+    proposed = standing.proposal.leader if standing.proposal else None
     missing = {one for one in fresh if alive[one].is_leader_silent}
     if members.led_by is not None and missing:
         former, incarnation = members.led_by
@@ -135,23 +156,36 @@ def _missed(
             is_gone = now.incarnation != incarnation and not now.is_leading
         else:
             is_gone = missing == fresh or (said is not None and said.report.is_leaving)
-        if former in voters and is_gone:
+        if is_gone:
             missing.add(former)
-    if len(missing) < majority(voters):
-        return None
-    able = [one for one in alive.values() if _can_lead(one) and not one.is_leading]
-    if len(voters) == 2 and proposal is not None and proposal.leader in voters:
+    leader = members.leader()
+    if leader is not None and _is_majority(leader, alive.keys() - missing):
+        return None  # whoever misses it by an old log, which names fewer voters, would only disturb
+
+    def is_able(one: MemberReport) -> bool:
         # Of two, nobody can tell whether the other one is dead: only who led leads again by itself.
-        able = [one for one in able if one.member == proposal.leader]
+        is_other_of_two = len(one.voters) == 2 and proposed in one.voters and one.member != proposed
+        if one.is_leading or is_other_of_two:
+            return False
+        return _can_lead(one, alive) and _is_majority(one, missing)
+
     # Whoever failed may be heard here and by no majority, and what it has more than the others may never be reached: it
-    # has its next turn after all others.
-    turns = {one.leader: one.epoch for one in standing.turns(members)}
-    last = proposal.leader if proposal is not None and proposal.epoch > members.led_epoch else None
+    # has its next turn after all others. So has a leader that lost its majority, for its reign was a turn: should it be
+    # reached all the same, and have more, the one that stands steps back and asks for it. Who hears that leader still
+    # may be cut off with it, and stands for nothing as yet.
+    turns, first = {one.leader: one.epoch for one in standing.turns(members)}, set(alive)
+    if members.led_by is not None:
+        former, incarnation = members.led_by
+        if former in alive and alive[former].incarnation == incarnation:
+            turns.setdefault(former, members.led_epoch)
+            first = missing
+    last = proposed if standing.epoch > members.led_epoch else None
 
     def weight(one: MemberReport) -> tuple[object, ...]:
-        return -turns.get(one.member, 0), one.tail, one.member != last, -one.member.number
+        return -turns.get(one.member, 0), one.member in first, one.tail, one.member != last, -one.member.number
 
-    return max(able, key=weight).member if able else None
+    best = max(filter(is_able, alive.values()), key=weight, default=None)
+    return best.member if best is not None else None
 
 
 def elected(members: MemberSet, standing: Standing, number: int, disk: str = "") -> Proposal:

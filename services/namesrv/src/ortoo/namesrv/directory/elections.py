@@ -52,7 +52,6 @@ class Elections:
         self._clock = clock
         self._enodes: defaultdict[str, _Enode] = defaultdict(_Enode)
         self._is_failing = False
-        self.lease_ms = int(lease_s * 1000)
 
     async def load(self) -> None:
         """Know what was proposed before this start. A database that does not answer is asked again later."""
@@ -89,6 +88,8 @@ class Elections:
         members = self._members.put(report, self._clock.monotonic_s())
         self._tell(members)
         enode = self._enodes[report.enode]
+        if members.set_id != enode.standing.set_id:
+            enode.standing = enode.standing.with_set(members.set_id)
         news, before = enode.news, enode.standing.proposal
         await self._propose_wanted(members)
         if report.is_leader_silent and report.set_id and enode.standing.proposal == before and not report.is_leaving:

@@ -220,7 +220,7 @@ class NameService(NameServiceServicer):
         report = read(MemberReport, request)
         with self._noting(f"member {report.member.number} of enode {report.enode} at {report.member_address}"):
             members = await self._elections.report(report)
-        return wire.answer_to(members, self._elections.offered(members), self._elections.lease_ms)
+        return wire.answer_to(members, self._elections.offered(members))
 
     async def ListMembers(self, request: admin_pb.ListMembersRequest, context: Context) -> admin_pb.ListMembersResponse:
         """The members of one enode, or of all."""

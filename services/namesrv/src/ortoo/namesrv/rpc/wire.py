@@ -94,12 +94,12 @@ def user_to(user: User) -> namesrv_pb2.User:
     return write(namesrv_pb2.User, user)
 
 
-def answer_to(members: MemberSet, proposal: Proposal | None, lease_ms: int) -> member_report_pb2.ReportMemberResponse:
+def answer_to(members: MemberSet, proposal: Proposal | None) -> member_report_pb2.ReportMemberResponse:
     """What a member is answered."""
     addresses = [
         write(member_report_pb2.MemberAddress, reported.report) for _, reported in sorted(members.reports.items())
     ]
-    return member_report_pb2.ReportMemberResponse(lease_ms=lease_ms, proposal=_proposal_to(proposal), members=addresses)
+    return member_report_pb2.ReportMemberResponse(proposal=_proposal_to(proposal), members=addresses)
 
 
 def members_to(members: MemberSet, proposal: Proposal | None, now_s: float) -> member_admin_pb2.EnodeMembers:

@@ -1,0 +1,36 @@
+"""What is stored of proposals: the last, by compare and set; the table and what stands for it in tests alike."""
+
+from pathlib import Path
+
+import pytest
+
+from ortoo.namesrv.catalog.catalog import Catalog
+from ortoo.namesrv.catalog.proposals import Proposals
+from ortoo.namesrv.decisions.members import Proposal
+from tests.unit.namesrv.decisions.members_of_one import ids
+from tests.unit.namesrv.proposal_row import ProposalRow
+
+FIRST, SECOND = ids(1, 2)
+
+
+async def check(stored: Proposals | ProposalRow) -> None:
+    """The last one is replaced by who knew it, and by an epoch above it alone."""
+    assert await stored.propose("e", 7, Proposal(3, FIRST)) == Proposal(3, FIRST), "the first replaces nothing"
+    assert await stored.propose("e", 2, Proposal(4, SECOND)) == Proposal(3, FIRST), "who did not know it hears of it"
+    assert await stored.propose("e", 3, Proposal(3, SECOND)) == Proposal(3, FIRST)
+    assert await stored.propose("e", 3, Proposal(2, SECOND)) == Proposal(3, FIRST)
+    assert await stored.propose("e", 3, Proposal(9, SECOND)) == Proposal(9, SECOND)
+    assert await stored.propose("e", 3, Proposal(10, FIRST)) == Proposal(9, SECOND)
+
+
+@pytest.mark.parametrize("kind", ["table", "row"])
+async def test_a_proposal_replaces_the_one_that_was_known(kind: str, tmp_path: Path) -> None:
+    """Of two name servers that propose at once, one is told what the other one stored."""
+    if kind == "row":
+        await check(ProposalRow())
+        return
+    catalog = await Catalog.open(f"sqlite:///{tmp_path}/names.db", tmp_path, "names")
+    try:
+        await check(catalog.proposals)
+    finally:
+        await catalog.close()
