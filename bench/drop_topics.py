@@ -10,9 +10,9 @@ from pathlib import Path
 
 from bench.report import Figures, main
 from bench.stores import open_store
-from ortoo.common.records.batch import encode_bodies
+from ortoo.common.records.batch import encode
 from ortoo.enode.changes.all import Change, LocksPut, OffsetsCommitted
-from ortoo.enode.changes.lives import Mode, ModeSet, SentBack
+from ortoo.enode.changes.groups import Mode, ModeSet, SentBack
 from ortoo.enode.changes.pops import PopLeased
 from ortoo.enode.store.store import Store, TopicCopy
 
@@ -32,7 +32,7 @@ async def filled(topics: int) -> AsyncIterator[Store]:
             ids = range(FIRST_ID, FIRST_ID + topics)
             await store.put_topics([TopicCopy(topic_id, f"topic-{topic_id}", 1, 1) for topic_id in ids])
             changes: list[Change] = []
-            batch = encode_bodies([b"body"], now_ms=1)
+            batch = encode([b"body"], now_ms=1)
             for topic_id in ids:
                 await store.append(topic_id, 0, replace(batch, producer_id=topic_id))
                 changes += [

@@ -27,7 +27,7 @@ class Cluster:
 
     def memory_mib(self) -> dict[str, float]:
         """Resident memory of each role now."""
-        return {role.role: role.memory_mib() for role in (self.namesrv, self.enode, self.snode)}
+        return {role.role: memory_mib(role.process_id) for role in (self.namesrv, self.enode, self.snode)}
 
     def memory_peak_mib(self) -> dict[str, float]:
         """The largest resident memory that each role, and this process, ever had."""
@@ -75,6 +75,12 @@ def running_s(process_id: int) -> float:
     """Processor seconds that a process's living threads have used so far, in nanoseconds; `cpu_s` counts in ticks."""
     tasks = Path(f"/proc/{process_id}/task").iterdir()
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
+
+def memory_mib(process_id: int) -> float:
+    """Resident memory of a process, in MiB."""
+    fields = Path(f"/proc/{process_id}/statm").read_text().split()
+    return round(int(fields[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)
 
 
 def memory_peak_mib(process_id: int) -> float:

@@ -77,7 +77,7 @@ def _ways(store: Store) -> dict[str, Read]:
         )
         asked = PushedDown.of(request)
         assert asked is not None
-        return (await asked.choose(store, request, ANSWER_BYTES)).next_offset
+        return (await asked.choose(store.fetch, store.engine.work, request, ANSWER_BYTES)).next_offset
 
     return {"whole": whole, "by tag": partial(pushed_down, "rare"), "one column": partial(pushed_down, "")}
 

@@ -6,6 +6,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from bench.processes import memory_mib
 from bench.report import Figures, main, ratio
 from bench.stores import QUEUES, TOPIC_ID, append_all, open_store, repeated_batches
 from ortoo.cli.demo.role_process import RoleProcess
@@ -58,7 +59,7 @@ async def _starts(folder: Path, ends: list[int], batch: SealedBatch) -> Figures:
         clean_s = await _time_to_read(enode, ends)
         log_bytes, ends = await _write_on(enode, ends, batch)
         killed_s = await _time_to_read(enode, ends)
-        memory_mib = enode.memory_mib()
+        memory = memory_mib(enode.process_id)
     finally:
         await enode.stop()
     return {
@@ -66,7 +67,7 @@ async def _starts(folder: Path, ends: list[int], batch: SealedBatch) -> Figures:
         "log_gb": round(log_bytes / 1e9, 2),
         "clean_start_s": round(clean_s, 2),
         "killed_start_s": round(killed_s, 2),
-        "memory_mib": memory_mib,
+        "memory_mib": memory,
     }
 
 

@@ -11,7 +11,7 @@ from bench.workload import Bodies
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.logs import configure
 from ortoo.common.process.randomness import Randomness
-from ortoo.common.records.batch import encode_bodies
+from ortoo.common.records.batch import encode
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.reigns.serving import SWITCH_INTERVAL_S
@@ -45,7 +45,7 @@ async def open_store(folder: Path, *, disk: Disk | None = None, **settings: Any)
 def repeated_batches(body_bytes: int, messages_per_batch: int) -> Callable[[int], SealedBatch]:
     """Batches by number; after a while the contents come again, so that making them costs nothing."""
     bodies = Bodies(body_bytes)
-    made = [encode_bodies(bodies.take(messages_per_batch), now_ms=1) for _ in range(DISTINCT_BATCHES)]
+    made = [encode(bodies.take(messages_per_batch), now_ms=1) for _ in range(DISTINCT_BATCHES)]
     return lambda number: made[number % DISTINCT_BATCHES]
 
 

@@ -8,7 +8,7 @@ from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID, HALF_TOPIC_ID
 from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import open_batch
-from ortoo.enode.deferred.check_schedule import CheckSchedule
+from ortoo.enode.deferred.checks import CheckSchedule
 from ortoo.enode.deferred.delays import Delays
 from ortoo.enode.deferred.moves import TimerMoves
 from ortoo.enode.deferred.transactions import Transactions

@@ -23,7 +23,7 @@ from ortoo.enode.log.segment import Segment, remove_below
 from ortoo.enode.recovery import opening as recovery
 from ortoo.enode.recovery.opening import Recovered
 from ortoo.enode.recovery.refold import Refold
-from ortoo.enode.state.tables.dedup import Accept, Duplicate, Sequencer, Windows
+from ortoo.enode.state.tables.dedup import Duplicate, Sequencer, Windows
 from ortoo.enode.state.tables.offsets import Offsets
 from ortoo.enode.store import engine, housekeeping
 from ortoo.enode.store.housekeeping import CHECKPOINTS_KEPT, Housekeeping
@@ -197,11 +197,11 @@ def gaps_stored(patch: pytest.MonkeyPatch) -> None:
 
     def decide(
         sequencer: Sequencer, key: tuple[int, int, int], first_sequence: int, count: int, crc: int, now_ms: int
-    ) -> Accept | Duplicate:
+    ) -> Duplicate | None:
         try:
             return honest(sequencer, key, first_sequence, count, crc, now_ms)
         except Unavailable:
-            return Accept()
+            return None
 
     patch.setattr(Sequencer, "decide", decide)
 

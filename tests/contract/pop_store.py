@@ -44,13 +44,13 @@ class PopStore:
 
     async def crash(self, seed: int = 1, fate: Fate = USUAL_FATE) -> None:
         """Cut the power and start again."""
-        await self.leasing.close()
+        await self.leasing.lines.close()
         await self.one.crash(seed, fate)
         await self.open()
 
     async def restart(self) -> None:
         """Stop and start again."""
-        await self.leasing.close()
+        await self.leasing.lines.close()
         await self.one.restart()
         await self.open()
 
@@ -122,7 +122,7 @@ async def pop_store(clock: VirtualClock) -> AsyncIterator[PopStore]:
         it = PopStore(one, background)
         await it.open()
         yield it
-        await it.leasing.close()
+        await it.leasing.lines.close()
     await one.store.close()
 
 

@@ -12,8 +12,8 @@ from ortoo.common.process.background import Background
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 from ortoo.enode.changes.all import Change
-from ortoo.enode.changes.lives import Mode
-from ortoo.enode.deferred.check_schedule import CheckSchedule
+from ortoo.enode.changes.groups import Mode
+from ortoo.enode.deferred.checks import CheckSchedule
 from ortoo.enode.deferred.delays import Delays
 from ortoo.enode.deferred.intake import Intake
 from ortoo.enode.deferred.transactions import Transactions
@@ -208,14 +208,14 @@ def _refuse(request_of_many: Request) -> None:
             await appender.flush()
             assert list(one.store.engine.state.checkpoint()) == before, "a refused request is stored in part"
             memory.capacity_bytes = 1 << 30
-            await it.leasing.close()
+            await it.leasing.lines.close()
             await one.restart()
             assert list(one.store.engine.state.checkpoint()) == before, "a refused request is found after a restart"
             await it.open()
             await request_of_many(it, held)
             await one.store.engine.appender.flush()
             assert list(one.store.engine.state.checkpoint()) != before
-            await it.leasing.close()
+            await it.leasing.lines.close()
             await one.store.close()
 
     clock.run(scenario, limit_s=86_400)

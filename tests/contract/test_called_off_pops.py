@@ -46,12 +46,12 @@ def test_a_pop_that_comes_after_it_was_called_off_gets_nothing(called_off: str) 
         await it.send("a")
         await it.leasing.pop(wish(called_off, call_off=True))
         await it.one.clock.sleep(CALLED_OFF_S - 1)
-        await it.leasing.forget_idle()
+        await it.leasing.lines.forget_idle()
         with pytest.raises(Conflict):
             await it.leasing.pop(wish("r1"))
         assert texts(await it.pop()) == ["a"]
         await it.one.clock.sleep(2)
-        await it.leasing.forget_idle()
+        await it.leasing.lines.forget_idle()
         assert texts(await it.leasing.pop(wish("r1"))) == []  # the message is somebody else's, and that is all
 
     play(scenario)

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from ortoo.common.errors import Conflict
-from ortoo.enode.changes.lives import Mode
+from ortoo.enode.changes.groups import Mode
 from ortoo.enode.store.lock_table import LockRequest
 from tests.contract.one_store import TOPIC
 from tests.contract.pop_store import GROUP, PopStore, play, texts
@@ -73,13 +73,13 @@ def test_what_is_written_does_not_depend_on_hashes() -> None:
 
 _FIRST_USES = """
 from types import SimpleNamespace
-from ortoo.enode.changes.lives import Mode
+from ortoo.enode.changes.groups import Mode
 from ortoo.enode.store.delivery_modes import DeliveryModes
 
 state = SimpleNamespace(
     modes=SimpleNamespace(of=lambda *_: Mode.UNDECIDED), topics=SimpleNamespace(get=lambda _: SimpleNamespace(name="t"))
 )
-engine = SimpleNamespace(committer=SimpleNamespace(listeners=[]), state=state)
+engine = SimpleNamespace(committer=SimpleNamespace(on_applied=[]), state=state)
 changes, refused = DeliveryModes(engine).decide({(1, f"g{number}") for number in range(20)}, Mode.POP)
 print(changes)
 """

@@ -79,7 +79,7 @@ async def test_what_is_absent_ends_nothing(said: list[pb.WatchRoutesResponse]) -
         await one.crash(1)
         copies._store = one.store
     assert await held(one) == before
-    copies.watching = True
+    copies.watching.set()
     deleted = bool(said[-1].deleted_topic_ids)
     if said[-1].directory_id:
         assert (TOPIC in [copy.topic_id for copy in await copies.unknown()]) is not deleted
@@ -108,7 +108,7 @@ async def test_queues_that_an_older_directory_does_not_know_are_offered(director
     await one.crash(1)
     copies = TopicCopies(one.store, ENODE)
     await copies.apply(older)
-    copies.watching = True
+    copies.watching.set()
     assert copies.lacks(TOPIC, 1)
     assert [(copy.topic_id, copy.queue_count) for copy in await copies.unknown()] == [(TOPIC, QUEUES)]
     await copies.apply(news(directory_id, 2_000, (TOPIC, "orders"), snapshot=False))
@@ -123,7 +123,7 @@ async def test_what_the_directory_does_not_know_takes_no_messages(message: pb.Wa
     one = await filled()
     copies = TopicCopies(one.store, ENODE)
     await copies.apply(message)
-    copies.watching = True
+    copies.watching.set()
     with pytest.raises(NotFound):
         await copies.arrival(TOPIC)
     await one.store.close()

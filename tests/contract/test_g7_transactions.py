@@ -8,7 +8,7 @@ from ortoo.common.errors import Conflict, NotFound
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import Message, encode
 from ortoo.enode.changes.halves import Source, Verdict
-from ortoo.enode.deferred.check_watchers import DueCheck, Watcher
+from ortoo.enode.deferred.checks import DueCheck, Watcher
 from tests.contract.deferred_store import DeferredStore, power_cuts
 from tests.contract.one_store import QUEUES, TOPIC
 
@@ -43,10 +43,10 @@ async def test_the_first_verdict_is_final_whatever_the_power_does(seed: int) -> 
     await one.clock.pass_time(20)
     committed = {body for body, verdict in verdicts.items() if verdict is Verdict.COMMITTED}
     assert sorted(body for body, _ in await one.visible()) == sorted(committed)
-    assert {half.number for half in one.transactions.listed(parked_only=True)} == {
+    assert {half.number for half in one.store.halves.listed(parked_only=True)} == {
         numbers[body] for body in numbers.keys() - verdicts.keys()
     }
-    assert len(one.transactions.listed()) == len(numbers) - len(verdicts)
+    assert len(one.store.halves.listed()) == len(numbers) - len(verdicts)
     await one.halt()
     await one.store.close()
 
@@ -63,7 +63,7 @@ async def test_an_open_transaction_is_asked_about_then_parked_and_asked_about_ag
         assert len(asked) == count
         await one.crash(count)
     assert [it.half.checks for it in asked] == [1, 2, 3]
-    assert [it.number for it in one.transactions.listed(parked_only=True)] == [half.number]
+    assert [it.number for it in one.store.halves.listed(parked_only=True)] == [half.number]
     one.transactions.watchers.add(Watcher(["p"], asked.append))
     await one.clock.pass_time(60)
     assert len(asked) == 3
@@ -91,7 +91,7 @@ async def test_a_key_that_somebody_else_chose_too_begins_nothing_and_says_so() -
         with pytest.raises(Conflict) as refused:
             await one.transactions.begin(TOPIC, queue_id, messages, producer_group=group, key=1)
         assert refused.value.field == "key"
-    assert one.transactions.listed() == [half]
+    assert one.store.halves.listed() == [half]
     await one.halt()
     await one.store.close()
 
@@ -115,7 +115,7 @@ async def test_a_commit_and_its_messages_cannot_be_torn_apart() -> None:
     """G7: the power cut at any operation of the disk: all messages of a commit or none, and none stays open as well."""
     async for said, seen, one in power_cuts(begin_and_end, points=80):
         assert set(seen.values()) <= {2}
-        still_open = {b"%d" % (half.number // 2) for half in one.transactions.listed()}
+        still_open = {b"%d" % (half.number // 2) for half in one.store.halves.listed()}
         assert not still_open & seen.keys()
         for what, body in said:
             if what == Verdict.COMMITTED.name:

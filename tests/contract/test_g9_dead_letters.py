@@ -117,8 +117,8 @@ def test_what_was_parked_while_somebody_waited_to_park_it_is_parked_once() -> No
     async def scenario(it: PopStore) -> None:
         await it.send("a", "b", "c")
         await it.pop(3)
-        line, letters = it.leasing._lines.of(TOPIC, GROUP).line(0), [DeadLetter(offset, 3) for offset in range(3)]
-        parking = it.leasing._parking
+        line, letters = it.leasing.lines.of(TOPIC, GROUP).line(0), [DeadLetter(offset, 3) for offset in range(3)]
+        parking = it.leasing.parking
         await parking.park(line, letters[:2], it.rules)
         await parking.park(line, letters, it.rules)
         await parking.park(line, letters, it.rules)
@@ -133,8 +133,8 @@ def test_parking_twice_at_once_makes_one_dead_letter_and_both_hear_of_its_end() 
     async def scenario(it: PopStore) -> None:
         await it.send("a", "b")
         await it.pop(2)
-        line, letters = it.leasing._lines.of(TOPIC, GROUP).line(0), [DeadLetter(0, 3), DeadLetter(1, 3)]
-        parking = it.leasing._parking
+        line, letters = it.leasing.lines.of(TOPIC, GROUP).line(0), [DeadLetter(0, 3), DeadLetter(1, 3)]
+        parking = it.leasing.parking
         for rules, wrong in ((replace(it.rules, dead_letter_topic_id=99), NotFound), (it.rules, None)):
             ended = await asyncio.gather(*(parking.park(line, letters, rules) for _ in (1, 2)), return_exceptions=True)
             assert [type(one) for one in ended] == [wrong or type(None)] * 2
@@ -258,6 +258,6 @@ def test_dead_letters_are_counted_by_topic_and_group() -> None:
         for _ in range(3):
             await it.give_back(await it.pop(2))
         assert len(await it.dead_letters()) == 2
-        assert it.leasing.parked_totals == {(TOPIC, "billing"): 2}
+        assert it.leasing.parking.parked_totals == {(TOPIC, "billing"): 2}
 
     play(scenario)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from ortoo.enode.changes.lives import Mode, SentBack
+from ortoo.enode.changes.groups import Mode, SentBack
 from ortoo.enode.changes.pops import PopFinished, PopLeased
 from ortoo.enode.cluster.group_lives import GroupLives
 from ortoo.enode.state.tables.pops import REPLAY_PREFIX, FinishReason
@@ -96,7 +96,7 @@ async def test_a_due_deletion_drops_everything_of_the_group_once() -> None:
     await groups.lives.apply(message)
     assert groups.kept() == {"other": WHOLE}
     assert groups.lives.dropped == {"deleted": 1, "silent": 0}
-    assert groups.one.store.locks._table.generation((TOPIC, "g", 0)) == 0
+    assert groups.one.store.locks.table.generation((TOPIC, "g", 0)) == 0
     groups.passes(1)
     await groups.use("g")
     for _ in range(2):

@@ -9,7 +9,7 @@ from ortoo.common.errors import Conflict, NotFound, OrtooError, Overloaded
 from ortoo.common.process.background import Background
 from ortoo.common.records.batch import Message, encode
 from ortoo.enode.changes.halves import HalfOpen, Source, Verdict
-from ortoo.enode.deferred.check_watchers import DueCheck, Watcher
+from ortoo.enode.deferred.checks import DueCheck, Watcher
 from ortoo.enode.deferred.transactions import ENDED_DUE_MAX
 from ortoo.enode.disk.whole_files import read_whole
 from ortoo.testing.store.workload import FOLDER

@@ -24,8 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ortoo.cli.demo.flights import FLIGHTS, data_file, messages
-from ortoo.cli.demo.flow import CHUNK_MESSAGES, QUEUES, TOPIC, FlightFlow
-from ortoo.cli.demo.progress import FlightProgress
+from ortoo.cli.demo.flow import CHUNK_MESSAGES, QUEUES, TOPIC, FlightFlow, FlightProgress
 from ortoo.client import Message as Flight
 from ortoo.client import OrtooError, ProducerSettings, connect
 from ortoo.common.process import logs

@@ -10,7 +10,7 @@ import pytest
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.grpc.channels import Channels
-from ortoo.common.records.batch import encode_bodies
+from ortoo.common.records.batch import encode
 from ortoo.testing.servers.processes import ProcessCluster, process_cluster
 from ortoo.v1 import admin_pb2_grpc, consumer_pb2, enode_pb2, namesrv_pb2, producer_pb2, record_pb2, topic_pb2
 from tests.e2e.many_sessions import memory_bytes
@@ -19,7 +19,7 @@ WARMING, STREAMS, BODY_BYTES = 5, 30, 2 << 20
 GROWN_BYTES_MAX = STREAMS * BODY_BYTES // 2
 """Where one copy of what came last stayed with each stream it would be twice as much, and more with each copy more."""
 QUEUE = topic_pb2.Queue(topic="t", enode="enode-0")
-BATCH = encode_bodies([bytes(range(256)) * (BODY_BYTES // 256)], now_ms=1)
+BATCH = encode([bytes(range(256)) * (BODY_BYTES // 256)], now_ms=1)
 SEALED = record_pb2.SealedBatch(
     records_crc32c=BATCH.records_crc32c, count=BATCH.count, body_inflated_bytes=BATCH.body_inflated_bytes
 )

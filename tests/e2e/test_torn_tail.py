@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ortoo.common.process.randomness import Randomness
-from ortoo.common.records.batch import encode_bodies
+from ortoo.common.records.batch import encode
 from ortoo.enode.disk.tide_mark import decode_slots
 from ortoo.enode.log.segment import SUFFIX
 from ortoo.testing.servers import grpcurl
@@ -15,7 +15,7 @@ from ortoo.testing.servers.lone_enode import NO_NAME_SERVER, append_batches, ope
 from ortoo.testing.servers.processes import RoleProcess
 
 TOPIC = 7
-BATCH = encode_bodies([b"m" * 200] * 10, now_ms=1)
+BATCH = encode([b"m" * 200] * 10, now_ms=1)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest_asyncio
 from ortoo.common.errors import AlreadyExists, Invalid, NotFound, OrtooError, OutOfRange, Unsupported
 from ortoo.common.errors.status import error_of, rpc_errors
 from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX, Channels
-from ortoo.common.records.batch import encode_bodies
+from ortoo.common.records.batch import encode
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.testing.servers.processes import ProcessCluster, process_cluster
 from ortoo.v1 import (
@@ -28,7 +28,7 @@ from ortoo.v1 import (
 )
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-GOOD = encode_bodies([b"good", b"batch"], now_ms=1)
+GOOD = encode([b"good", b"batch"], now_ms=1)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,7 +17,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import encode, open_batch
 from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.enode.deferred.check_schedule import CheckSchedule
+from ortoo.enode.deferred.checks import CheckSchedule
 from ortoo.enode.deferred.delays import Delays
 from ortoo.enode.deferred.identified import IdentifiedIntake
 from ortoo.enode.deferred.intake import Intake
@@ -150,10 +150,10 @@ async def test_the_state_is_the_same_byte_for_byte(old: OldStore) -> None:
 async def test_what_waits_still_waits(old: OldStore) -> None:
     """Delayed messages by number and time, open transactions with their checks; one of them can be committed."""
     store, expected = old.store, old.expected
-    delays = Delays(store, old.background, clock=old.clock)
     transactions = Transactions(store, old.background, CheckSchedule(6_000, 30_000, 15), clock=old.clock)
-    assert [list(dataclasses.astuple(one)) for one in delays.listed(ORDERS, 0, 100)] == expected["delayed"]
-    halves = transactions.listed(topic_id=0, producer_group="", parked_only=False, limit=100)
+    delayed = store.timers.listed(ORDERS, 0, 100)
+    assert [[one.timer_id, ORDERS, one.queue_id, one.deliver_at_ms] for one in delayed] == expected["delayed"]
+    halves = store.halves.listed(topic_id=0, producer_group="", parked_only=False, limit=100)
     assert [dataclasses.asdict(one) for one in halves] == expected["halves"]
     pair = encode([Message(b"other")] * 2, now_ms=BORN_AT_MS)  # as many as it has
     again = await transactions.begin(ORDERS, 0, pair, producer_group="shop", key=77)
@@ -195,7 +195,7 @@ async def test_leased_messages_stay_with_their_consumer_until_their_time(old: Ol
         (offset, attempt) for one in popped.batches for offset, attempt in zip(one.offsets, one.attempts, strict=True)
     ]
     assert back == [(offset, 2) for one in first["leases"] for offset in one["offsets"]]
-    await desk.close()
+    await desk.lines.close()
 
 
 @pytest.mark.parametrize("commit", COMMITS)

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from ortoo.client import Message, connect
 from ortoo.common.process.clock import SystemClock
-from ortoo.common.records.batch import encode_bodies
+from ortoo.common.records.batch import encode
 from ortoo.testing.servers.processes import ProcessCluster, RoleProcess, process_cluster
 from tests.hostile import attacks
 from tests.hostile.nonsense import Words, request_of
@@ -226,7 +226,7 @@ async def _words(cluster: ProcessCluster) -> Words:
             handles = [popped.lease.receipt_handle, receipt.message_id]
             await popped.ack()
     texts = [TOPIC, GROUP, "enode-0", "snode-0", "", "%RETRY%" + GROUP, "%DLQ%" + GROUP, "*", *handles]
-    return Words(texts, [b"", encode_bodies([b"x" * 10, b"y"], now_ms=SystemClock().now_ms()).records])
+    return Words(texts, [b"", encode([b"x" * 10, b"y"], now_ms=SystemClock().now_ms()).records])
 
 
 def besieged(

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ortoo.client import Client, connect
-from ortoo.common.grpc.signature import signed_headers
+from ortoo.common.grpc.signature import AUTHORIZATION, DATE_TIME, sign
 from ortoo.testing.servers.cluster import Cluster, open_cluster
 from ortoo.v1 import namesrv_pb2
 
@@ -54,3 +54,10 @@ def signed(cluster: Cluster, access_key: str, secret_key: str = SECRET) -> tuple
     """The headers of a call that a user signs now."""
     now = datetime.fromtimestamp(cluster.clock.now_ms() / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
     return signed_headers(access_key, secret_key, now)
+
+
+def signed_headers(access_key: str, secret_key: str, date_time: str) -> tuple[tuple[str, str], ...]:
+    """The headers of a call that is signed as RocketMQ's clients do."""
+    digest = sign(secret_key, date_time).hex()
+    said = f"MQv2-HMAC-SHA1 Credential={access_key}, SignedHeaders={DATE_TIME}, Signature={digest}"
+    return ((DATE_TIME, date_time), (AUTHORIZATION, said))

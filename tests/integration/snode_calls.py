@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from ortoo.common.records.batch import encode_bodies
+from ortoo.common.records.batch import encode
 from ortoo.snode.cluster.wire import batch_to
 from ortoo.testing.servers.cluster import Cluster, open_cluster
 from ortoo.v1 import namesrv_pb2, producer_pb2, pull_pb2, record_pb2, topic_pb2
@@ -62,7 +62,7 @@ def batch_request(
     request_id: int, queue: topic_pb2.Queue, bodies: list[bytes], **how: Any
 ) -> producer_pb2.ProduceRequest:
     """One batch for a stream."""
-    batch = batch_to(encode_bodies(bodies, now_ms=1, **how))
+    batch = batch_to(encode(bodies, now_ms=1, **how))
     return producer_pb2.ProduceRequest(request_id=request_id, queue=queue, batch=batch)
 
 

@@ -73,7 +73,7 @@ async def test_a_recalled_message_never_comes(tmp_path: Path) -> None:
             await running.intake.delays.recall(7, timer_id, due[timer_id])
         with pytest.raises(NotFound):
             await running.intake.delays.recall(7, 3, due[3])
-        assert [one.timer_id for one in running.intake.delays.listed(7, 0, 10)] == [1, 4]
+        assert [one.timer_id for one in running.store.timers.listed(7, 0, 10)] == [1, 4]
     async with open_lone_enode(tmp_path, topic(7), clock=clock) as enode:
         clock.offset_ms = 40 * DAY_MS
         assert [it.body for it in await delivered(enode.running, 0, 2)] == [b"1", b"4"]
@@ -136,7 +136,7 @@ async def test_old_segments_go_and_delayed_messages_stay(tmp_path: Path) -> None
                 await running.store.append(7, 1, encode([Message(bytes(20_000), f"t{number}")], now_ms=1))
             await running.store.engine.housekeeping.retain()
         assert running.store.describe().log_begin_position > 64 << 10
-        assert [one.timer_id for one in running.intake.delays.listed(7, 0, 100)] == [0, 1, 2, *range(4, 20)]
+        assert [one.timer_id for one in running.store.timers.listed(7, 0, 100)] == [0, 1, 2, *range(4, 20)]
         await running.intake.delays.recall(7, 5, due_ms + 5)
     async with open_lone_enode(tmp_path, topic(7), clock=clock, store=small) as enode:
         clock.offset_ms = 201 * DAY_MS

@@ -43,7 +43,7 @@ def kept(cluster: Cluster) -> list[str]:
     """The groups of which the enode keeps offsets."""
     enode = cluster.running["enode-0"]
     assert isinstance(enode, RunningEnode)
-    return sorted({group for _, group, _ in enode.store.engine.state.offsets.committed()})
+    return sorted({group for _, group, _ in enode.store.engine.state.offsets.entries()})
 
 
 async def until(cluster: Cluster, *groups: str) -> None:

@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from ortoo.common.grpc.channels import Channels
-from ortoo.common.records.batch import encode_bodies
+from ortoo.common.records.batch import encode
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.testing.servers.lone_enode import append_request, open_lone_enode, topic
 from ortoo.v1 import enode_pb2, enode_pb2_grpc, failure_pb2
@@ -18,7 +18,7 @@ TOPIC = 7
 
 def batch_of(*bodies: bytes) -> SealedBatch:
     """A batch of these bodies."""
-    return encode_bodies(bodies, now_ms=1)
+    return encode(bodies, now_ms=1)
 
 
 async def answers_to(call: object, count: int) -> list[enode_pb2.AppendResponse]:

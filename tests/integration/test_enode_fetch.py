@@ -10,13 +10,13 @@ import pytest
 from ortoo.common.errors import Invalid, NotFound, Unavailable
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
-from ortoo.common.records.batch import encode_bodies
+from ortoo.common.records.batch import encode
 from ortoo.testing.servers.lone_enode import LoneEnode, append_request, open_lone_enode, topic
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import enode_pb2_grpc, failure_pb2
 
 TOPIC = 7
-BATCH = encode_bodies([b"a" * 100] * 10, now_ms=1)
+BATCH = encode([b"a" * 100] * 10, now_ms=1)
 
 
 async def store(enode: LoneEnode, count: int, queue_id: int = 0) -> None:
@@ -121,7 +121,7 @@ async def test_reads_too_many_are_refused_one_by_one(tmp_path: Path) -> None:
 
 async def test_peer_that_does_not_listen_costs_bounded_memory(tmp_path: Path) -> None:
     """500 reads of 1 MiB whose answers nobody takes: the enode reads 32 MiB ahead and no more (G13)."""
-    big = encode_bodies([b"z" * 1000] * 1000, now_ms=1)
+    big = encode([b"z" * 1000] * 1000, now_ms=1)
     async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
         await enode.running.store.append(TOPIC, 0, big)
         fetches_before = enode.running.store.describe().counters["fetches"]

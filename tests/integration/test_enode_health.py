@@ -7,7 +7,7 @@ from pathlib import Path
 
 from grpc_health.v1 import health_pb2
 
-from ortoo.common.records.batch import encode_bodies
+from ortoo.common.records.batch import encode
 from ortoo.enode.disk.disk import RealDisk, RealFile
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.testing.servers.lone_enode import LoneEnode, append_request, open_lone_enode, topic
@@ -16,7 +16,7 @@ from ortoo.v1 import failure_pb2
 from tests.integration.lease_giver import lease_giver
 
 TOPIC = 7
-BATCH = encode_bodies([b"m" * 20_000] * 10, now_ms=1)
+BATCH = encode([b"m" * 20_000] * 10, now_ms=1)
 STORE = StoreSettings(segment_bytes=1 << 20, headroom_bytes=1 << 20, disk_check_interval_ms=5)
 SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
 

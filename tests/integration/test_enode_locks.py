@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
-from ortoo.common.records.batch import encode_bodies
+from ortoo.common.records.batch import encode
 from ortoo.enode.store import lock_table
 from ortoo.testing.servers.lone_enode import LoneEnode, append_batches, open_lone_enode, topic
 from ortoo.v1 import enode_pb2, failure_pb2
@@ -58,7 +58,7 @@ async def test_locks_are_granted_one_by_one_and_survive_a_restart(tmp_path: Path
 async def test_commits_and_fetches_of_an_older_generation_are_refused(tmp_path: Path) -> None:
     """Who lost a queue can neither move its offset nor read under its old lock; the new owner can."""
     async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
-        await append_batches(enode.running.address, TOPIC, encode_bodies([b"x"] * 9, now_ms=1), 1)
+        await append_batches(enode.running.address, TOPIC, encode([b"x"] * 9, now_ms=1), 1)
         [old] = await take(enode, "a", 0)
         await release(enode, "a", 0)
         [new] = await take(enode, "b", 0)

@@ -9,14 +9,14 @@ import pytest
 from grpc_health.v1 import health_pb2
 
 from ortoo.common.process.service import EXIT_NOT_STARTED, EXIT_REFUSED
-from ortoo.common.records.batch import encode_bodies
+from ortoo.common.records.batch import encode
 from ortoo.testing.forks.spawning import outcome
 from ortoo.testing.servers import grpcurl
 from ortoo.testing.servers.lone_enode import NO_NAME_SERVER, append_batches, open_lone_enode, stored_batches, topic
 from ortoo.testing.servers.processes import DidNotStart, RoleProcess
 
 TOPIC = 7
-BATCH = encode_bodies([b"m" * 200] * 10, now_ms=1)
+BATCH = encode([b"m" * 200] * 10, now_ms=1)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from ortoo.common.grpc.server import GrpcServer
 from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.leases import Enode
 from ortoo.namesrv.decisions.publish_order import PublishPlace
-from ortoo.namesrv.decisions.route_changes import RouteChange, Routes
+from ortoo.namesrv.decisions.route_changes import Contents, RouteChange, Routes
 from ortoo.namesrv.decisions.topics import MessageType, Permission, Placement, Topic
 from ortoo.namesrv.rpc import service
 from ortoo.namesrv.rpc.wire import PART_BYTES, change_to
@@ -91,4 +91,4 @@ def test_the_bound_counts_no_less_than_what_is_sent(enodes: int) -> None:
         for change in (RouteChange(1, topics=(topic,)), RouteChange(1, groups=(group,))):
             [sent] = change_to(change, with_handle_keys=False)
             [alone] = change_to(RouteChange(1), with_handle_keys=False)
-            assert Routes(0, (), ()).growth_bytes(change) >= sent.ByteSize() - alone.ByteSize()
+            assert Routes(Contents(0)).growth_bytes(change) >= sent.ByteSize() - alone.ByteSize()

@@ -13,7 +13,7 @@ import pytest
 from ortoo.client import ConsumerSettings, Message, TransactionCheck, Verdict, connect
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
-from ortoo.common.records.batch import encode_bodies
+from ortoo.common.records.batch import encode
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.common.telemetry.text import chunks
 from ortoo.enode.disk.disk import RealDisk
@@ -167,7 +167,7 @@ async def test_ten_thousand_pairs_are_scraped_quickly(tmp_path: Path) -> None:
         parts.push_async_callback(store.close)
         topics = [TopicCopy(n + 1, f"topic-{n:03}", 1, n + 1) for n in range(100)]
         await store.put_topics(topics)
-        batch = encode_bodies([b"x"] * 10, now_ms=1)
+        batch = encode([b"x"] * 10, now_ms=1)
         await asyncio.gather(*(store.append(topic.topic_id, 0, batch) for topic in topics))
         await asyncio.gather(
             *(store.offsets.commit(t.topic_id, f"group-{n:03}", {0: n % 11}) for t in topics for n in range(100))

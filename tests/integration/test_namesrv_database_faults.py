@@ -144,7 +144,7 @@ async def test_a_database_that_says_nothing_more_is_given_up_and_found_again(
             await stored.all()
         relay.deaf = False
         assert await stored.all() == {}
-        sa.event.listen(stored._engine, "commit", lambda _: setattr(relay, "deaf", True), once=True)
+        sa.event.listen(stored._database.engine, "commit", lambda _: setattr(relay, "deaf", True), once=True)
         with pytest.raises(Unavailable, match="the outcome is unknown"):
             await stored.propose("e", 0, proposal)
         relay.deaf = False

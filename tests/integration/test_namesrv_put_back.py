@@ -94,7 +94,7 @@ async def test_a_database_that_went_back_is_served_as_it_is_now(changes: int, tm
             await created(a, f"more-{number}")
         await created(a, "lost")
         await until_known(b, "lost", known=True)
-        heard, watch = max(a.version, b.version), b.watch()
+        heard, watch = max(a.version, b.version), b.watches.follow()
         assert (await anext(watch)).snapshot
         lose(server.url, "lost", before)
         for number in range(changes):

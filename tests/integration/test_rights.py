@@ -14,7 +14,6 @@ from apache.rocketmq.v2 import service_pb2 as s
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.common.groups.handle import HandleKind, read_handle
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN
-from ortoo.common.grpc.signature import signed_headers
 from ortoo.keda import externalscaler_pb2 as scaler_pb
 from ortoo.keda.externalscaler_pb2_grpc import ExternalScalerStub
 from ortoo.testing.servers.cluster import open_cluster
@@ -37,7 +36,7 @@ from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 from ortoo.v1.session_pb2_grpc import SessionServiceStub
-from tests.integration.guarded_cluster import RULES, SECRET, guarded, signed
+from tests.integration.guarded_cluster import RULES, SECRET, guarded, signed, signed_headers
 
 WHO = (("x-mq-client-id", "c"),)
 

@@ -21,8 +21,8 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.encryption import Encryption
-from ortoo.namesrv.catalog.transaction import Contents
 from ortoo.namesrv.decisions.handle_keys import DAY_MS, HANDLE_LIFE_MS, KeyRotation
+from ortoo.namesrv.decisions.route_changes import Contents
 from ortoo.namesrv.directory.directory import Directory
 from ortoo.snode.pop.receipt_handle import ReceiptHandle, read_receipt
 from ortoo.snode.rocketmq.send.recalling import joined_handle

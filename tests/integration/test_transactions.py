@@ -155,7 +155,7 @@ async def test_a_lost_answer_begins_no_second_transaction(tmp_path: Path) -> Non
         batch = encode([Message(b"x")], now_ms=1)
         both = await asyncio.gather(*(transactions.begin(7, 0, batch, producer_group="p", key=5) for _ in range(2)))
         assert both[0] == both[1] == await transactions.begin(7, 0, batch, producer_group="p", key=5)
-        assert len(transactions.listed()) == 1
+        assert len(enode.running.store.halves.listed()) == 1
 
 
 async def test_what_was_accepted_is_followed_up_when_the_caller_goes_away(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ async def test_what_was_accepted_is_followed_up_when_the_caller_goes_away(tmp_pa
         await cut_short(transactions.end(7, half.number, StoreVerdict.COMMITTED, Source.PRODUCER))
         with pytest.raises(Conflict):
             await transactions.end(7, half.number, StoreVerdict.ROLLED_BACK, Source.OPERATOR)
-        while not (listed := transactions.listed(parked_only=True)):
+        while not (listed := enode.running.store.halves.listed(parked_only=True)):
             await SystemClock().sleep(0.02)
         assert [one.number for one in listed] == [half.number - 1]
 
@@ -196,7 +196,7 @@ async def test_verdicts_survive_restarts_and_retention(tmp_path: Path) -> None:
         assert running.store.describe().log_begin_position > 64 << 10
     async with open_lone_enode(tmp_path, topic(7), store=small) as enode:
         transactions = enode.running.intake.transactions
-        assert [one.number for one in transactions.listed()] == [begun[0].number, begun[3].number]
+        assert [one.number for one in enode.running.store.halves.listed()] == [begun[0].number, begun[3].number]
         with pytest.raises(Conflict):
             await transactions.end(7, begun[2].number, StoreVerdict.COMMITTED, Source.PRODUCER)
         await transactions.end(7, begun[1].number, StoreVerdict.COMMITTED, Source.PRODUCER)

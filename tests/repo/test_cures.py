@@ -10,7 +10,8 @@ from ortoo.cli.app import COMMANDS, FAMILIES
 
 ROOT = Path(__file__).parents[2]
 SOURCES = (
-    *("services/enode/src/ortoo/enode/observe/findings.py", "services/namesrv/src/ortoo/namesrv/directory/findings.py"),
+    *("services/enode/src/ortoo/enode/observe/findings.py", "services/namesrv/src/ortoo/namesrv/catalog/catalog.py"),
+    "services/namesrv/src/ortoo/namesrv/decisions/refusals.py",
     *("services/snode/src/ortoo/snode/rpc/operators/reasons.py", "libs/cli/src/ortoo/cli/doctor/findings.py"),
     *("libs/common/src/ortoo/common/process/memory_budget.py", "libs/common/src/ortoo/common/cluster/live_settings.py"),
 )

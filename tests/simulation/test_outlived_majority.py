@@ -88,13 +88,13 @@ def test_what_others_still_hold_of_a_lost_majority_is_nothing_of_what_comes_afte
                 with pytest.raises(NotFound, match="no such transaction"):
                     await parts.transactions.end(topic_id, number, Verdict.COMMITTED, Source.PRODUCER)
             await parts.transactions.end(topic_id, kept, Verdict.COMMITTED, Source.PRODUCER)
-            assert len(parts.transactions.listed()) == 2
+            assert len(parts.store.halves.listed()) == 2
             with pytest.raises(NotFound, match="Take a new producer id"):
                 await parts.store.append(topic_id, 0, numbered(40))
             assert parts.store.describe().store_open_number > opening + 1_000
             assert await locked(parts, topic_id, 0) > generation
             with pytest.raises(Fenced):
-                parts.store.locks.check_given((topic_id, "g", 0), generation)
+                parts.store.locks.table.check((topic_id, "g", 0), generation, given_here=True)
 
     play(script, shape=THREE)
 
@@ -128,6 +128,6 @@ def test_a_disk_that_goes_on_alone_and_is_full_waits_for_room() -> None:
             assert first.process is process
             for key in keys:
                 with pytest.raises(Fenced):
-                    parts.store.locks.check_given(key, 1)
+                    parts.store.locks.table.check(key, 1, given_here=True)
 
     play(script, shape=THREE)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ortoo.enode.changes.all import Change, decode_changes, encode_changes
-from ortoo.enode.changes.lives import IdsRemembered, Mode, ModeSet, SentBack, SentBackForgotten
+from ortoo.enode.changes.all import Change, IdsRemembered, decode_changes, encode_changes
+from ortoo.enode.changes.groups import Mode, ModeSet, SentBack, SentBackForgotten
 
 GOLDEN: list[tuple[Change, str]] = [
     (

@@ -3,8 +3,12 @@
 import pytest
 
 from ortoo.client import Queue
-from ortoo.client.pull.queue_locks import LockTable
+from ortoo.client.core.connection import Connection
+from ortoo.client.pull.queue_locks import QueueLocks
+from ortoo.client.pull.settings import PullSettings
+from ortoo.client.sessions.session import Session
 from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.randomness import Randomness
 
 QUEUE, OTHER = Queue("t", "enode-0", 0), Queue("t", "enode-0", 1)
 
@@ -23,9 +27,15 @@ def clock() -> SetClock:
     return SetClock()
 
 
+def locks_of(clock: SetClock) -> QueueLocks:
+    """The locks of a member that asks nobody, trusted as long as settings say."""
+    connection = Connection(["localhost:8081"], clock=clock, randomness=Randomness(1))
+    return QueueLocks(connection, Session(connection), "g", PullSettings().lock_trust_ms / 1000)
+
+
 def test_a_lock_is_trusted_for_half_its_life(clock: SetClock) -> None:
     """E-128: 30 s from the moment it was asked for, renewed by each grant."""
-    locks = LockTable(clock)
+    locks = locks_of(clock)
     locks.granted(QUEUE, 3, 100.0)
     clock.now_s = 130.0
     assert locks.is_trusted(QUEUE)
@@ -39,7 +49,7 @@ def test_a_lock_is_trusted_for_half_its_life(clock: SetClock) -> None:
 
 def test_a_lost_lock_is_not_trusted(clock: SetClock) -> None:
     """E-127: neither one that was refused nor one that never was granted."""
-    locks = LockTable(clock)
+    locks = locks_of(clock)
     locks.granted(QUEUE, 3, 0.0)
     locks.lost(QUEUE, OTHER)
     assert not locks.is_trusted(QUEUE)

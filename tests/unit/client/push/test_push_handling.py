@@ -2,9 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
-from ortoo.client.core.handlers import GivenBack
 from ortoo.client.core.received import ReceivedMessage
 from ortoo.client.push.handling import PushHandlers
 from ortoo.common.process.background import Background
@@ -43,7 +42,9 @@ class Handled:
         if not self.works:
             raise ValueError("not now")
 
-    async def send_back(self, given: GivenBack) -> pull_pb2.SendBackResponse:
+    async def send_back(
+        self, messages: Sequence[ReceivedMessage], failure: Exception, attempt_in_order: int
+    ) -> pull_pb2.SendBackResponse:
         """Again, much later."""
         await self.answers.wait()
         return pull_pb2.SendBackResponse(delay_ms=int(BACK_OFF_S * 1000))

@@ -12,7 +12,7 @@ QUEUES = [Queue("t", "a@e", number) for number in range(8)]
 
 def test_members_that_want_a_topic_share_it() -> None:
     """E-125: a member that wants something else takes part in nothing of it; together the others have every queue."""
-    view = GroupView(1, ("c", "a", "b"), {"a": frozenset({"t"}), "b": frozenset({"u"}), "c": frozenset({"t", "u"})})
+    view = GroupView(("c", "a", "b"), {"a": frozenset({"t"}), "b": frozenset({"u"}), "c": frozenset({"t", "u"})})
     assert allocated(view, "a", "t", QUEUES) == QUEUES[:4]
     assert allocated(view, "c", "t", QUEUES) == QUEUES[4:]
     assert allocated(view, "b", "t", QUEUES) == []
@@ -21,19 +21,19 @@ def test_members_that_want_a_topic_share_it() -> None:
 def test_nobody_and_nothing_are_no_errors() -> None:
     """A topic without members or without queues leaves everybody without queues of it."""
     assert allocated(GroupView(), "a", "t", QUEUES) == []
-    assert allocated(GroupView(1, ("a",)), "a", "t", []) == []
+    assert allocated(GroupView(("a",)), "a", "t", []) == []
 
 
 def test_the_strategy_of_the_group_counts() -> None:
     """E-122, E-124: circle deals out, config takes what was named of the topic, rooms must be known."""
     members = ("a", "b")
-    assert allocated(GroupView(1, members, None, None, AllocationStrategy.CIRCLE), "b", "t", QUEUES) == QUEUES[1::2]
-    config = GroupView(1, members, None, None, AllocationStrategy.CONFIG)
+    assert allocated(GroupView(members, None, None, AllocationStrategy.CIRCLE), "b", "t", QUEUES) == QUEUES[1::2]
+    config = GroupView(members, None, None, AllocationStrategy.CONFIG)
     assert allocated(config, "b", "t", QUEUES, configured_queues=[QUEUES[3], Queue("u", "e", 0)]) == [QUEUES[3]]
-    room = GroupView(1, members, None, None, AllocationStrategy.MACHINE_ROOM)
+    room = GroupView(members, None, None, AllocationStrategy.MACHINE_ROOM)
     assert allocated(room, "a", "t", QUEUES, rooms=["a"]) == QUEUES[:4]
     with pytest.raises(Invalid, match="room of the member"):
-        allocated(GroupView(1, members, None, {}, AllocationStrategy.ROOM_NEARBY), "a", "t", QUEUES)
+        allocated(GroupView(members, None, {}, AllocationStrategy.ROOM_NEARBY), "a", "t", QUEUES)
 
 
 def test_queues_that_went_elsewhere_are_dropped_and_new_ones_taken() -> None:

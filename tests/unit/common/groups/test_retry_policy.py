@@ -3,30 +3,31 @@
 import pytest
 
 from ortoo.common.errors import Invalid
-from ortoo.common.groups.retry_policy import RetryPolicy
+from ortoo.common.groups.failure_rule import FailureRule
+from ortoo.common.groups.retry_policy import RetryKind, RetryPolicy
 
 
 def test_the_classic_back_off_is_that_of_the_levels_from_the_third_on() -> None:
     """E-170: 10 s, 30 s, 1 min, … 2 h; the last one for ever."""
-    policy = RetryPolicy.classic()
-    assert [policy.delay_ms(attempt) for attempt in (1, 2, 3, 16, 17, 99)] == [
+    rule = FailureRule(delays_ms=RetryPolicy().delays_ms)
+    assert [rule.delay_ms(attempt) for attempt in (1, 2, 3, 16, 17, 99)] == [
         10_000, 30_000, 60_000, 7_200_000, 7_200_000, 7_200_000,
     ]  # fmt: skip
 
 
 def test_an_exponential_back_off_grows_up_to_its_longest() -> None:
     """Doubling, and never longer than said."""
-    assert RetryPolicy.exponential(100, 1000).delays_ms == (100, 200, 400, 800, 1000)
-    assert RetryPolicy.exponential(100, 100).delays_ms == (100,)
+    assert RetryPolicy.read("exponential:100:1000").delays_ms == (100, 200, 400, 800, 1000)
+    assert RetryPolicy.read("exponential:100:100").delays_ms == (100,)
 
 
 @pytest.mark.parametrize("wrong", [(0, 5, 2.0), (10, 5, 2.0), (1, 5, 0.5)])
 def test_a_wrong_back_off_is_refused(wrong: tuple[int, int, float]) -> None:
     """By its name."""
     with pytest.raises(Invalid, match="retry"):
-        RetryPolicy.exponential(*wrong)
+        RetryPolicy(RetryKind.EXPONENTIAL, *wrong).checked()
     with pytest.raises(Invalid, match="retry"):
-        RetryPolicy.listed(())
+        RetryPolicy(RetryKind.LIST).checked()
 
 
 @pytest.mark.parametrize(

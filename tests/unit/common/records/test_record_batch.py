@@ -8,7 +8,7 @@ import pytest
 
 from ortoo.common.errors import Invalid, Unsupported
 from ortoo.common.records import compression
-from ortoo.common.records.batch import Codec, Columns, Message, cut, encode, encode_bodies, encode_columns, open_batch
+from ortoo.common.records.batch import Codec, Columns, Message, cut, encode, encode_columns, open_batch
 from ortoo.common.records.builder import BatchBuilder
 from ortoo.common.records.message import BODY_BYTES_MAX, NO_PROPERTIES
 from ortoo.v1 import record_pb2
@@ -84,11 +84,11 @@ def test_views_answer_by_row_and_in_bulk_alike() -> None:
 def test_bulk_encoding_is_encoding() -> None:
     """Bodies with tags and keys give the bytes that messages of them give."""
     bodies = [b"1", b"22", b"333"]
-    assert encode_bodies(bodies, now_ms=1) == encode([Message(body) for body in bodies], now_ms=1)
-    assert encode_bodies(bodies, now_ms=1, tags="t", keys=["a", "b", "c"]) == encode(
+    assert encode(bodies, now_ms=1) == encode([Message(body) for body in bodies], now_ms=1)
+    assert encode_columns(Columns(bodies, "t", ["a", "b", "c"]), now_ms=1) == encode(
         [Message(body, "t", (key,)) for body, key in zip(bodies, "abc", strict=True)], now_ms=1
     )
-    assert encode_bodies(bodies, now_ms=1, tags=["t", None, "u"], keys=[("a", "b"), (), ("c",)]) == encode(
+    assert encode_columns(Columns(bodies, ["t", None, "u"], [("a", "b"), (), ("c",)]), now_ms=1) == encode(
         [Message(b"1", "t", ("a", "b")), Message(b"22"), Message(b"333", "u", ("c",))], now_ms=1
     )
 
@@ -97,19 +97,19 @@ def test_bulk_encoding_is_encoding() -> None:
 def test_compressed_bodies_come_back(codec: Codec) -> None:
     """A codec changes the size and nothing else; what does not shrink stays as it is."""
     bodies = [b"compressible " * 40] * 100
-    sealed = encode_bodies(bodies, now_ms=1, codec=codec)
+    sealed = encode(bodies, now_ms=1, codec=codec)
     assert len(sealed.records) < 10_000
     assert sealed.body_inflated_bytes == 52_000
     assert open_batch(sealed).bodies() == bodies
     assert open_batch(sealed).message(7).body == bodies[7]
-    assert open_batch(encode_bodies([b"x"], now_ms=1, codec=codec)).codec is Codec.NONE
+    assert open_batch(encode([b"x"], now_ms=1, codec=codec)).codec is Codec.NONE
 
 
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the optional library, the error says which extra brings it."""
     monkeypatch.setitem(compression._LIBRARIES, Codec.ZSTD, ("no_such_library_here", "zstd"))
     with pytest.raises(Unsupported, match=r"ortoo-common\[zstd\]"):
-        encode_bodies([b"x"], now_ms=1, codec=Codec.ZSTD)
+        encode([b"x"], now_ms=1, codec=Codec.ZSTD)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_what_is_too_much_for_one_batch_is_refused() -> None:
     """No messages, too many, too many bytes, too many inflated bytes, and columns of other lengths."""
     for bodies in ([], [b"x"] * 4_097, [b"x" * 600_000] * 2, [b"x" * 1_000_000] * 5):
         with pytest.raises(Invalid):
-            encode_bodies(bodies, now_ms=1)
+            encode(bodies, now_ms=1)
     with pytest.raises(Invalid) as caught:
         encode_columns(Columns([b"x", b"y"], tags=["a"]), now_ms=1)
     assert caught.value.field == "tag"

@@ -128,8 +128,8 @@ async def test_who_outlived_a_lost_store_begins_anew_at_the_restored_one(tmp_pat
     take_backup(disk, tmp_path / "store", tmp_path / "backup", CLOCK)
     [after] = await store.locks.take([LockRequest((1, "billing", 1), "client", "session")])
     assert isinstance(after, Granted)
-    store.locks.check_given(key, before.generation)
-    store.locks.check_given((1, "billing", 1), after.generation)
+    store.locks.table.check(key, before.generation, given_here=True)
+    store.locks.table.check((1, "billing", 1), after.generation, given_here=True)
     opening = store.describe().store_open_number
     await store.close()
     make_store(disk, tmp_path / "backup", tmp_path / "first", CLOCK, Randomness(2))
@@ -141,7 +141,7 @@ async def test_who_outlived_a_lost_store_begins_anew_at_the_restored_one(tmp_pat
         assert other.describe().store_open_number > opening + 1_000
         for queue_id, generation in ((0, before.generation), (1, after.generation)):
             with pytest.raises(Fenced, match="take the lock again"):
-                other.locks.check_given((1, "billing", queue_id), generation)
+                other.locks.table.check((1, "billing", queue_id), generation, given_here=True)
         with pytest.raises(Fenced):
             await other.offsets.commit(1, "billing", {0: 20}, before.generation)
         data = b"%08d" % 9 * 50

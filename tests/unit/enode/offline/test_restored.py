@@ -86,7 +86,7 @@ async def test_a_handle_of_what_was_lost_ends_and_recalls_nothing_else(starts: i
     one.clock.advance(DUE_MS / 1000)
     await one.clock.pass_time(2)
     assert sorted(body for body, _ in await one.visible()) == [b"half before", *[b"waits"] * starts]
-    assert len(one.transactions.listed()) == starts
+    assert len(one.store.halves.listed()) == starts
     assert not one.store.describe().damages
     await one.halt()
     await one.store.close()

@@ -105,5 +105,6 @@ async def test_a_member_that_leads_again_keeps_nothing_of_its_last_reign() -> No
     again = Lines(Store(one.store.engine), one.clock)
     gc.collect()
     assert last_reign() is None
-    assert again in one.store.engine.committer.listeners
+    assert again.messages_stored in one.store.engine.committer.on_stored
+    assert again.change_applied in one.store.engine.committer.on_applied
     await one.store.close()

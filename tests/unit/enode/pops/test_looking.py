@@ -7,7 +7,7 @@ import pytest
 
 from ortoo.common.errors import Conflict, NotFound
 from ortoo.common.groups.pop import Finish, LeasePart, Popped, PopWish, Renew
-from ortoo.enode.changes.lives import Mode
+from ortoo.enode.changes.groups import Mode
 from tests.contract.one_store import TOPIC
 from tests.contract.pop_store import GROUP, INVISIBLE_MS, PopStore, attempts, parts, play, texts
 

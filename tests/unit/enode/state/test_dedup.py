@@ -3,9 +3,8 @@
 import pytest
 
 from ortoo.common.errors import Conflict, Invalid, NotFound, Unavailable
-from ortoo.enode.changes.agreement import Forget
-from ortoo.enode.changes.all import WindowBatch
-from ortoo.enode.state.tables.dedup import Accept, Duplicate, Key, Sequencer, Windows
+from ortoo.enode.changes.all import Forget, WindowBatch
+from ortoo.enode.state.tables.dedup import Duplicate, Key, Sequencer, Windows
 
 KEY: Key = (1, 2, 3)
 DAY_MS = 86_400_000
@@ -14,7 +13,7 @@ DAY_MS = 86_400_000
 def sent(windows: Windows, sequencer: Sequencer, first: int, count: int, offset: int, at_ms: int = 0) -> WindowBatch:
     """Store one batch completely."""
     batch = WindowBatch(first, count, offset, at_ms, 77)
-    assert sequencer.decide(KEY, first, count, 77, at_ms) == Accept()
+    assert sequencer.decide(KEY, first, count, 77, at_ms) is None
     sequencer.accepted(KEY, batch)
     windows.add(KEY, batch)
     sequencer.settle(KEY)
@@ -43,10 +42,10 @@ def test_a_batch_on_its_way_to_the_disk_is_known() -> None:
     """A retry that overtakes the flush is a duplicate that is not durable yet."""
     sequencer = Sequencer(Windows(), idle_ms=DAY_MS)
     batch = WindowBatch(0, 3, 50, 1, 77)
-    assert sequencer.decide(KEY, 0, 3, 77, 1) == Accept()
+    assert sequencer.decide(KEY, 0, 3, 77, 1) is None
     sequencer.accepted(KEY, batch)
     assert sequencer.decide(KEY, 0, 3, 77, 1) == Duplicate(batch, durable=False)
-    assert sequencer.decide(KEY, 3, 1, 5, 1) == Accept()
+    assert sequencer.decide(KEY, 3, 1, 5, 1) is None
 
 
 def test_an_unknown_producer_must_begin_at_zero() -> None:
@@ -60,7 +59,7 @@ def test_an_unknown_producer_must_begin_at_zero() -> None:
 def test_a_first_batch_that_was_refused_leaves_a_gap_and_no_unknown_producer() -> None:
     """When the first batch met an overload, the second is told to wait for it."""
     sequencer = Sequencer(Windows(), idle_ms=DAY_MS)
-    assert sequencer.decide(KEY, 0, 1, 0, 1) == Accept()
+    assert sequencer.decide(KEY, 0, 1, 0, 1) is None
     with pytest.raises(Unavailable):
         sequencer.decide(KEY, 1, 1, 0, 1)
 
@@ -73,7 +72,7 @@ def test_an_idle_producer_is_forgotten_and_begins_anew() -> None:
     assert isinstance(sequencer.decide(KEY, 0, 2, 77, DAY_MS), Duplicate)
     with pytest.raises(NotFound):
         sequencer.decide(KEY, 2, 2, 77, DAY_MS + 2)
-    assert sequencer.decide(KEY, 0, 1, 5, DAY_MS + 2) == Accept()
+    assert sequencer.decide(KEY, 0, 1, 5, DAY_MS + 2) is None
     assert windows.idle_before_ms(1, 10) == 0
     assert windows.idle_before_ms(2, 10) == 2
     windows.apply(Forget(2, 0))

@@ -1,8 +1,7 @@
 """Digests by which members see whether they have folded the same."""
 
-from ortoo.enode.changes.agreement import Forget
-from ortoo.enode.changes.all import OffsetsCommitted, WindowBatch
-from ortoo.enode.changes.lives import IdsRemembered, SentBack
+from ortoo.enode.changes.all import Forget, IdsRemembered, OffsetsCommitted, WindowBatch
+from ortoo.enode.changes.groups import SentBack
 from ortoo.enode.changes.timers import TimersSet
 from ortoo.enode.state.fold import DIGEST_ROWS_MAX, State
 

@@ -7,8 +7,8 @@ import pytest
 
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.changes.all import Change, OffsetsCommitted, TopicGone, decode_changes, encode_changes
+from ortoo.enode.changes.groups import SentBack
 from ortoo.enode.changes.halves import HalfEnded, HalfOpen, Source, Verdict
-from ortoo.enode.changes.lives import SentBack
 from ortoo.enode.changes.pops import PopFinished, PopLeased, PopReturned
 from ortoo.enode.changes.timers import TimerEnd, TimersDone, TimersSet
 from ortoo.enode.state import table, timer_bucket

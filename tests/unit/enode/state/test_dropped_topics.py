@@ -3,6 +3,7 @@
 import struct
 
 from ortoo.enode.changes.all import (
+    IdsRemembered,
     LocksPut,
     OffsetsCommitted,
     OffsetsSkipped,
@@ -12,8 +13,8 @@ from ortoo.enode.changes.all import (
     TopicPut,
     WindowBatch,
 )
+from ortoo.enode.changes.groups import Mode, ModeSet, SentBack
 from ortoo.enode.changes.halves import HalfOpen
-from ortoo.enode.changes.lives import IdsRemembered, Mode, ModeSet, SentBack
 from ortoo.enode.changes.pops import PopLeased, PopNote
 from ortoo.enode.changes.timers import TimersSet
 from ortoo.enode.state.fold import State

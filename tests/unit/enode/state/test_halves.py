@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from ortoo.enode.changes.all import Change, TopicGone, decode_changes, encode_changes
 from ortoo.enode.changes.halves import HalfEnded, HalfOpen, Source, Verdict
-from ortoo.enode.deferred.check_schedule import CheckSchedule
+from ortoo.enode.deferred.checks import CheckSchedule
 from ortoo.enode.state.tables.halves import Halves
 
 OPEN = HalfOpen(5, 7, 0, 5, 1, 1_000, 7_000, 0, False, 99, "p")

@@ -3,11 +3,18 @@
 import pytest
 
 from ortoo.common.errors import Conflict, Fenced
-from ortoo.enode.changes.agreement import Forget
-from ortoo.enode.changes.all import OffsetRows, OffsetsCommitted, OffsetsSkipped, QueueEnds, TopicOf, TopicPut
-from ortoo.enode.changes.groups import GroupDeclared, GroupSeen, GroupsEnded
+from ortoo.enode.changes.all import (
+    Forget,
+    IdsRemembered,
+    OffsetRows,
+    OffsetsCommitted,
+    OffsetsSkipped,
+    QueueEnds,
+    TopicOf,
+    TopicPut,
+)
+from ortoo.enode.changes.groups import GroupDeclared, GroupSeen, GroupsEnded, Mode, SentBack
 from ortoo.enode.changes.halves import HalfOpen
-from ortoo.enode.changes.lives import IdsRemembered, Mode, SentBack
 from ortoo.enode.state.interval_map import Hold, IntervalMap, Phase, Piece
 from ortoo.enode.state.tables import groups, message_ids
 from ortoo.enode.state.tables.ends import Ends
@@ -146,7 +153,7 @@ def test_when_a_group_used_a_topic_counts_once_a_directory_was_heard() -> None:
     """The latest time; directories are few."""
     table = Groups()
     table.use(1, "g", 50)
-    assert (table.all(), table.seen_at_ms(1, "g"), table.seen_at_ms(1, "h")) == ([(1, "g", 0)], 0, None)
+    assert (list(table.entries()), table.seen_at_ms(1, "g"), table.seen_at_ms(1, "h")) == ([(1, "g", 0)], 0, None)
     table.apply(GroupsEnded(7, "d"))
     table.use(1, "g", 60)
     table.use(1, "g", 55)

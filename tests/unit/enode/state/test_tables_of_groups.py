@@ -2,10 +2,9 @@
 
 import pytest
 
-from ortoo.enode.changes.all import OffsetsCommitted, WindowBatch
-from ortoo.enode.changes.groups import GroupGone
+from ortoo.enode.changes.all import IdsRemembered, OffsetsCommitted, WindowBatch
+from ortoo.enode.changes.groups import GroupGone, Mode, ModeSet
 from ortoo.enode.changes.halves import HalfEnded
-from ortoo.enode.changes.lives import IdsRemembered, Mode, ModeSet
 from ortoo.enode.changes.pops import PopIntervals, PopLeased
 from ortoo.enode.log.frame import FrameHeader, Kind
 from ortoo.enode.state.fold import State

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ortoo.enode.changes.all import (
     Change,
+    IdsRemembered,
     LocksPut,
     OffsetsCommitted,
     OffsetsSkipped,
@@ -19,9 +20,17 @@ from ortoo.enode.changes.all import (
     decode_changes,
     encode_changes,
 )
-from ortoo.enode.changes.groups import GroupDeclared, GroupGone, GroupSeen, GroupsEnded
+from ortoo.enode.changes.groups import (
+    GroupDeclared,
+    GroupGone,
+    GroupSeen,
+    GroupsEnded,
+    Mode,
+    ModeSet,
+    SentBack,
+    SentBackForgotten,
+)
 from ortoo.enode.changes.halves import HalfEnded, HalfOpen, Source, Verdict
-from ortoo.enode.changes.lives import IdsRemembered, Mode, ModeSet, SentBack, SentBackForgotten
 from ortoo.enode.changes.pops import PopFinished, PopLeased, PopNote, PopReturned
 from ortoo.enode.state.fold import State
 

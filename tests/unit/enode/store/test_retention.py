@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
-from ortoo.common.records.batch import encode_bodies
+from ortoo.common.records.batch import encode
 from ortoo.enode.disk.disk import RealDisk
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.log.settings import StoreSettings
@@ -99,7 +99,7 @@ async def test_retention_changes_while_the_store_is_open(tmp_path: Path) -> None
         tmp_path, settings=settings, disk=RealDisk(), clock=SystemClock(), randomness=Randomness(1)
     )
     await store.put_topics([TopicCopy(1, "t", 1, 1)])
-    batch = encode_bodies([b"x" * 1_000] * 8, now_ms=1)
+    batch = encode([b"x" * 1_000] * 8, now_ms=1)
     for _ in range(12):
         await store.append(1, 0, batch)
     assert store.describe().log_begin_position == 0

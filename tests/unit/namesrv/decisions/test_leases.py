@@ -15,7 +15,7 @@ def snode(
     leases: Leases, now_s: float, name: str = "n", incarnation: str = "1", *, shares: bool = False
 ) -> Snode | None:
     """Announce a snode."""
-    return leases.register_snode(name, f"{name}:1", incarnation, shares_membership=shares, now_s=now_s)
+    return leases.register_snode(Snode(name, f"{name}:1"), incarnation, shares_membership=shares, now_s=now_s)
 
 
 def test_only_news_are_told() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from ortoo.common.errors import Overloaded
 from ortoo.namesrv.decisions.leases import Enode
-from ortoo.namesrv.decisions.route_changes import RouteChange, Routes
+from ortoo.namesrv.decisions.route_changes import Contents, RouteChange, Routes
 from ortoo.namesrv.directory.watches import Watches
 
 
@@ -17,7 +17,7 @@ def news(name: str) -> RouteChange:
 
 async def test_slow_watcher_gets_everything_anew() -> None:
     """One that fell behind by more than is kept gets a snapshot instead of what it missed."""
-    watches = Watches(Routes(0, (), (), changes_kept=2), watchers_max=10)
+    watches = Watches(Routes(Contents(0), changes_kept=2), watchers_max=10)
     slow = watches.follow()
     assert (await anext(slow)).snapshot
     for name in "abc":
@@ -32,7 +32,7 @@ async def test_slow_watcher_gets_everything_anew() -> None:
 
 async def test_number_of_watchers_is_limited_and_given_back() -> None:
     """One too many is refused; when another ends there is room."""
-    watches = Watches(Routes(0, (), ()), watchers_max=1)
+    watches = Watches(Routes(Contents(0)), watchers_max=1)
     first = watches.follow()
     await anext(first)
     with pytest.raises(Overloaded, match="watchers_max"):
@@ -43,7 +43,7 @@ async def test_number_of_watchers_is_limited_and_given_back() -> None:
 
 async def test_end_lets_waiting_watchers_finish() -> None:
     """A stop does not wait for those who wait."""
-    watches = Watches(Routes(0, (), ()), watchers_max=1)
+    watches = Watches(Routes(Contents(0)), watchers_max=1)
     watcher = watches.follow()
     await anext(watcher)
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:

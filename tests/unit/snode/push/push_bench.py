@@ -9,7 +9,7 @@ from ortoo.common.errors import NotFound
 from ortoo.common.process.background import Background
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.process.randomness import Randomness
-from ortoo.common.records.batch import encode_bodies
+from ortoo.common.records.batch import encode
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.routes import Group, Queue
@@ -110,7 +110,7 @@ class Bench:
 
     async def store(self, queue_id: int, *bodies: bytes) -> None:
         """Append one batch."""
-        await self.enode.append(77, queue_id, encode_bodies(bodies, now_ms=1), FlushMode.DEFAULT)
+        await self.enode.append(77, queue_id, encode(bodies, now_ms=1), FlushMode.DEFAULT)
 
     async def rest(self, seconds: float = 0.001) -> None:
         """Let everybody do what is to be done, and so much time pass."""

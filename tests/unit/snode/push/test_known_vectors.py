@@ -5,6 +5,7 @@ checksums of the log are CRC-32C; a message's id names its topic, enode, queue a
 """
 
 from ortoo.common.filters.message_filter import TagFilter
+from ortoo.common.groups.failure_rule import FailureRule
 from ortoo.common.groups.retry_policy import RetryPolicy
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
@@ -33,7 +34,8 @@ def test_tags_of_one_hash_are_told_apart() -> None:
 def test_sixteen_retries_wait_as_they_always_did() -> None:
     """E-170: after 0 to 15 earlier attempts the levels 3 to 18."""
     minutes = [60 * number for number in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30, 60, 120)]
-    assert [RetryPolicy.classic().delay_ms(attempt) // 1000 for attempt in range(1, 17)] == [10, 30, *minutes]
+    rule = FailureRule(delays_ms=RetryPolicy().delays_ms)
+    assert [rule.delay_ms(attempt) // 1000 for attempt in range(1, 17)] == [10, 30, *minutes]
 
 
 def test_who_has_no_offset_yet_is_never_slow() -> None:

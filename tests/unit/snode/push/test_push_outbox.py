@@ -6,7 +6,7 @@ import pytest
 
 from ortoo.common.process.background import Background
 from ortoo.common.process.memory_budget import MemoryBudget
-from ortoo.common.records.batch import encode_bodies
+from ortoo.common.records.batch import encode
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.membership.members import CloseReason
 from ortoo.snode.push.outbox import DELIVERY_BYTES, AcknowledgedOffsets, Assigned, Closed, Delivery, Opened, PushOutbox
@@ -17,7 +17,7 @@ A, B = Queue("t", "e", 0), Queue("t", "e", 1)
 
 def delivery(queue: Queue, first: int) -> Delivery:
     """One message."""
-    return Delivery(queue, 1, 7, first, first + 1, 0, encode_bodies([b"x"], now_ms=1), b"", 1)
+    return Delivery(queue, 1, 7, first, first + 1, 0, encode([b"x"], now_ms=1), b"", 1)
 
 
 @in_virtual_time

@@ -9,7 +9,7 @@ import pytest
 from ortoo.common.errors import Invalid, Overloaded, Unavailable
 from ortoo.common.process.background import Background
 from ortoo.common.process.memory_budget import MemoryBudget
-from ortoo.common.records.batch import encode, encode_bodies
+from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import Queue
@@ -18,7 +18,7 @@ from ortoo.snode.send.batch_stream import ProduceAnswer, ProduceLimits, ProduceS
 from ortoo.snode.topics.arrival import TopicSource
 from tests.unit.snode.fake_enode import FakeEnode
 
-BATCH = encode_bodies([b"x" * 100], now_ms=1)
+BATCH = encode([b"x" * 100], now_ms=1)
 
 
 def stream_to(enode: FakeEnode, limits: ProduceLimits | None = None) -> ProduceStream:

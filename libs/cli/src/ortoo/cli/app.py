@@ -151,7 +151,7 @@ def dev(
     ] = 1,
 ) -> None:
     """Run a whole cluster in this process, for development."""
-    from ortoo.cli.dev.run import run as run_cluster
+    from ortoo.cli.dev.cluster import run as run_cluster
 
     if members not in (1, 3, 5):
         raise typer.BadParameter("give 1, 3 or 5", param_hint="--members")

@@ -8,7 +8,6 @@ receipt = await producer.send(Message(b"hello"))
 """
 
 from ortoo.client.admin.admin import Admin
-from ortoo.client.admin.answers import ClusterFinding, Deliveries, Explanation, MessageDelivery, ProcessSettings, Reason
 from ortoo.client.admin.descriptions import (
     Adoption,
     ClientDescription,
@@ -41,6 +40,14 @@ from ortoo.client.admin.descriptions import (
 )
 from ortoo.client.admin.groups import GroupAdmin
 from ortoo.client.admin.members import EnodeMember, EnodeMembers, MemberAdmin
+from ortoo.client.admin.operations import (
+    ClusterFinding,
+    Deliveries,
+    Explanation,
+    MessageDelivery,
+    ProcessSettings,
+    Reason,
+)
 from ortoo.client.app import Client, connect
 from ortoo.client.apps.app import App, TopicProducer
 from ortoo.client.core.closed import Closed, Left
@@ -57,7 +64,7 @@ from ortoo.client.produce.producer_settings import ProducerSettings
 from ortoo.client.produce.transactions import Transaction, TransactionalProducer, TransactionCheck, Verdict
 from ortoo.client.pull.consumer import PullConsumer
 from ortoo.client.pull.flow_control import FlowLimits
-from ortoo.client.pull.handling_in_order import CommitVerdict
+from ortoo.client.pull.handling import CommitVerdict
 from ortoo.client.pull.pulling import Pulled, PullStatus
 from ortoo.client.pull.settings import Handling, PullSettings
 from ortoo.client.push.consumer import Consumer, ConsumerSettings

@@ -12,7 +12,7 @@ from ortoo.common.cluster.service_settings import ServiceSettings
 from ortoo.common.errors import Invalid
 from ortoo.common.process.settings import Loaded, Range
 from ortoo.enode.cluster.node_role import DURABILITY_OF, SLAVE_MEMORY_LESS_PERCENT, Durability, NodeRole
-from ortoo.enode.deferred.check_schedule import CheckSchedule
+from ortoo.enode.deferred.checks import CheckSchedule
 from ortoo.enode.log.settings import DAY_MS, RETENTION, FlushMode, StoreSettings
 
 GROUP_RETENTION_MS_MIN = 120_000

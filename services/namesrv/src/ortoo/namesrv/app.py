@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ortoo.common.cluster.live_settings import LiveSettings
 from ortoo.common.errors import Unavailable
-from ortoo.common.errors.findings import Findings, Source
+from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc.cluster_token import cluster_guards, cluster_token, read_token
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.grpc.tls import cluster_listener
@@ -91,8 +91,8 @@ async def open_namesrv(
         handlers = service.NameService(directory, elections, catalog, clock, admin_token, guarded=is_guarded)
         memory = MemoryBudget(settings.memory_budget_bytes, clock)
         register_memory(telemetry.metrics, memory)
-        sources: list[Source] = [handlers.findings, memory.findings, telemetry.findings, live.findings]
-        found = Findings("name server", settings.name, sources)
+        found = Findings("name server", settings.name, [catalog.findings, handlers.findings])
+        found.sources += [memory.findings, telemetry.findings, live.findings]
         server = GrpcServer(
             settings.listen_address,
             [

@@ -65,6 +65,6 @@ def test_clients_are_told_the_groups_own_back_off() -> None:
     """B-100: delays and tries are those of every other client of the group."""
     for one in (rules_of(None), rules_of(Group("g"))):
         assert (one.retry_delays_ms, one.attempts_max) == (RetryPolicy().delays_ms, 16)
-    listed = rules_of(Group("g", retry=RetryPolicy.listed((0, 5_000)), attempts_max=3))
+    listed = rules_of(Group("g", retry=RetryPolicy.read("list:0,5s"), attempts_max=3))
     assert (listed.retry_delays_ms, listed.attempts_max) == ((0, 5_000), 3)
-    assert rules_of(Group("g", retry=RetryPolicy.exponential(100, 400))).retry_delays_ms == (100, 200, 400)
+    assert rules_of(Group("g", retry=RetryPolicy.read("exponential:100:400"))).retry_delays_ms == (100, 200, 400)

@@ -16,28 +16,18 @@ if TYPE_CHECKING:
     from ortoo.client import Client, GroupInfo, TopicInfo
 
 TOPIC_KEYS: Mapping[str, type] = {"name": str, "queues": int, "permission": str, "type": str, "lite_ttl_ms": int}
-GROUP_KEYS: Mapping[str, type] = {
-    "name": str,
-    "consume": bool,
-    "attempts": int,
-    "retry": str,
-    "in_flight": int,
-    "park_expired": bool,
-    "slow_messages": int,
-    "slow_grace_ms": int,
-    "lite_exclusive": bool,
+GROUP_FIELDS: Mapping[str, tuple[str, type]] = {
+    "consume": ("consume_enabled", bool),
+    "attempts": ("attempts_max", int),
+    "retry": ("retry", str),
+    "in_flight": ("in_flight_max", int),
+    "park_expired": ("park_expired", bool),
+    "slow_messages": ("slow_consumer_threshold_messages", int),
+    "slow_grace_ms": ("slow_consumer_grace_ms", int),
+    "lite_exclusive": ("lite_exclusive", bool),
 }
-GROUP_FIELDS = {
-    "consume": "consume_enabled",
-    "attempts": "attempts_max",
-    "retry": "retry",
-    "in_flight": "in_flight_max",
-    "park_expired": "park_expired",
-    "slow_messages": "slow_consumer_threshold_messages",
-    "slow_grace_ms": "slow_consumer_grace_ms",
-    "lite_exclusive": "lite_exclusive",
-}
-"""Key of the file to what GroupAdmin.update calls it."""
+"""Key of the file to what GroupAdmin.update calls it, and its type."""
+GROUP_KEYS: Mapping[str, type] = {"name": str} | {key: kind for key, (_, kind) in GROUP_FIELDS.items()}
 LITE = "lite"
 """The type of topics whose lite topics may have a time to live."""
 Entry = dict[str, Any]
@@ -162,7 +152,7 @@ def _topic(topic: "TopicInfo") -> Entry:
 
 
 def _group(group: "GroupInfo") -> Entry:
-    return {"name": group.name, **{key: getattr(group, field) for key, field in GROUP_FIELDS.items()}}
+    return {"name": group.name, **{key: getattr(group, field) for key, (field, _) in GROUP_FIELDS.items()}}
 
 
 async def _make_topic(mq: "Client", change: Change) -> None:
@@ -187,4 +177,4 @@ async def _make_topic(mq: "Client", change: Change) -> None:
 
 
 async def _make_group(mq: "Client", change: Change) -> None:
-    await mq.admin.groups.update(change.name, **{GROUP_FIELDS[key]: value for key, value in change.wanted.items()})
+    await mq.admin.groups.update(change.name, **{GROUP_FIELDS[key][0]: value for key, value in change.wanted.items()})

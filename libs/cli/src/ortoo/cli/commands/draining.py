@@ -56,7 +56,8 @@ async def drain(
     value = {"enode": enode, "changed": changed, "left": left}
     if not left:
         return Answer(value, f"{said}; every group has read what is there")
-    return Answer(value, (f"{said}; still to be read:", _table(left)))
+    table = Table({"TOPIC": "topic", "GROUP": "group", "MESSAGES": "messages"}, left)
+    return Answer(value, (f"{said}; still to be read:", table))
 
 
 async def fill(mq: "Client", enode: EnodeName) -> Answer:
@@ -132,7 +133,3 @@ async def _delayed(mq: "Client", enode: str, topic: str) -> int:
         if here or len(listed) < LISTED_MAX:
             return here
         from_ms = max(from_ms + 1, listed[-1].deliver_at_ms)
-
-
-def _table(left: Sequence[Left]) -> Table:
-    return Table({"TOPIC": "topic", "GROUP": "group", "MESSAGES": "messages"}, left)

@@ -13,7 +13,7 @@ from ortoo.cli.terminal.output import Answer, Columns, Table
 from ortoo.common.errors import Conflict, Invalid
 
 if TYPE_CHECKING:
-    from ortoo.client import Client, GroupLag, MemberInfo, MessageDelivery
+    from ortoo.client import Client, GroupLag, MessageDelivery
 
 
 async def show_all(mq: "Client") -> Answer:
@@ -30,7 +30,7 @@ async def describe(mq: "Client", group: GroupName) -> Answer:
         "MEMBER": "client_id",
         "SNODE": "snode",
         "LANGUAGE": "language",
-        "HOW": _how,
+        "HOW": lambda member: ("push" if member.pushed else "pull") + (", broadcast" if member.broadcast else ""),
         "TOPICS": lambda member: ",".join(member.topics),
     }
     return Answer(
@@ -226,10 +226,6 @@ def _target(to: str) -> dict[str, Any]:
     raise Invalid(
         f"{to!r}; expected begin, end, an offset, or a time since 1970 such as 2026-01-31T12:00:00Z", field="--to"
     )
-
-
-def _how(member: "MemberInfo") -> str:
-    return ("push" if member.pushed else "pull") + (", broadcast" if member.broadcast else "")
 
 
 async def explain(

@@ -4,12 +4,140 @@ import argparse
 import asyncio
 import sys
 import tempfile
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
-from ortoo.cli.demo.journey import Journey
-from ortoo.cli.demo.summary import print_summary
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from ortoo.cli.demo.flights import FLIGHTS, data_file, messages
+from ortoo.cli.demo.flow import CHUNK_MESSAGES, QUEUES, TOPIC, FlightFlow, FlightProgress
+from ortoo.cli.demo.role_process import RoleProcess, free_addresses
+from ortoo.cli.demo.tally import Verdict
+from ortoo.client import connect
 from ortoo.common.errors import OrtooError
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.logs import configure
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the journey measured."""
+
+    sent: int
+    stored: int
+    body_bytes: int
+    seconds: float
+    kills: tuple[str, ...]
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def right(self) -> bool:
+        """Whether everything that was sent is stored once and reached every group that wanted it."""
+        return self.sent == self.stored == FLIGHTS and all(verdict.right for verdict in self.verdicts)
+
+
+class Journey:
+    """One run of the demo, in one folder."""
+
+    def __init__(self, folder: Path, *, kill: bool) -> None:
+        """Keep stores and logs in `folder`; with `kill`, end the snode and the enode by SIGKILL on the way."""
+        self._folder = folder
+        self._kill = kill
+        self._clock = SystemClock()
+        self._flow = FlightFlow()
+        self._kills: list[str] = []
+        self._namesrv_address = ""
+        self._tls_address = ""
+
+    async def run(self) -> Outcome:
+        """Do it all. Errors: NotFound without the data, Unavailable when a process does not start."""
+        flights, flow = data_file(), self._flow
+        async with AsyncExitStack() as stack:
+            namesrv, enode, snode = [await self._start(stack, role) for role in ("namesrv", "enode", "snode")]
+            mq = await stack.enter_async_context(connect(snode.address))
+            await mq.admin.create_topic(TOPIC, queue_count=QUEUES)
+            background = await stack.enter_async_context(Background("demo"))
+            progress = stack.enter_context(FlightProgress(FLIGHTS))
+            progress.say(f"clients reach the snode at {snode.address}, by TLS at {self._tls_address}")
+            flow.consume(background, snode.address)
+            began_s = self._clock.monotonic_s()
+            killing: list[asyncio.Task[None]] = []
+            async with mq.producer(TOPIC) as producer:
+                source = messages(flights)
+                while chunk := list(islice(source, CHUNK_MESSAGES)):
+                    flow.note(chunk)
+                    await producer.send_many(chunk)
+                    progress.sent(flow.sent.total())
+                    for share, role in ((1, snode), (2, enode)):
+                        if self._kill and len(killing) < share <= 3 * flow.sent.total() // FLIGHTS:
+                            killing.append(background.spawn("kill", self._kill_and_restart(role, progress)))
+                await producer.flush()
+            await asyncio.gather(*killing)
+            await flow.all_arrived(progress)
+            seconds = self._clock.monotonic_s() - began_s
+            description = await mq.admin.describe_topic(TOPIC)
+            stored = sum(queue.end_offset - queue.begin_offset for queue in description.queues)
+            for process in (snode, enode, namesrv):
+                stack.push_async_callback(process.stop)
+        sent = flow.sent.total()
+        return Outcome(sent, stored, flow.body_bytes, seconds, tuple(self._kills), flow.verdicts())
+
+    async def _start(self, stack: AsyncExitStack, role: str) -> RoleProcess:
+        environ = {} if role == "snode" else {"DATA_DIR": str(self._folder / role)}
+        if role != "namesrv":
+            environ["NAMESRV_ADDRESS"] = self._namesrv_address
+        if role == "snode":
+            [self._tls_address] = free_addresses(1)
+            environ["TLS_LISTEN_ADDRESS"] = self._tls_address
+        process = RoleProcess(role, environ, self._folder / f"{role}.log")
+        stack.push_async_callback(process.kill)
+        await process.start()
+        if role == "namesrv":
+            self._namesrv_address = process.address
+        return process
+
+    async def _kill_and_restart(self, role: RoleProcess, progress: FlightProgress) -> None:
+        await role.kill()
+        self._kills.append(role.role)
+        progress.say(f"killed the {role.role} (SIGKILL) after {self._flow.sent.total():,} flights")
+        await role.start()
+        progress.say(f"the {role.role} is back")
+
+
+def _print_summary(outcome: Outcome) -> None:
+    """Print the table, and one line that says what it means."""
+    console = Console()
+    table = Table(title="Every departure from New York in 2013", box=SIMPLE_HEAD, pad_edge=False)
+    for heading in ("", "messages", "expected", "duplicates", "lost", "MB/s", "seconds"):
+        table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
+    speed = f"{outcome.body_bytes / 1e6 / outcome.seconds:.1f}"
+    table.add_row("sent", f"{outcome.sent:,}", f"{FLIGHTS:,}", "", "", speed, f"{outcome.seconds:.1f}")
+    stored_twice = max(0, outcome.stored - outcome.sent)
+    table.add_row(
+        "stored",
+        f"{outcome.stored:,}",
+        f"{outcome.sent:,}",
+        f"{stored_twice:,}",
+        f"{max(0, outcome.sent - outcome.stored):,}",
+    )
+    for verdict in outcome.verdicts:
+        counts = (verdict.delivered, verdict.expected, verdict.duplicates, verdict.lost)
+        table.add_row(f"received by {verdict.group}", *(f"{count:,}" for count in counts))
+    console.print(table)
+    killed = ", then ".join(outcome.kills)
+    if outcome.right:
+        console.print(f"Killed on the way: {killed or 'nobody'}.")
+        console.print("Every acknowledged flight arrived, with its content unchanged.")
+        return
+    console.print("[red]Something is wrong: the counts or contents above are not those that were sent.[/red]")
+    for verdict in outcome.verdicts:
+        if verdict.foreign:
+            console.print(f"  {verdict.group} received {verdict.foreign:,} messages that nobody sent")
 
 
 def main() -> int:
@@ -28,7 +156,7 @@ def main() -> int:
         except OrtooError as error:
             print(f"error: {error}", file=sys.stderr)
             return 1
-        print_summary(outcome)
+        _print_summary(outcome)
         return 0 if outcome.right else 1
 
 

@@ -58,12 +58,6 @@ class RoleProcess:
         assert self._process is not None
         return self._process.pid
 
-    def memory_mib(self) -> float:
-        """Resident memory of the running process, in MiB."""
-        assert self._process is not None
-        fields = Path(f"/proc/{self._process.pid}/statm").read_text().split()
-        return round(int(fields[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)
-
     async def ended(self) -> int:
         """Wait until it has ended by itself; its exit code."""
         assert self._process is not None

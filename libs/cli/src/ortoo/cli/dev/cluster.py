@@ -3,15 +3,20 @@
 import asyncio
 import contextlib
 import dataclasses
+import os
+import signal
 import socket
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from ortoo.cli.dev.members import open_members
+from ortoo.cli.demo.role_process import RoleProcess, free_addresses
 from ortoo.client import connect
 from ortoo.common.errors import Unavailable
 from ortoo.common.grpc.tls import made_certificate
+from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
+from ortoo.common.process.logs import configure
 from ortoo.common.process.service import Running
 from ortoo.enode.app import open_enode
 from ortoo.enode.log.settings import StoreSettings
@@ -27,6 +32,36 @@ SEGMENT_BYTES = 64 << 20
 ENODE_TIMEOUT_S = 60.0
 """How long an enode may take to open its store, to be elected and to register; a large store takes a while."""
 ENODE_LOOK_S = 0.02
+RESTART_AFTER_S = 5.0
+"""How soon a member that ended starts again: long enough to see another one lead."""
+
+
+def run(data_dir: Path, listen_address: str, members: int) -> None:
+    """Run a cluster until SIGINT or SIGTERM; a second signal ends the process at once."""
+    configure(level="warning")
+    asyncio.run(_run(data_dir, listen_address, members))
+
+
+async def _run(data_dir: Path, listen_address: str, members: int) -> None:
+    stop = asyncio.Event()
+
+    def on_signal() -> None:
+        if stop.is_set():
+            os._exit(1)
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
+    tls_address = tls_address_beside(listen_address)
+    async with open_dev_cluster(data_dir, listen_address, tls_address, members) as snode:
+        other = "" if snode.address.endswith(":8081") else f"export ORTOO_ADDRESS={snode.address}; "
+        print(
+            f"ready on {snode.address}, by TLS on {snode.tls_address}, data in {data_dir}. Try in another terminal: "
+            f'{other}ortoo topic create t; ortoo send t "hello"; ortoo tail t   (Ctrl-C stops)',
+            flush=True,
+        )
+        await stop.wait()
 
 
 @contextlib.asynccontextmanager
@@ -54,7 +89,7 @@ async def open_dev_cluster(
         )
         snode.check()
         if members > 1:
-            await roles.enter_async_context(open_members(members, data_dir, name_server.address, SEGMENT_BYTES))
+            await roles.enter_async_context(_open_members(members, data_dir, name_server.address))
         else:
             enode = EnodeSettings(
                 listen_address=ANY_PORT,
@@ -67,6 +102,51 @@ async def open_dev_cluster(
         running = await roles.enter_async_context(open_snode(snode))
         await _enode_known(running.address, SystemClock())
         yield running
+
+
+@contextlib.asynccontextmanager
+async def _open_members(count: int, data_dir: Path, name_server: str) -> AsyncIterator[None]:
+    """Run the members of `enode-0`, as processes of their own: one can be killed to see what happens.
+
+    One that ends is started again. Leaving the block stops them.
+    Errors: Unavailable when one does not start, with the end of its log.
+    """
+    addresses = free_addresses(count)
+    members = []
+    for number in range(1, count + 1):
+        folder = data_dir / f"enode-{number}"
+        folder.mkdir(parents=True, exist_ok=True)
+        settings = {
+            "MEMBER": str(number),
+            "MEMBERS": str(count),
+            "MEMBER_LISTEN_ADDRESS": addresses[number - 1],
+            "MEMBER_ADDRESSES": ";".join(addresses),
+            "NAMESRV_ADDRESS": name_server,
+            "DATA_DIR": str(folder / "data"),
+            "STORE_SEGMENT_BYTES": str(SEGMENT_BYTES),
+        }
+        members.append(RoleProcess("enode", settings, folder / "log"))
+    try:
+        for number, member in enumerate(members, 1):
+            await member.start()
+            print(f"member {number}: process {member.process_id}, data in {data_dir}/enode-{number}", flush=True)
+        async with Background("members") as background:
+            for number, member in enumerate(members, 1):
+                background.spawn(f"member {number}", _kept(number, member))
+            yield
+    finally:
+        for member in members:
+            await member.stop()
+
+
+async def _kept(number: int, member: RoleProcess) -> None:
+    """Start a member again whenever it has ended."""
+    while True:
+        code = await member.ended()
+        print(f"member {number} has ended ({code}); it starts again in {RESTART_AFTER_S:.0f} s", file=sys.stderr)
+        await SystemClock().sleep(RESTART_AFTER_S)
+        await member.start()
+        print(f"member {number}: process {member.process_id}", flush=True)
 
 
 async def _enode_known(address: str, clock: Clock) -> None:

@@ -1,7 +1,7 @@
 """From facts to findings: which mistake explains what was seen. Pure."""
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ortoo.client import (
@@ -67,32 +67,26 @@ class Facts:
     enode_members: Sequence[EnodeMembers] = ()
 
 
-def of_address(seen: Examination) -> list[Finding]:
-    """What is wrong with the address that was given; empty when a snode serves there."""
-    address = seen.address
-    if not seen.well_formed:
-        return [_malformed(address)]
-    found = []
+def of_address(seen: Examination) -> Iterator[Finding]:
+    """What is wrong with the address that was given; nothing when a snode serves there."""
+    address, host = seen.address, seen.address.rpartition(":")[0]
     if seen.proxy_variable:
-        found.append(
-            Finding(
-                "proxy",
-                f"{seen.proxy_variable} is set, and gRPC goes through that proxy, which seldom lets it",
-                f"add {address.rpartition(':')[0]} to no_proxy, or unset {seen.proxy_variable} for this command",
-                serious=False,
-            )
-        )
-    if not seen.resolves:
-        host = address.rpartition(":")[0]
+        told = f"{seen.proxy_variable} is set, and gRPC goes through that proxy, which seldom lets it"
+        cure = f"add {host} to no_proxy, or unset {seen.proxy_variable} for this command"
+        yield Finding("proxy", told, cure, serious=False)
+    if not seen.well_formed:
+        yield _malformed(address)
+    elif not seen.resolves:
         cure = "check the spelling; a Service's name is known only inside its Kubernetes cluster"
-        return [*found, Finding("unknown host", f"no machine is named {host}", cure)]
-    if seen.refused:
+        yield Finding("unknown host", f"no machine is named {host}", cure)
+    elif seen.refused:
         cure = f"start it (`ortoo dev`, or ortoo-snode), or fix the port: {PORTS}"
-        return [*found, Finding("nobody listens", f"nothing listens on {address}", cure)]
-    if not seen.connects:
+        yield Finding("nobody listens", f"nothing listens on {address}", cure)
+    elif not seen.connects:
         cure = "check that the machine runs, and what a firewall, a security group or a NetworkPolicy lets through"
-        return [*found, Finding("unreachable", f"{address} does not answer at all", cure)]
-    return found + _of_speech(seen)
+        yield Finding("unreachable", f"{address} does not answer at all", cure)
+    else:
+        yield from _of_speech(seen)
 
 
 def _malformed(address: str) -> Finding:
@@ -102,91 +96,86 @@ def _malformed(address: str) -> Finding:
     return Finding("malformed address", f"{address!r} is not host:port", "give one such as localhost:8081")
 
 
-def _of_speech(seen: Examination) -> list[Finding]:
+def _of_speech(seen: Examination) -> Iterator[Finding]:
     address = seen.address
     if seen.speaks is Speaks.TLS:
         cure = "set ORTOO_TLS_CA_FILE to the roots of its certificate, or connect to the plain port"
-        return [Finding("TLS", f"{address} speaks TLS, and this command does not, or trusts it not", cure)]
-    if seen.speaks is Speaks.HTTP1:
+        yield Finding("TLS", f"{address} speaks TLS, and this command does not, or trusts it not", cure)
+    elif seen.speaks is Speaks.HTTP1:
         cure = f"give the gRPC port: {PORTS}; 9464 and the like are for Prometheus"
-        return [Finding("HTTP/1", f"{address} is a web server, or a port for metrics", cure)]
-    if seen.speaks in (Speaks.OTHER, Speaks.HANGS_UP):
-        return [
-            Finding("other protocol", f"{address} does not speak gRPC ({seen.speaks.value})", f"give a snode: {PORTS}")
-        ]
-    if seen.speaks is Speaks.NOTHING:
+        yield Finding("HTTP/1", f"{address} is a web server, or a port for metrics", cure)
+    elif seen.speaks in (Speaks.OTHER, Speaks.HANGS_UP):
+        told = f"{address} does not speak gRPC ({seen.speaks.value})"
+        yield Finding("other protocol", told, f"give a snode: {PORTS}")
+    elif seen.speaks is Speaks.NOTHING:
         cure = "the process is frozen, or starved: look at its processor time and its log; then restart it"
-        return [Finding("frozen", f"{address} takes the connection and says nothing", cure)]
-    if seen.role in ("name server", "enode"):
+        yield Finding("frozen", f"{address} takes the connection and says nothing", cure)
+    elif seen.role in ("name server", "enode"):
         cure = f"clients talk to snodes only: {PORTS}"
-        return [Finding(f"{seen.role}'s port", f"{address} is the {seen.role}'s address", cure)]
-    if not seen.role:
-        return [
-            Finding("other gRPC server", f"{address} is a gRPC server, but none of Ortoo", f"give a snode: {PORTS}")
-        ]
-    if not seen.serving:
+        yield Finding(f"{seen.role}'s port", f"{address} is the {seen.role}'s address", cure)
+    elif not seen.role:
+        told = f"{address} is a gRPC server, but none of Ortoo"
+        yield Finding("other gRPC server", told, f"give a snode: {PORTS}")
+    elif not seen.serving:
         cure = "it is starting, or being stopped: wait, or connect to another snode"
-        return [Finding("draining", f"the snode at {address} says that requests are not welcome", cure, serious=False)]
-    return []
+        yield Finding("draining", f"the snode at {address} says that requests are not welcome", cure, serious=False)
 
 
 def of_cluster(facts: Facts) -> list[Finding]:
     """What is wrong behind a snode that answers."""
     outside = [*_of_processes(facts), *_of_members(facts), *_of_directory(facts), *_of_topic(facts), *_of_group(facts)]
-    inside = _from_inside(facts)
+    inside = list(_from_inside(facts))
     known = {finding.name for finding in inside}
     return [*inside, *(finding for finding in outside if finding.name not in known)]
 
 
-def _from_inside(facts: Facts) -> list[Finding]:
+def _from_inside(facts: Facts) -> Iterator[Finding]:
     """What the processes say of themselves."""
     if facts.inside_error:
         cure = "ask as a user with the rights of an admin (docs/operations/access.md), or upgrade the snode"
         seen = f"the processes were not asked for what they know themselves: {facts.inside_error}"
-        return [Finding("not looked inside", seen, cure, serious=False)]
-    return [Finding(one.name, one.seen, one.cure, one.serious, one.consequence, one.process) for one in facts.inside]
+        yield Finding("not looked inside", seen, cure, serious=False)
+    for one in facts.inside:
+        yield Finding(one.name, one.seen, one.cure, one.serious, one.consequence, one.process)
 
 
-def _of_processes(facts: Facts) -> list[Finding]:
-    found = []
+def _of_processes(facts: Facts) -> Iterator[Finding]:
     if abs(facts.skew_ms) > SKEW_MS_MAX:
         ahead = "ahead of" if facts.skew_ms > 0 else "behind"
         seen = f"the snode's clock is {abs(facts.skew_ms) / 1000:.1f} s {ahead} this machine's"
         cure = "synchronise both clocks (chrony, systemd-timesyncd): delayed messages and ages depend on them"
-        found.append(Finding("clock skew", seen, cure))
+        yield Finding("clock skew", seen, cure)
     if facts.name_server_error:
         cure = "start it, or look at its database; sending and receiving go on, changes of topics and groups do not"
-        found.append(Finding("name server away", f"no name server answers: {facts.name_server_error}", cure))
+        yield Finding("name server away", f"no name server answers: {facts.name_server_error}", cure)
     enodes = facts.cluster.enodes
     if not enodes:
         cure = "start ortoo-enode with the same name servers (-n) as the snode"
-        found.append(Finding("no enode", "no enode has ever registered: there is nowhere to store", cure))
+        yield Finding("no enode", "no enode has ever registered: there is nowhere to store", cure)
     for enode in enodes:
         if not enode.alive:
             cure = "start it again with its volume; its messages are in its log, and its queues wait for it"
-            found.append(Finding("enode away", f"the lease of enode {enode.name} ({enode.address}) ran out", cure))
+            yield Finding("enode away", f"the lease of enode {enode.name} ({enode.address}) ran out", cure)
         if enode.index_nearly_full:
             seen = f"the index of enode {enode.name} is nearly full; then sends to some queues are refused"
             cure = (
                 "ortoo topic list shows who has many queues: ortoo topic delete NAME --at-once gives them back; or "
                 "raise store.index_bytes_max or store.segment_bytes, or lower store.retention_age_ms"
             )
-            found.append(Finding("index nearly full", seen, cure, serious=False))
+            yield Finding("index nearly full", seen, cure, serious=False)
     if facts.cluster.inner_ports_open:
         seen = "rules of access are in force, and there is no token of the cluster: who reaches an enode passes them"
         cure = "give all roles one cluster_token_file (docs/operations/access.md), or let only the cluster reach them"
-        found.append(Finding("inner ports", seen, cure, serious=False))
+        yield Finding("inner ports", seen, cure, serious=False)
     for snode in facts.snodes:
-        if of_address(snode) and not snode.connects:
+        if not snode.connects:
             cure = "set advertised_address of that snode to host:port that clients can reach"
             seen = f"clients are told of a snode at {snode.address}, which cannot be reached from here"
-            found.append(Finding("advertised address", seen, cure))
-    return found
+            yield Finding("advertised address", seen, cure)
 
 
-def _of_members(facts: Facts) -> list[Finding]:
+def _of_members(facts: Facts) -> Iterator[Finding]:
     """What is wrong with the members of enodes."""
-    found = []
     for enode in facts.enode_members:
         name, show = enode.enode, f"ortoo enode members {enode.enode}"
         away = [one.number for one in enode.members if one.state == "away"]
@@ -202,7 +191,7 @@ def _of_members(facts: Facts) -> list[Finding]:
                     f"has to answer; of two members say which: ortoo enode elect {name} MEMBER"
                 )
             )
-            found.append(Finding("no leader", seen, cure))
+            yield Finding("no leader", seen, cure)
         if away:
             seen = (
                 f"enode {name} is under-replicated: of its members {numbers} {'is' if len(away) == 1 else 'are'} away"
@@ -211,46 +200,36 @@ def _of_members(facts: Facts) -> list[Finding]:
                 f"start it with its volume; if its disk is lost, start it with an empty one, then "
                 f"ortoo enode add {name} {away[0]}, then ortoo enode remove {name} {away[0]} --disk OLD"
             )
-            found.append(Finding("member missing", seen, cure, serious=len(away) >= enode.majority))
-        found += [
-            Finding(
-                "empty disk",
-                f"member {one.number} of enode {name} has an empty disk and is no member yet",
-                f"ortoo enode add {name} {one.number}, and remove the one that it replaces",
-                serious=False,
-            )
-            for one in enode.members
-            if one.state == "waiting"
-        ]
+            yield Finding("member missing", seen, cure, serious=len(away) >= enode.majority)
+        for one in enode.members:
+            if one.state == "waiting":
+                seen = f"member {one.number} of enode {name} has an empty disk and is no member yet"
+                cure = f"ortoo enode add {name} {one.number}, and remove the one that it replaces"
+                yield Finding("empty disk", seen, cure, serious=False)
         led = next((one.epoch for one in enode.members if one.number == enode.leader), 0)
         if behind := [one.number for one in enode.members if one.state == "following" and one.epoch < led]:
             seen = f"of enode {name} members {', '.join(map(str, behind))} have not heard of epoch {led} yet"
             cure = f"wait a few seconds; if it stays so, the leader cannot reach them: {show}, and their logs"
-            found.append(Finding("epoch behind", seen, cure, serious=False))
-    return found
+            yield Finding("epoch behind", seen, cure, serious=False)
 
 
-def _of_directory(facts: Facts) -> list[Finding]:
+def _of_directory(facts: Facts) -> Iterator[Finding]:
     """What the name server does not know, or not any more, and enodes hold."""
-    found = []
     good = [one.name for one in facts.offered if not one.obstacle]
     if good:
         seen = f"enodes hold {_some(good)}, which the name server's directory does not know: nobody can read them"
         cure = (
             f"take them in: ortoo topic adopt {good[0] if len(good) == 1 else '--all'} (docs/operations/directory.md)"
         )
-        found.append(Finding("unknown topics", seen, cure))
-    found += [
-        Finding("unknown topics", f"enodes hold a topic {one.name} that the directory does not know", one.obstacle)
-        for one in facts.offered
-        if one.obstacle
-    ][:NAMES_MAX]
+        yield Finding("unknown topics", seen, cure)
+    for one in [one for one in facts.offered if one.obstacle][:NAMES_MAX]:
+        seen = f"enodes hold a topic {one.name} that the directory does not know"
+        yield Finding("unknown topics", seen, one.obstacle)
     if facts.deleted:
         first = facts.deleted[0].topic.name
         seen = f"{_some([one.topic.name for one in facts.deleted])} deleted; their messages still take space"
         cure = f"ortoo topic undelete {first} takes that back until its time is over (ortoo topic deleted)"
-        found.append(Finding("deleted topics", seen, cure, serious=False))
-    return found
+        yield Finding("deleted topics", seen, cure, serious=False)
 
 
 def _some(names: Sequence[str]) -> str:
@@ -259,44 +238,42 @@ def _some(names: Sequence[str]) -> str:
     return f"{'topic' if len(names) == 1 else 'topics'} {', '.join(names[:NAMES_MAX])}{more}"
 
 
-def _of_topic(facts: Facts) -> list[Finding]:
+def _of_topic(facts: Facts) -> Iterator[Finding]:
     if not facts.topic:
-        return []
+        return
     if facts.topic_error:
         cure = "an enode is frozen or cannot be reached by the snode: look at its processor time and at the network"
-        return [Finding("topic unreachable", f"topic {facts.topic} cannot be looked at: {facts.topic_error}", cure)]
+        yield Finding("topic unreachable", f"topic {facts.topic} cannot be looked at: {facts.topic_error}", cure)
+        return
     if facts.topic_described is None:
         cure = f"create it: ortoo topic create {facts.topic}{_near(facts.topic, facts.topics)}"
-        return [Finding("unknown topic", f"there is no topic {facts.topic}", cure)]
-    found = []
+        yield Finding("unknown topic", f"there is no topic {facts.topic}", cure)
+        return
     topic = facts.topic_described.topic
     if topic.permission != "read_write":
         cure = f"ortoo topic update {topic.name} changes it, if that is not wanted"
-        found.append(Finding("permission", f"topic {topic.name} is {topic.permission}", cure))
+        yield Finding("permission", f"topic {topic.name} is {topic.permission}", cure)
     alive = {enode.name for enode in facts.cluster.enodes if enode.alive}
     placed = {placement.enode for placement in topic.placements}
     if placed and not placed & alive:
         seen = f"topic {topic.name} lies on {', '.join(sorted(placed))}, and none of them is there"
-        found.append(Finding("topic unreachable", seen, "start one of these enodes, or place the topic on another too"))
-    return found
+        yield Finding("topic unreachable", seen, "start one of these enodes, or place the topic on another too")
 
 
-def _of_group(facts: Facts) -> list[Finding]:
+def _of_group(facts: Facts) -> Iterator[Finding]:
     if not facts.group:
-        return []
+        return
     group = next((one for one in facts.groups if one.name == facts.group), None)
     if group is None:
         near = _near(facts.group, [one.name for one in facts.groups])
         cure = f"a group is there when its first consumer has connected; check the name{near}"
-        return [Finding("unknown group", f"there is no group {facts.group}", cure)]
-    found = []
-    if not group.consume_enabled:
+        yield Finding("unknown group", f"there is no group {facts.group}", cure)
+    elif not group.consume_enabled:
         cure = f"switch it on: grpcurl ... ortoo.v1.AdminService/UpdateGroup (ortoo group describe {group.name})"
-        found.append(Finding("group switched off", f"group {group.name} may not consume", cure))
+        yield Finding("group switched off", f"group {group.name} may not consume", cure)
     elif facts.lag_messages and facts.members == 0 and not facts.pops:
         seen = f"group {group.name} is {facts.lag_messages} messages behind, and it has no consumer"
-        found.append(Finding("nobody consumes", seen, "start a consumer of this group, and look at its log"))
-    return found
+        yield Finding("nobody consumes", seen, "start a consumer of this group, and look at its log")
 
 
 def _near(name: str, names: Sequence[str]) -> str:

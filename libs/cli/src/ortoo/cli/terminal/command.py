@@ -35,13 +35,11 @@ def command(work: Callable[..., Any]) -> Callable[..., None]:
     """The command that `work` is; its first argument is the client."""
     own = dict(list(inspect.signature(work).parameters.items())[1:])
     wants_as_json = own.pop("as_json", None) is not None
-    annotations = {name: parameter.annotation for name, parameter in own.items()}
-    annotations |= {"address": Address, "as_json": AsJson}
-    defaults = {name: parameter.default for name, parameter in own.items()}
-    defaults |= {"address": "", "as_json": False}
+    by_name = inspect.Parameter.KEYWORD_ONLY
     parameters = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=defaults[name])
-        for name, annotation in annotations.items()
+        *(parameter.replace(kind=by_name) for parameter in own.values()),
+        inspect.Parameter("address", by_name, annotation=Address, default=""),
+        inspect.Parameter("as_json", by_name, annotation=AsJson, default=False),
     ]
 
     def called(*, address: str, as_json: bool, **given: Any) -> None:
@@ -51,7 +49,7 @@ def command(work: Callable[..., Any]) -> Callable[..., None]:
 
     called.__doc__ = work.__doc__
     called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    called.__annotations__ = annotations
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return called
 
 

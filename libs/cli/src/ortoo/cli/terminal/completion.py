@@ -7,12 +7,13 @@ after `LIMIT_S`, says nothing of what went wrong, and then offers nothing.
 import contextlib
 import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from ortoo.client import Client
+    from ortoo.client import Client, ProcessInfo
 
 LIMIT_S = 1.0
 """The longest that a cluster is waited for."""
@@ -21,18 +22,18 @@ OWN = "%"
 Completion = Callable[[typer.Context, str], list[str]]
 
 
-def completion(ask: "Callable[[Client], Awaitable[Iterable[str]]]") -> Completion:
-    """What Typer takes for a parameter whose values `ask` gets from the cluster that the command line means."""
+def completion(ask: "Callable[[Client], Awaitable[Iterable[Any]]]", name: str = "name") -> Completion:
+    """What Typer takes for a parameter whose values are names of what `ask` gets from the cluster that is meant."""
 
     def offered(context: typer.Context, incomplete: str) -> list[str]:
         import asyncio
 
         with _silence():
             try:
-                names = asyncio.run(_asked(ask, context, LIMIT_S))
+                found = asyncio.run(_asked(ask, context))
             except Exception:  # whatever it is, the shell has no place for it
                 return []
-        return _fitting(names, incomplete)
+        return _fitting(map(attrgetter(name), found), incomplete)
 
     return offered
 
@@ -44,10 +45,8 @@ def offered_profiles(incomplete: str) -> list[str]:
     return _fitting([file.stem for file in profiles_folder().glob("*.toml")], incomplete)
 
 
-async def _asked(
-    ask: "Callable[[Client], Awaitable[Iterable[str]]]", context: typer.Context, limit_s: float
-) -> Iterable[str]:
-    """What the cluster has. Errors: TimeoutError after `limit_s`, OrtooError."""
+async def _asked(ask: "Callable[[Client], Awaitable[Iterable[Any]]]", context: typer.Context) -> Iterable[Any]:
+    """What the cluster has. Errors: TimeoutError after `LIMIT_S`, OrtooError."""
     import asyncio
 
     from ortoo.client import connect
@@ -56,7 +55,7 @@ async def _asked(
     address = context.params.get("address") or ""
     if profile and address == os.environ.get("ORTOO_ADDRESS"):
         address = ""  # as the command does, where the profile is given and the address is not
-    async with asyncio.timeout(limit_s), connect(address, profile="" if address else profile) as mq:
+    async with asyncio.timeout(LIMIT_S), connect(address, profile="" if address else profile) as mq:
         return await ask(mq)
 
 
@@ -79,33 +78,13 @@ def _silence() -> Iterator[None]:
         os.close(kept)
 
 
-async def _topics(mq: "Client") -> Iterable[str]:
-    return [one.name for one in await mq.admin.list_topics()]
+async def _enodes(mq: "Client") -> "tuple[ProcessInfo, ...]":
+    return (await mq.admin.describe_cluster()).enodes
 
 
-async def _groups(mq: "Client") -> Iterable[str]:
-    return [one.name for one in await mq.admin.list_groups()]
-
-
-async def _enodes(mq: "Client") -> Iterable[str]:
-    return [one.name for one in (await mq.admin.describe_cluster()).enodes]
-
-
-async def _deleted_topics(mq: "Client") -> Iterable[str]:
-    return [one.topic.name for one in await mq.admin.list_deleted_topics()]
-
-
-async def _deleted_groups(mq: "Client") -> Iterable[str]:
-    return [one.group.name for one in await mq.admin.list_deleted_groups()]
-
-
-async def _offered_topics(mq: "Client") -> Iterable[str]:
-    return [one.name for one in await mq.admin.list_offered_topics()]
-
-
-offered_topics = completion(_topics)
-offered_groups = completion(_groups)
+offered_topics = completion(lambda mq: mq.admin.list_topics())
+offered_groups = completion(lambda mq: mq.admin.list_groups())
 offered_enodes = completion(_enodes)
-offered_deleted_topics = completion(_deleted_topics)
-offered_deleted_groups = completion(_deleted_groups)
-offered_adoptions = completion(_offered_topics)
+offered_deleted_topics = completion(lambda mq: mq.admin.list_deleted_topics(), "topic.name")
+offered_deleted_groups = completion(lambda mq: mq.admin.list_deleted_groups(), "group.name")
+offered_adoptions = completion(lambda mq: mq.admin.list_offered_topics())

@@ -71,7 +71,7 @@ class GroupAdmin:
             slow_consumer_grace_ms=slow_consumer_grace_ms,
             unacknowledged_bytes_max=unacknowledged_bytes_max,
             attempts_max=attempts_max,
-            retry=None if retry is None else _wire_retry(retry),
+            retry=None if retry is None else write(topic_pb2.RetryPolicy, RetryPolicy.read(retry)),
             in_flight_max=in_flight_max,
             park_expired=park_expired,
             lite_exclusive=lite_exclusive,
@@ -188,15 +188,7 @@ class GroupAdmin:
 
 def group_info(group: topic_pb2.Group) -> GroupInfo:
     """A group, read."""
-    return read(GroupInfo, group, retry=_retry_text(group.retry))
-
-
-def _wire_retry(text: str) -> topic_pb2.RetryPolicy:
-    return write(topic_pb2.RetryPolicy, RetryPolicy.read(text))
-
-
-def _retry_text(retry: topic_pb2.RetryPolicy) -> str:
-    return read(RetryPolicy, retry).text()
+    return read(GroupInfo, group, retry=read(RetryPolicy, group.retry).text())
 
 
 def _member(member: consumer_pb2.Member) -> MemberInfo:

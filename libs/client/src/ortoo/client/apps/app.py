@@ -115,10 +115,8 @@ class _Consumer:
 
     def _again(self, attempt: int) -> RetryLater | None:
         """When a message comes again that failed for the `attempt`th time; None = as its consumer and group say."""
-        if self.retries is None:
+        if self.retries is None or attempt > len(self.retries):  # then it was the last try of `pop_settings`
             return None
-        if attempt > len(self.retries):
-            return None  # the last try of `pop_settings`
         return RetryLater(delay_ms=self.retries[attempt - 1] / timedelta(milliseconds=1))
 
 

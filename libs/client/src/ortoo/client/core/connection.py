@@ -4,7 +4,6 @@ import os
 import shlex
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextvars import ContextVar
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import grpc
@@ -79,11 +78,9 @@ class Connection:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *ended: Any) -> None:
         self._is_closed = True
-        await self._channels.__aexit__(kind, error, traceback)
+        await self._channels.__aexit__(*ended)
 
     def new_client_id(self) -> str:
         """A name that no other client has, and that tells people host and process."""

@@ -3,7 +3,6 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from ortoo.client.core.connection import Connection
@@ -45,31 +44,6 @@ def said(failure: Exception) -> str:
     return words.encode(errors="backslashreplace").decode()  # else what cannot be sent would keep the message here
 
 
-@dataclass(frozen=True, slots=True)
-class GivenBack:
-    """Messages of one queue that could not be processed, and why."""
-
-    queue: Queue
-    offsets: Sequence[int]
-    error: str = ""
-    delay_level: int = 0
-    """0 = as the group says, -1 = park them."""
-    delay_ms: float | None = None
-    """Instead of a level."""
-    counts: bool = True
-    """Whether this try counts."""
-    attempt_in_order: int = 0
-    """The consumer keeps them and tries again; this was so many tries. 0 = the server gives them to the group again."""
-
-    @classmethod
-    def after(cls, failure: Exception, queue: Queue, offsets: Sequence[int], attempt_in_order: int = 0) -> "GivenBack":
-        """What a handler's exception says."""
-        if isinstance(failure, RetryLater):
-            level, delay_ms, counts = failure.delay_level, failure.delay_ms, failure.counts
-            return cls(queue, offsets, said(failure), level, delay_ms, counts, attempt_in_order)
-        return cls(queue, offsets, said(failure), attempt_in_order=attempt_in_order)
-
-
 class Tries:
     """How often messages in order failed at one consumer, which keeps them: in memory, gone with the process."""
 
@@ -102,24 +76,35 @@ def _place(message: ReceivedMessage) -> tuple[int, Queue, int]:
 
 
 async def send_back(
-    connection: Connection, group: str, given: GivenBack, *, client_id: str, attempts_max: int = 0, generation: int = 0
+    connection: Connection,
+    group: str,
+    messages: Sequence[ReceivedMessage],
+    failure: Exception,
+    attempt_in_order: int,
+    *,
+    client_id: str,
+    attempts_max: int = 0,
+    generation: int = 0,
 ) -> pull_pb2.SendBackResponse:
-    """Let the server decide what happens to messages: they come again later, or are parked.
+    """Let the server decide what happens to messages of one queue: they come again later, or are parked.
 
-    `attempts_max` 0 = as the group says. Errors: Unsupported where retries are not served; Fenced, Unavailable.
+    With `attempt_in_order` the consumer keeps them and tries again; this was so many tries. 0 = the server gives them
+    to the group again. `attempts_max` 0 = as the group says. Errors: Unsupported where retries are not served; Fenced,
+    Unavailable.
     """
+    wish = failure if isinstance(failure, RetryLater) else RetryLater()
     request = pull_pb2.SendBackRequest(
         group=group,
-        queue=wire_queue(given.queue),
-        offsets=given.offsets,
-        delay_level=given.delay_level,
+        queue=wire_queue(messages[0].queue),
+        offsets=[message.offset for message in messages],
+        delay_level=wish.delay_level,
         attempts_max=attempts_max,
         generation=generation,
-        error=given.error[:ERROR_LENGTH_MAX],
+        error=said(failure)[:ERROR_LENGTH_MAX],
         client_id=client_id,
-        uncounted=not given.counts,
-        delay_ms=None if given.delay_ms is None else max(0, int(given.delay_ms)),
-        attempt_in_order=given.attempt_in_order,
+        uncounted=not wish.counts,
+        delay_ms=None if wish.delay_ms is None else int(wish.delay_ms),
+        attempt_in_order=attempt_in_order,
     )
     answer: pull_pb2.SendBackResponse = await connection.call(ConsumerServiceStub, "SendBack", request)
     return answer

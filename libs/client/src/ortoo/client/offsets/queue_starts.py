@@ -26,9 +26,9 @@ async def start_offsets(
         if queue in ranges:
             begin, end = ranges[queue]
             at_time = None
-            if rule.needs_time(queue.topic, None):
+            if rule.needs_time(queue.topic):
                 at_time = await search_offset(connection, queue, rule.from_time_ms or 0)
-            starts[queue] = rule.offset(queue.topic, None, begin, end, at_time)
+            starts[queue] = rule.offset(queue.topic, begin, end, at_time)
     return starts
 
 

@@ -12,20 +12,16 @@ class StartRule:
     from_first: bool = False
     from_time_ms: int | None = None
 
-    def needs_time(self, topic: str, committed: int | None) -> bool:
+    def needs_time(self, topic: str) -> bool:
         """Whether the offset at the rule's time has to be looked up."""
-        return committed is None and self.from_time_ms is not None and not topic.startswith(RETRY_PREFIX)
+        return self.from_time_ms is not None and not topic.startswith(RETRY_PREFIX)
 
-    def offset(
-        self, topic: str, committed: int | None, begin_offset: int, end_offset: int, at_time: int | None = None
-    ) -> int:
-        """The first offset to consume; a stored one always wins, and None = there is none.
+    def offset(self, topic: str, begin_offset: int, end_offset: int, at_time: int | None = None) -> int:
+        """The first offset to consume.
 
         A queue of messages that the group gave back begins at its first message whatever the rule, so that none is
         lost. `at_time` is the offset at the rule's time.
         """
-        if committed is not None:
-            return committed
         if self.from_first or topic.startswith(RETRY_PREFIX):
             return begin_offset
         return end_offset if at_time is None or self.from_time_ms is None else at_time

@@ -1,8 +1,8 @@
 """Where a consumer keeps how far it is: at the group's enodes, or in a file of its own when each gets everything."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.place import Queue
@@ -66,28 +66,42 @@ class OffsetTable:
         return dict(self._offsets)
 
 
-class OffsetStore(Protocol):
+class OffsetStore(ABC):
     """A table in memory and what keeps it."""
 
-    table: OffsetTable
+    def __init__(self) -> None:
+        self.table = OffsetTable()
+        self._turn = asyncio.Lock()
 
+    @abstractmethod
     async def load(self, queues: Sequence[Queue]) -> dict[Queue, int | None]:
         """The stored offsets, None where there is none; queues that could not be asked for are missing."""
 
     async def persist(self, queues: Collection[Queue]) -> list[Queue]:
-        """Store what is new of these queues; those that somebody else owns. One failure does not stop the others."""
+        """Store what is new of these queues; those that somebody else owns. One failure does not stop the others.
+
+        One call after another: what one tries again must not come behind what a later one has stored.
+        """
+        async with self._turn:
+            if not (news := self.table.unstored(queues)):
+                return []
+            self.table.asked(news)
+            return await self._store(news)
+
+    @abstractmethod
+    async def _store(self, news: Mapping[Queue, int]) -> list[Queue]:
+        """Store these, and tell the table which are; those that somebody else owns."""
 
 
-class RemoteOffsets:
+class RemoteOffsets(OffsetStore):
     """Offsets of a group, stored at the queues' enodes."""
 
     def __init__(self, connection: Connection, group: str, generation: Callable[[Queue], int]) -> None:
         """Commit under the lock `generation` of each queue; 0 = without a lock."""
-        self.table = OffsetTable()
+        super().__init__()
         self._connection = connection
         self._group = group
         self._generation = generation
-        self._turn = asyncio.Lock()
 
     async def load(self, queues: Sequence[Queue]) -> dict[Queue, int | None]:
         """The group's offsets. Errors: Unavailable when no snode answered."""
@@ -107,18 +121,8 @@ class RemoteOffsets:
                 self.table.loaded(queue, item.offset)
         return known
 
-    async def persist(self, queues: Collection[Queue]) -> list[Queue]:
-        """Store what is new. A queue whose store does not answer keeps its offset for the next time.
-
-        One call after another: what one tries again must not come behind what a later one has stored.
-        """
-        async with self._turn:
-            return await self._persist(queues)
-
-    async def _persist(self, queues: Collection[Queue]) -> list[Queue]:
-        news = self.table.unstored(queues)
-        if not news:
-            return []
+    async def _store(self, news: Mapping[Queue, int]) -> list[Queue]:
+        """A queue whose store does not answer keeps its offset for the next time."""
         request = pull_pb2.CommitConsumerOffsetsRequest(
             group=self._group,
             offsets=[
@@ -126,7 +130,6 @@ class RemoteOffsets:
                 for queue, offset in news.items()
             ],
         )
-        self.table.asked(news)
         try:
             answer = await self._connection.call(ConsumerServiceStub, "CommitOffsets", request)
             refused = {queue_of(it.queue): error_of(it.failure) for it in answer.refused}
@@ -138,15 +141,14 @@ class RemoteOffsets:
         return [queue for queue, error in refused.items() if isinstance(error, Fenced)]
 
 
-class LocalOffsets:
+class LocalOffsets(OffsetStore):
     """Offsets in a file of this client; a queue that is not owned now keeps its offset there."""
 
     def __init__(self, file: OffsetFile) -> None:
         """Read what is there. Errors: DataLoss when file and backup are damaged."""
-        self.table = OffsetTable()
+        super().__init__()
         self._file = file
         self._written = file.read()
-        self._turn = asyncio.Lock()
 
     async def load(self, queues: Sequence[Queue]) -> dict[Queue, int | None]:
         """What the file says."""
@@ -155,16 +157,13 @@ class LocalOffsets:
                 self.table.loaded(queue, self._written[queue])
         return {queue: self._written.get(queue) for queue in queues}
 
-    async def persist(self, queues: Collection[Queue]) -> list[Queue]:
-        """Write the file if something is new, one after another. Errors: Unavailable when it cannot be written."""
-        async with self._turn:
-            if news := self.table.unstored(queues):
-                self._written |= news  # whoever writes next writes them too, whatever becomes of this caller
-                self.table.asked(news)
-                writing = asyncio.get_running_loop().run_in_executor(None, self._file.write, dict(self._written))
-                try:
-                    await uninterrupted(writing)
-                except OSError as error:
-                    raise Unavailable(f"{self._file.path} cannot be written: {error.strerror}") from error
-                self.table.stored(news)
+    async def _store(self, news: Mapping[Queue, int]) -> list[Queue]:
+        """Write the file. Errors: Unavailable when it cannot be written."""
+        self._written |= news  # whoever writes next writes them too, whatever becomes of this caller
+        writing = asyncio.get_running_loop().run_in_executor(None, self._file.write, dict(self._written))
+        try:
+            await uninterrupted(writing)
+        except OSError as error:
+            raise Unavailable(f"{self._file.path} cannot be written: {error.strerror}") from error
+        self.table.stored(news)
         return []

@@ -4,7 +4,6 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self
 
 from ortoo.client.core.closed import Left
@@ -110,16 +109,14 @@ class PopConsumer:
             self._background.every("renew", self._renewal_s / 4, self._renew, clock=self._clock)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *ended: Any) -> None:
         self._is_open = False
         try:
             self._pops.close()
             await self._calls.settle()
         finally:
             try:
-                await self._background.__aexit__(kind, error, traceback)  # raises the cancellation that ends the block
+                await self._background.__aexit__(*ended)  # raises the cancellation that ends the block
             finally:
                 await self._return(list(self._leases))
                 self._called_off += self._unanswered

@@ -13,8 +13,7 @@ import contextlib
 import enum
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.place import Queue
@@ -105,14 +104,12 @@ class TransactionalProducer:
     async def __aenter__(self) -> Self:
         self._route = await query_route(self._connection, self._topic)
         await self._background.__aenter__()
-        self._background.spawn("checks", self._answer_checks())
+        self._background.spawn("checks", self._connection.keep(self._answer_checks))
         self._background.every("route", ROUTE_INTERVAL_S, self._refresh_route, clock=self._connection.clock)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._background.__aexit__(kind, error, traceback)
+    async def __aexit__(self, *ended: Any) -> None:
+        await self._background.__aexit__(*ended)
 
     async def begin(self, *messages: Message, check_after_ms: int = 0) -> Transaction:
         """Store messages that nobody sees before `commit`; all of them go to one queue.
@@ -154,11 +151,7 @@ class TransactionalProducer:
     async def _refresh_route(self) -> None:
         self._route = await query_route(self._connection, self._topic)
 
-    async def _answer_checks(self) -> None:
-        """Be known to a snode as long as this producer lives; after a break to the next one."""
-        await self._connection.keep(self._answer_checks_of)
-
-    async def _answer_checks_of(self, address: str) -> bool:
+    async def _answer_checks(self, address: str) -> bool:
         """Answer what one snode asks until the call breaks; whether it asked or said that it knows this producer."""
         request = producer_pb2.WatchTransactionChecksRequest(producer_group=self._group, client_id=self._client_id)
         has_heard = False

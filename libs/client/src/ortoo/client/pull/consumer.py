@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from types import TracebackType
 from typing import Self
 
 from ortoo.client.core.closed import Left
@@ -13,8 +12,7 @@ from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
 from ortoo.client.offsets.queue_starts import offset_ranges, search_offset
 from ortoo.client.offsets.store import RemoteOffsets
 from ortoo.client.pull.group_member import GroupMember
-from ortoo.client.pull.handling import BatchHandler, Handlers
-from ortoo.client.pull.handling_in_order import CommitVerdict, Processed
+from ortoo.client.pull.handling import BatchHandler, CommitVerdict, Handlers, Processed
 from ortoo.client.pull.process_queue import ProcessQueue
 from ortoo.client.pull.pulling import Pulled, pull
 from ortoo.client.pull.settings import Handling, PullSettings
@@ -53,9 +51,7 @@ class PullConsumer:
         await self._member.join()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._member.leave()
 
     # which queues
@@ -129,8 +125,7 @@ class PullConsumer:
         A message whose handler raises comes again, and its queue waits for it: `RetryLater` says how long. With
         `handling.manual_commit` the handler says what is committed. Runs until cancelled.
         """
-        chosen = handling or Handling()
-        await self._run(_alone(handler) if chosen.manual_commit else _one_by_one(handler), chosen, ordered=True)
+        await self._run(_alone(handler), handling or Handling(), ordered=True)
 
     # offsets
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from ortoo.client.core.closed import Left
@@ -12,6 +12,7 @@ from ortoo.client.core.filters import Filter
 from ortoo.client.core.place import Queue
 from ortoo.client.core.received import ReceivedMessage
 from ortoo.client.core.suspension import Suspension
+from ortoo.client.core.wire import wire_queue
 from ortoo.client.offsets.file import OffsetFile, offset_path
 from ortoo.client.offsets.losses import Losses
 from ortoo.client.offsets.queue_starts import start_offsets
@@ -24,23 +25,15 @@ from ortoo.client.pull.queue_puller import QueuePuller
 from ortoo.client.pull.settings import PullSettings
 from ortoo.client.pull.shares import Shares
 from ortoo.client.sessions.group_view import GroupView, change_of
-from ortoo.client.sessions.membership import RunningQueue
 from ortoo.client.sessions.session import Session
 from ortoo.common.errors import NotFound, OrtooError, Unsupported
 from ortoo.common.process.background import Background
 from ortoo.common.process.logs import get_logger
+from ortoo.v1 import session_pb2
 
 LEAVE_TIMEOUT_S = 10.0
 T = TypeVar("T")
 _log = get_logger("consumer")
-
-
-@dataclass(slots=True)
-class _Owned:
-    queue: ProcessQueue
-    puller: QueuePuller
-    task: "asyncio.Task[None]"
-    epoch: int = 0
 
 
 class GroupMember:
@@ -79,7 +72,7 @@ class GroupMember:
         if topics and not settings.broadcast:
             self._locks = QueueLocks(connection, session, group, settings.lock_trust_ms / 1000)
         self._store: OffsetStore
-        self._owned: dict[Queue, _Owned] = {}
+        self._owned: dict[Queue, QueuePuller] = {}
         self._handover: Handover
         self._locked_by = ""
         """The session that asked for the locks last; they end with it unless another one renews them."""
@@ -166,7 +159,7 @@ class GroupMember:
         """Want these topics from now on. Errors: Invalid for a consumer with assigned queues."""
         self._shares.subscribe(topics)
         for owned in self._owned.values():
-            owned.puller.wanted = topics.get(owned.queue.queue.topic, owned.puller.wanted)
+            owned.wanted = topics.get(owned.queue.queue.topic, owned.wanted)
 
     def assign(self, queues: Iterable[Queue]) -> None:
         """Have exactly these queues. Errors: Invalid for a member of a group."""
@@ -184,7 +177,7 @@ class GroupMember:
         for queue, owned in self._owned.items():
             owned.queue.is_suspended = queue in self._suspension
             if not owned.queue.is_suspended:
-                owned.puller.wake()
+                owned.wake()
         self.arrived.set()
 
     def seek(self, queue: Queue, offset: int) -> None:
@@ -192,7 +185,7 @@ class GroupMember:
         self.owned(queue).restart(offset)
         owned = self._owned[queue]
         owned.task.cancel()  # it may wait at the old offset
-        owned.task = self._background.spawn(f"pull {queue.queue_id}", owned.puller.run())
+        owned.task = self._background.spawn(f"pull {queue.queue_id}", owned.run())
 
     def handle_with(self, handler: Callable[[ReceivedMessage], Awaitable[None]] | None, *, ordered: bool) -> None:
         """Messages go to this handler from now on; in order, limits do not look at how far processing spreads."""
@@ -217,23 +210,23 @@ class GroupMember:
                 if deadline_s is not None and self._clock.monotonic_s() >= deadline_s:
                     return None
                 if timeout_s is not None and wake is None:
-                    wake = self._background.spawn("wake", self._wake_after(timeout_s))
+                    wake = self._background.spawn("wake", self._set_after(timeout_s, self.arrived))
                 await self.arrived.wait()
             raise self.failure
         finally:
             if wake is not None:
                 wake.cancel()
 
-    async def _wake_after(self, seconds: float) -> None:
+    async def _set_after(self, seconds: float, event: asyncio.Event) -> None:
         await self._clock.sleep(seconds)
-        self.arrived.set()
+        event.set()
 
     async def commit(self) -> None:
         """Store how far every queue is. Errors: Unavailable when a file of offsets cannot be written."""
         for queue, owned in self._owned.items():
-            grows = owned.epoch == owned.queue.epoch and not self.in_order
+            grows = not (owned.queue.is_restarted or self.in_order)
             self._store.table.update(queue, owned.queue.commit_offset, increase_only=grows)
-            owned.epoch = owned.queue.epoch
+            owned.queue.is_restarted = False
         for queue in await self._store.persist(list(self._owned)):
             if queue in self._owned:
                 self._lost(self._owned[queue].queue)
@@ -251,13 +244,21 @@ class GroupMember:
             self._begin_to_drop(queue)
         self.arrived.set()
 
-    def running_queues(self) -> list[RunningQueue]:
+    def running_queues(self) -> list[session_pb2.RunningQueue]:
         """The queues this member has, for people who ask."""
         found = []
         for it in self.queues:
             held, locked = it.held, self._locks is not None and self._locks.is_trusted(it.queue)
             found.append(
-                RunningQueue(it.queue, it.commit_offset, it.next_offset, held.messages, held.size_bytes, locked)
+                session_pb2.RunningQueue(
+                    group=self.group,
+                    queue=wire_queue(it.queue),
+                    offset=it.commit_offset,
+                    next_offset=it.next_offset,
+                    held_messages=held.messages,
+                    held_bytes=held.size_bytes,
+                    locked=locked,
+                )
             )
         return found
 
@@ -269,10 +270,6 @@ class GroupMember:
         return self.in_order
 
     # shares
-
-    async def _look_later(self) -> None:
-        await self._clock.sleep(self.settings.lock_retry_ms / 1000)
-        self._shares.changed.set()
 
     def look_at_retries(self) -> None:
         """A message was given back: if that was the group's first, its topic is new."""
@@ -289,7 +286,8 @@ class GroupMember:
                 _log.warning("the shares cannot be looked at now", group=self.group, reason=str(error))
                 settled = False
             if not settled:
-                self._background.spawn("look again", self._look_later())
+                later = self._set_after(self.settings.lock_retry_ms / 1000, self._shares.changed)
+                self._background.spawn("look again", later)
 
     async def _rebalance(self) -> bool:
         """Own what this member shall own; False when something has to be tried again soon."""
@@ -329,7 +327,7 @@ class GroupMember:
     def _spread_limits(self) -> None:
         counts = Counter(queue.topic for queue in self._owned)
         for queue, owned in self._owned.items():
-            owned.puller.limits = self.limits.spread(counts[queue.topic])
+            owned.limits = self.limits.spread(counts[queue.topic])
 
     def _start(self, queue: Queue, offset: int) -> None:
         generation = self._locks.generation(queue) if self._locks is not None else 0
@@ -349,15 +347,15 @@ class GroupMember:
             losses=self.losses,
         )
         held.pulled_at_s = self._clock.monotonic_s()
-        task = self._background.spawn(f"pull {queue.queue_id}", puller.run())
-        self._owned[queue] = _Owned(held, puller, task)
+        puller.task = self._background.spawn(f"pull {queue.queue_id}", puller.run())
+        self._owned[queue] = puller
         self._store.table.update(queue, offset)
 
     def _begin_to_drop(self, queue: Queue) -> None:
         """Neither pull nor give out any more; it is given back when handlers are done with it."""
         owned = self._owned.pop(queue)
         owned.task.cancel()
-        self._store.table.update(queue, owned.queue.commit_offset, increase_only=owned.epoch == owned.queue.epoch)
+        self._store.table.update(queue, owned.queue.commit_offset, increase_only=not owned.queue.is_restarted)
         self._handover.begin(owned.queue, ours=True)
         self.arrived.set()
 

@@ -1,13 +1,13 @@
 """Handlers for a pull consumer's messages: many at a time, or one at a time for each queue."""
 
 import asyncio
+import enum
 from collections.abc import Awaitable, Callable, Sequence
 
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.handlers import GivenBack, RetryLater, named, send_back
+from ortoo.client.core.handlers import RetryLater, Tries, named, send_back
 from ortoo.client.core.received import ReceivedMessage
 from ortoo.client.pull.group_member import GroupMember
-from ortoo.client.pull.handling_in_order import OrderedHandling, Processed, acknowledge, processed_count
 from ortoo.client.pull.process_queue import ProcessQueue
 from ortoo.client.pull.settings import Handling
 from ortoo.common.errors import OrtooError
@@ -15,8 +15,25 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.logs import get_logger
 from ortoo.v1 import pull_pb2
 
-BatchHandler = Callable[[Sequence[ReceivedMessage]], Awaitable[int | None]]
+SUSPEND_MIN_MS = 10.0
+SUSPEND_MS = 1_000.0
+"""How long a queue in order waits while nobody can be asked."""
 _log = get_logger("consumer")
+
+
+class CommitVerdict(enum.Enum):
+    """What a handler in order says of its queue when it commits by hand."""
+
+    KEEP = "keep"
+    """The message is processed; it is committed with a later one, or comes again when this member loses the queue."""
+    COMMIT = "commit"
+    """This message and all before it are done for good."""
+    ROLL_BACK = "roll_back"
+    """This message and all since the last commit come again, after a pause."""
+
+
+BatchHandler = Callable[[Sequence[ReceivedMessage]], Awaitable[int | None]]
+Processed = Callable[[Sequence[ReceivedMessage]], Awaitable[object]]
 
 
 class Handlers:
@@ -30,10 +47,12 @@ class Handlers:
         self._handler = handler
         self._handling = handling
         self._slots = asyncio.Semaphore(handling.concurrency)
-        self._ordered = OrderedHandling(member, handler, self._give_back, connection.clock, handling)
         self._again: list[tuple[ProcessQueue, Sequence[ReceivedMessage]]] = []
         """Failed messages that stay here and whose pause is over: they come before new ones."""
         self._running: dict[int, tuple[ProcessQueue, Sequence[ReceivedMessage], float]] = {}
+        self._kept: dict[ProcessQueue, list[ReceivedMessage]] = {}
+        """In order: processed and not committed, by queue."""
+        self._tries = Tries()
 
     async def run(self) -> None:
         """Run. Errors: why the member is refused."""
@@ -61,6 +80,25 @@ class Handlers:
             return None
         return queue, queue.take(self._handling.batch_messages_max)
 
+    def _done(self, queue: ProcessQueue) -> None:
+        queue.running -= 1
+        self._slots.release()
+        self._member.arrived.set()
+
+    async def _give_back(
+        self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], failure: Exception, attempt_in_order: int
+    ) -> pull_pb2.SendBackResponse:
+        return await send_back(
+            self._connection,
+            self._member.group,
+            messages,
+            failure,
+            attempt_in_order,
+            client_id=self._connection.client_id,
+            attempts_max=self._handling.attempts_max,
+            generation=queue.generation,
+        )
+
     # outside an order
 
     async def _handle(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], background: Background) -> None:
@@ -70,7 +108,7 @@ class Handlers:
             done, failure = await self._call(messages)
             stuck = self._running.pop(key, None) is None
             if not stuck:
-                acknowledge(messages[:done])
+                _acknowledge(messages[:done])
                 failed = messages[done:]
                 if failed and not queue.is_dropped and not await self._send_back(queue, failed, failure):
                     background.spawn("again", self._come_again(queue, failed))
@@ -92,7 +130,8 @@ class Handlers:
         except Exception as error:
             _log.exception("a handler failed; the message will come again", **named(self._member.group, messages[0]))
             return 0, error
-        return processed_count(done, messages), RetryLater()
+        count = max(0, min(done, len(messages))) if isinstance(done, int) else len(messages)
+        return count, RetryLater()
 
     async def _send_back(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], failure: Exception) -> bool:
         """Whether they are somebody else's business now."""
@@ -100,26 +139,13 @@ class Handlers:
             _log.warning("a failed message of a broadcast is dropped", **named(self._member.group, messages[0]))
         else:
             try:
-                await self._give_back(queue, messages, failure)
+                await self._give_back(queue, messages, failure, 0)
             except OrtooError as error:
                 _log.warning("a failed message stays here", **named(self._member.group, messages[0]), reason=str(error))
                 return False
             self._member.look_at_retries()
-        acknowledge(messages)
+        _acknowledge(messages)
         return True
-
-    async def _give_back(
-        self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], failure: Exception, attempt_in_order: int = 0
-    ) -> pull_pb2.SendBackResponse:
-        offsets = [message.offset for message in messages]
-        return await send_back(
-            self._connection,
-            self._member.group,
-            GivenBack.after(failure, queue.queue, offsets, attempt_in_order),
-            client_id=self._connection.client_id,
-            attempts_max=self._handling.attempts_max,
-            generation=queue.generation,
-        )
 
     async def _send_stuck_back(self) -> None:
         timeout_s = self._handling.timeout_ms / 1000
@@ -138,12 +164,94 @@ class Handlers:
     # in order
 
     async def _handle_in_order(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
+        """Process messages before anything else of the queue, however often it takes; each is committed when done.
+
+        One at a time. With `manual_commit` the handler says when what is processed is committed, or comes again.
+        """
+        waiting = list(messages)
         try:
-            await self._ordered.handle(queue, messages)
+            while waiting and not queue.is_dropped:
+                if self._member.may_process(queue):
+                    waiting = await self._handle_first(queue, waiting)
+                else:
+                    await self._pause(self._pause_ms)
+            for dropped in [one for one in self._kept if one.is_dropped]:
+                del self._kept[dropped]
         finally:
             self._done(queue)
 
-    def _done(self, queue: ProcessQueue) -> None:
-        queue.running -= 1
-        self._slots.release()
-        self._member.arrived.set()
+    async def _handle_first(self, queue: ProcessQueue, waiting: list[ReceivedMessage]) -> list[ReceivedMessage]:
+        """Try the first waiting message; what waits after that, and after a pause if it has to come again."""
+        first = waiting[0]
+        self._tries.begin(first)
+        try:
+            outcome = await self._handler([first])
+        except Exception as error:
+            wait_ms = await self._failed(queue, first, error)
+            if wait_ms is not None:
+                await self._pause(max(wait_ms, SUSPEND_MIN_MS))
+                return waiting
+        else:
+            self._tries.forget(first)
+            if self._handling.manual_commit:
+                return await self._obey(outcome, queue, waiting)
+        first.ack()
+        return waiting[1:]
+
+    async def _obey(
+        self, verdict: object, queue: ProcessQueue, waiting: list[ReceivedMessage]
+    ) -> list[ReceivedMessage]:
+        """The first waiting message was processed; what waits after the handler's verdict."""
+        kept = self._kept.setdefault(queue, [])
+        kept.append(waiting[0])
+        if verdict not in (CommitVerdict.COMMIT, CommitVerdict.ROLL_BACK):
+            return waiting[1:]
+        del self._kept[queue]
+        if verdict is CommitVerdict.COMMIT:
+            _acknowledge(kept)
+            return waiting[1:]
+        await self._pause(self._pause_ms)
+        return kept + waiting[1:]
+
+    async def _failed(self, queue: ProcessQueue, message: ReceivedMessage, failure: Exception) -> float | None:
+        """How long the queue waits for the next try; None when the message was parked."""
+        where = named(self._member.group, message)
+        if not isinstance(failure, RetryLater):
+            _log.error("a handler failed; its queue waits", exc_info=failure, **where)
+        tries = self._tries.failed(message)
+        if not isinstance(failure, RetryLater) or failure.counts:
+            self._tries.keep(message, tries)
+        if self._member.settings.broadcast:
+            return self._dropped(failure, tries, where)
+        try:
+            answer = await self._give_back(queue, [message], failure, tries)
+        except OrtooError as error:
+            _log.warning("a failed message stays here", reason=str(error), **where)
+            return self._pause_ms
+        if answer.parked:
+            self._tries.forget(message)
+            return None
+        if isinstance(failure, RetryLater) and (failure.delay_ms is not None or failure.delay_level):
+            return float(answer.delay_ms)
+        return self._handling.suspend_ms if self._handling.suspend_ms is not None else float(answer.delay_ms)
+
+    def _dropped(self, failure: Exception, tries: int, where: dict[str, object]) -> float | None:
+        """A broadcast has no dead letters, and its back-off is this consumer's own."""
+        if 0 < self._handling.attempts_max <= tries:
+            _log.warning("a failed message of a broadcast is dropped", **where)
+            return None
+        if isinstance(failure, RetryLater) and failure.delay_ms is not None:
+            return failure.delay_ms
+        return self._pause_ms
+
+    @property
+    def _pause_ms(self) -> float:
+        return SUSPEND_MS if self._handling.suspend_ms is None else self._handling.suspend_ms
+
+    async def _pause(self, wait_ms: float) -> None:
+        await self._clock.sleep(wait_ms / 1000)
+
+
+def _acknowledge(messages: Sequence[ReceivedMessage]) -> None:
+    for message in messages:
+        message.ack()

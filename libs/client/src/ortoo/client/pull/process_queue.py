@@ -27,6 +27,8 @@ class ProcessQueue:
         """When it was last pulled, on the monotonic clock."""
         self.epoch = 0
         """Grows when it begins anew elsewhere; what was pulled before is worth nothing then."""
+        self.is_restarted = False
+        """Whether it began anew since its offset was taken last."""
         self.running = 0
         """How many of its messages handlers have now."""
         self._progress = QueueProgress(start_offset)
@@ -98,6 +100,7 @@ class ProcessQueue:
     def restart(self, offset: int) -> None:
         """Go on at another offset and forget what is held."""
         self.epoch += 1
+        self.is_restarted = True
         self.next_offset = offset
         self._progress = QueueProgress(offset)
         self._batches.clear()

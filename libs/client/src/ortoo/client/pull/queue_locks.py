@@ -12,21 +12,22 @@ from ortoo.client.core.place import Queue
 from ortoo.client.core.wire import queue_of, wire_queue
 from ortoo.client.sessions.session import Session
 from ortoo.common.errors import OrtooError
-from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.v1 import pull_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 
-TRUST_S = 30.0
 _log = get_logger("consumer")
 
 
-class LockTable:
-    """Which queue locks a member believes to hold."""
+class QueueLocks:
+    """Locks of queues for one group, held by the client's session: which of them a member believes to hold."""
 
-    def __init__(self, clock: Clock, trust_s: float = TRUST_S) -> None:
-        """Trust a lock for so long after it was asked for."""
-        self._clock = clock
+    def __init__(self, connection: Connection, session: Session, group: str, trust_s: float) -> None:
+        """Ask with `session`; believe a lock for `trust_s` after it was asked for."""
+        self._connection = connection
+        self._session = session
+        self._group = group
+        self._clock = connection.clock
         self._trust_s = trust_s
         self._held: dict[Queue, tuple[int, float]] = {}
         """Each lock's fencing generation, and when it was asked for, on the monotonic clock."""
@@ -53,17 +54,6 @@ class LockTable:
     def held(self) -> list[Queue]:
         """All that were granted and not lost, sorted."""
         return sorted(self._held)
-
-
-class QueueLocks(LockTable):
-    """Locks of queues for one group, held by the client's session."""
-
-    def __init__(self, connection: Connection, session: Session, group: str, trust_s: float) -> None:
-        """Ask with `session`; believe a lock for `trust_s` after it was asked for."""
-        super().__init__(connection.clock, trust_s)
-        self._connection = connection
-        self._session = session
-        self._group = group
 
     async def take(self, queues: Sequence[Queue]) -> set[Queue]:
         """Take or renew locks; those that are held now. Errors: Unavailable when nobody answered; trust goes on."""

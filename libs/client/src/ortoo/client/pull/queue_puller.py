@@ -39,6 +39,8 @@ class QueuePuller:
     counts: HoldCounts
     losses: Losses
     limits: FlowLimits = FlowLimits()
+    task: "asyncio.Task[None]" = field(init=False)
+    """What runs it."""
     _awake: asyncio.Event = field(default_factory=asyncio.Event)
 
     def wake(self) -> None:

@@ -3,18 +3,19 @@
 import asyncio
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter
 from ortoo.client.core.place import RETRY_PREFIX, Queue
+from ortoo.client.core.wire import message_model, start_from, subscription
 from ortoo.client.produce.routes import readable_queues
 from ortoo.client.pull.settings import PullSettings
 from ortoo.client.sessions.group_view import GroupView, allocated
-from ortoo.client.sessions.membership import Registration
 from ortoo.client.sessions.session import Session, query_view
 from ortoo.common.errors import Invalid, NotFound, OrtooError
+from ortoo.common.grpc.fields import write
 from ortoo.common.process.logs import get_logger
+from ortoo.v1 import session_pb2
 
 _log = get_logger("consumer")
 
@@ -34,16 +35,10 @@ class Shares:
         self.is_member = bool(topics)
         self.changed = asyncio.Event()
         """Set when the shares have to be looked at."""
-        self.registration = Registration(
-            group=group,
-            topics=dict(topics),
-            version=connection.clock.now_ms(),
-            broadcast=settings.broadcast,
-            strategy=settings.strategy,
-            configured_queues=settings.configured_queues,
-            rooms=settings.rooms,
-            start=settings.start,
-        )
+        self._group = group
+        self._wanted = dict(topics)
+        self._version = connection.clock.now_ms()
+        """Grows with every change of the wanted topics."""
         self._retry_topic = RETRY_PREFIX + group
         self._connection = connection
         self._session = session
@@ -52,18 +47,32 @@ class Shares:
         self._view: GroupView | None = None
 
     @property
+    def registration(self) -> session_pb2.RegisterConsumer:
+        """How this client wants to be a member of the group."""
+        settings = self._settings
+        return write(
+            session_pb2.RegisterConsumer,
+            settings,
+            group=self._group,
+            subscriptions=[subscription(topic, self._wanted[topic], self._version) for topic in sorted(self._wanted)],
+            consume_type=session_pb2.CONSUME_TYPE_PULL,
+            message_model=message_model(broadcast=settings.broadcast),
+            start_from=start_from(settings.from_first, settings.from_time_ms),
+        )
+
+    @property
     def topics(self) -> set[str]:
         """The topics of all that this member may have."""
-        return set(self.registration.topics) if self.is_member else {queue.topic for queue in self._assigned}
+        return set(self._wanted) if self.is_member else {queue.topic for queue in self._assigned}
 
     @property
     def has_retry_topic(self) -> bool:
         """Whether this member takes part in what the group gave back."""
-        return self._retry_topic in self.registration.topics
+        return self._retry_topic in self._wanted
 
     def filter_of(self, topic: str) -> Filter:
         """What of a topic is wanted."""
-        return self.registration.topics.get(topic, "*")
+        return self._wanted.get(topic, "*")
 
     def subscribe(self, topics: Mapping[str, Filter]) -> None:
         """Want these topics from now on. Errors: Invalid for a consumer with assigned queues."""
@@ -71,8 +80,8 @@ class Shares:
             raise Invalid("this consumer has assigned queues and is in no group; make one with topics", field="topics")
         if self.has_retry_topic:
             topics = {**topics, self._retry_topic: "*"}
-        version = max(self.registration.version + 1, self._connection.clock.now_ms())
-        self.registration = replace(self.registration, topics=dict(topics), version=version)
+        self._wanted = dict(topics)
+        self._version = max(self._version + 1, self._connection.clock.now_ms())
         self._session.change(self.registration)
         self.changed.set()
 
@@ -92,7 +101,7 @@ class Shares:
         """Ask who the members are, in case nobody said that they changed. Errors: Unavailable."""
         try:
             if self.is_member and self._view is not None:
-                self._view = await query_view(self._connection, self.registration.group)
+                self._view = await query_view(self._connection, self._group)
         finally:
             self.changed.set()
 
@@ -102,14 +111,14 @@ class Shares:
             return
         with suppress(NotFound):
             if await readable_queues(self._connection, self._retry_topic):
-                self.subscribe({**self.registration.topics, self._retry_topic: "*"})
+                self.subscribe({**self._wanted, self._retry_topic: "*"})
 
     async def look(self) -> dict[str, list[Queue]]:
         """The queues that this member shall have, of each topic for which that is known now."""
         if not self.is_member:
             return {topic: [it for it in self._assigned if it.topic == topic] for topic in self.topics}
         shares: dict[str, list[Queue]] = {}
-        for topic in self.registration.topics if self._view is not None else ():
+        for topic in self._wanted if self._view is not None else ():
             try:
                 shares[topic] = self._share_of(topic, await readable_queues(self._connection, topic))
             except OrtooError as error:

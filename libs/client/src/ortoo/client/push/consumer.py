@@ -3,14 +3,14 @@
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from ortoo.client.core.closed import Left
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, Topics, wanted_topics
-from ortoo.client.core.handlers import GivenBack, send_back
+from ortoo.client.core.handlers import send_back
 from ortoo.client.core.place import Queue
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
 from ortoo.client.core.wire import LANGUAGE, client_version, message_model, start_from, subscription
@@ -18,12 +18,12 @@ from ortoo.client.offsets.file import OffsetFile, offset_path
 from ortoo.client.offsets.losses import Losses, LostMessages
 from ortoo.client.offsets.start_point import StartRule
 from ortoo.client.push.broadcast_offsets import BroadcastOffsets
-from ortoo.client.push.handling import Handler, PushHandlers
+from ortoo.client.push.handling import Handler, PushHandlers, SendBack
 from ortoo.client.push.push_member import PushMember
 from ortoo.common.groups.allocation import AllocationStrategy
 from ortoo.common.grpc.fields import write
 from ortoo.common.process.background import Background
-from ortoo.v1 import consumer_pb2, pull_pb2
+from ortoo.v1 import consumer_pb2
 
 _KEEP_INTERVAL_S = 5.0
 
@@ -114,15 +114,13 @@ class Consumer:
             self._background.every("offsets", _KEEP_INTERVAL_S, self._kept.persist, clock=self._clock)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *ended: Any) -> None:
         try:
             await self._member.leave()
             if self._kept is not None:
                 await self._kept.persist()
         finally:
-            await self._background.__aexit__(kind, error, traceback)
+            await self._background.__aexit__(*ended)
 
     def subscribe(self, topics: Topics) -> None:
         """Want these topics from now on, with these filters; queues of a topic left out go. Errors: Invalid."""
@@ -167,23 +165,20 @@ class Consumer:
         `RetryLater` says when. Those behind it go on, but for those of its message group, which keep their order: they
         wait, and their queue with them. Runs until cancelled, or until the session is refused.
         """
-        send_back = None
+        give_back: SendBack | None = None
         if self._kept is None:
             self._member.want_retries()
-            send_back = self._send_back
+            give_back = partial(send_back, self._connection, self._group, client_id=self._client_id)
         handlers = PushHandlers(
             self._group,
             handler,
             self._member,
-            send_back,
+            give_back,
             self._clock,
             concurrency=concurrency,
             retry_delay_ms=self._settings.retry_delay_ms,
         )
         await handlers.run(aiter(self))
-
-    async def _send_back(self, given: GivenBack) -> pull_pb2.SendBackResponse:
-        return await send_back(self._connection, self._group, given, client_id=self._client_id)
 
     async def _say_progress(self) -> None:
         self._member.report()

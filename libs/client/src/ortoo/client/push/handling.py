@@ -7,13 +7,13 @@ behind one that failed, and so does what else its queue would deliver, until it 
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-from ortoo.client.core.handlers import GivenBack, RetryLater, Tries, named
+from ortoo.client.core.handlers import RetryLater, Tries, named
 from ortoo.client.core.place import Queue
 from ortoo.client.core.received import ReceivedMessage
 from ortoo.client.core.suspension import Hold
+from ortoo.client.push.push_member import PushMember
 from ortoo.common.errors import OrtooError
 from ortoo.common.process.background import Background, pause
 from ortoo.common.process.clock import Clock
@@ -21,18 +21,9 @@ from ortoo.common.process.logs import get_logger
 from ortoo.v1 import pull_pb2
 
 Handler = Callable[[ReceivedMessage], Awaitable[None]]
-SendBack = Callable[[GivenBack], Awaitable[pull_pb2.SendBackResponse]]
+SendBack = Callable[[Sequence[ReceivedMessage], Exception, int], Awaitable[pull_pb2.SendBackResponse]]
+"""`core.handlers.send_back` for a group."""
 _log = get_logger("consumer")
-
-
-class Holding(Protocol):
-    """What keeps a queue's messages back."""
-
-    def hold(self, queue: Queue) -> Hold:
-        """Deliver nothing more of this queue."""
-
-    def release(self, hold: Hold) -> None:
-        """One reason less to hold it."""
 
 
 class PushHandlers:
@@ -42,7 +33,7 @@ class PushHandlers:
         self,
         group: str,
         handler: Handler,
-        holding: Holding,
+        member: PushMember,
         send_back: SendBack | None,
         clock: Clock,
         *,
@@ -52,7 +43,7 @@ class PushHandlers:
         """`send_back` None = a broadcast: a failed message stays here, and is tried again after `retry_delay_ms`."""
         self._group = group
         self._handler = handler
-        self._holding = holding
+        self._member = member
         self._send_back = send_back
         self._clock = clock
         self._slots = asyncio.Semaphore(concurrency)
@@ -98,7 +89,7 @@ class PushHandlers:
         try:
             while (failure := await self._call(message)) is not None:
                 if in_order and hold is None:
-                    hold = self._holding.hold(message.queue)  # before the server is asked: meanwhile the queue may go
+                    hold = self._member.hold(message.queue)  # before the server is asked: meanwhile the queue may go
                     if not message.is_current:
                         hold.is_over.set()
                 wait_ms = await self._failed(message, failure, in_order)
@@ -112,7 +103,7 @@ class PushHandlers:
                 await self._slots.acquire()
         finally:
             if hold is not None:
-                self._holding.release(hold)
+                self._member.release(hold)
         message.ack()
 
     async def _call(self, message: ReceivedMessage) -> Exception | None:
@@ -138,9 +129,8 @@ class PushHandlers:
             self._tries.keep(message, tries)
         if self._send_back is None:
             return self._retry_delay_ms
-        given = GivenBack.after(failure, message.queue, [message.offset], tries if in_order else 0)
         try:
-            answer = await self._send_back(given)
+            answer = await self._send_back([message], failure, tries if in_order else 0)
         except OrtooError as error:
             _log.warning("a failed message stays here", reason=str(error), **where)
             return self._retry_delay_ms

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter
 from ortoo.client.core.place import Queue
-from ortoo.client.core.received import ReceivedBatch
 from ortoo.client.read.fetch import fetch
 from ortoo.common.errors import DataLoss
 from ortoo.common.process.background import Background
@@ -82,22 +81,15 @@ async def coming(
 async def _messages(
     connection: Connection, queue: Queue, from_offset: int, to_offset: int, wanted: Filter, *, follow: bool = False
 ) -> AsyncIterator[StoredMessage]:
-    async for batch in _undamaged(connection, queue, from_offset, to_offset, follow=follow, wanted=wanted):
-        for it in batch:
-            if it.offset >= from_offset:
-                yield StoredMessage(it.message_id, it.queue, it.offset, it.stored_at_ms, it.message())
-
-
-async def _undamaged(
-    connection: Connection, queue: Queue, from_offset: int, to_offset: int, *, follow: bool, wanted: Filter
-) -> AsyncIterator[ReceivedBatch]:
     """As `fetch`, going on behind damaged messages."""
     at = from_offset
     while follow or at < to_offset:
         try:
             async for batch in fetch(connection, queue, at, to_offset, follow=follow, wanted=wanted):
                 at = batch.next_offset
-                yield batch
+                for it in batch:
+                    if it.offset >= from_offset:
+                        yield StoredMessage(it.message_id, it.queue, it.offset, it.stored_at_ms, it.message())
             return
         except DataLoss as error:
             if error.end_offset <= at:

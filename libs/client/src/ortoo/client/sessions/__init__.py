@@ -1,4 +1,4 @@
 """A client's session for groups that pull: registrations go in, members and commands of the server come out.
 
-For `app` and `pull`. It imports `offsets` and `core`.
+For `app` and `pull`. It imports `core` alone.
 """

@@ -1,23 +1,40 @@
-"""What a server may make a client do: describe itself, show its stacks, process one message."""
+"""What a server may make a client do: describe itself, show its stacks, let a group's member process one message."""
 
 import asyncio
 import sys
 import traceback
 from collections.abc import Mapping
+from typing import Protocol
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
 from ortoo.client.core.wire import LANGUAGE, client_version, queue_of
-from ortoo.client.sessions.membership import GroupMembership
-from ortoo.common.errors import NotFound, Unsupported
+from ortoo.client.sessions.group_view import GroupView
+from ortoo.common.errors import NotFound, OrtooError, Unsupported
 from ortoo.common.errors.status import failure_of
-from ortoo.common.grpc.fields import read, write
+from ortoo.common.grpc.fields import read
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 from ortoo.common.records.text_rules import OF_COPIES
 from ortoo.v1 import session_pb2
 
 STACK_LENGTH_MAX = 1 << 20
+
+
+class GroupMembership(Protocol):
+    """Who hears what concerns one group of the session."""
+
+    def members_changed(self, view: GroupView) -> None:
+        """These share out the queues now; also told each time the session was opened anew."""
+
+    def refused(self, error: OrtooError) -> None:
+        """The group takes this client no more."""
+
+    def running_queues(self) -> list[session_pb2.RunningQueue]:
+        """The queues this member has."""
+
+    async def consume_directly(self, message: ReceivedMessage) -> bool:
+        """Process one message at once; whether in order. Errors: what the handler raised; Unsupported without one."""
 
 
 async def answer_to(
@@ -50,8 +67,7 @@ def _running(
     )
     for group, member in members.items():
         if wanted_group in ("", group):
-            for it in member.running_queues():
-                described.queues.append(write(session_pb2.RunningQueue, it, group=group))
+            described.queues.extend(member.running_queues())
     return described
 
 

@@ -14,7 +14,6 @@ PULL_IDLE_S = 120.0
 class GroupView:
     """The members that share out queues, as a server told them."""
 
-    version: int = 0
     client_ids: tuple[str, ...] = ()
     wanted: Mapping[str, frozenset[str]] | None = None
     """The topics each member wants; None = not told, then all want everything."""
@@ -64,18 +63,17 @@ def change_of(
     allocated_by_topic: Mapping[str, Iterable[Queue]],
     topics: Collection[str],
     now_s: float,
-    *,
-    idle_s: float = PULL_IDLE_S,
 ) -> QueueChange:
     """Compare what is owned (queue -> when it was last pulled) with what was allocated.
 
     Topics that are wanted but whose allocation is not known now stay as they are; those not wanted any more go; a
-    queue that was not pulled for `idle_s` goes, and comes back with the next look.
+    queue that was not pulled for PULL_IDLE_S goes, and comes back with the next look.
     """
     drop = []
     for queue, pulled_at_s in owned.items():
         known = allocated_by_topic.get(queue.topic)
-        if queue.topic not in topics or (known is not None and queue not in set(known)) or now_s - pulled_at_s > idle_s:
+        is_gone = queue.topic not in topics or (known is not None and queue not in set(known))
+        if is_gone or now_s - pulled_at_s > PULL_IDLE_S:
             drop.append(queue)
     take = [queue for queues in allocated_by_topic.values() for queue in queues if queue not in owned]
     return QueueChange(tuple(sorted(drop)), tuple(sorted(take)))

@@ -2,20 +2,17 @@
 
 import asyncio
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from ortoo.client.core.closed import Closed
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.kept_session import KeptSession
-from ortoo.client.core.wire import LANGUAGE, client_version, message_model, start_from, subscription
-from ortoo.client.sessions.commands import answer_to
+from ortoo.client.core.wire import LANGUAGE, client_version
+from ortoo.client.sessions.commands import GroupMembership, answer_to
 from ortoo.client.sessions.group_view import GroupView
-from ortoo.client.sessions.membership import GroupMembership, Registration
 from ortoo.common.errors import Conflict, NotFound, OrtooError
 from ortoo.common.errors.status import error_of
 from ortoo.common.groups.allocation import AllocationStrategy
-from ortoo.common.grpc.fields import write
 from ortoo.common.process.background import Background
 from ortoo.common.process.logs import get_logger
 from ortoo.v1 import pull_pb2, session_pb2
@@ -27,7 +24,7 @@ _log = get_logger("session")
 
 @dataclass(slots=True)
 class _Joined:
-    registration: Registration
+    registration: session_pb2.RegisterConsumer
     member: GroupMembership
     answered: "asyncio.Future[None]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
@@ -50,15 +47,13 @@ class Session(KeptSession[session_pb2.ConnectRequest, session_pb2.ConnectRespons
         self._background.spawn("keep", self.keep())
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *ended: Any) -> None:
         self._is_leaving = True
         if self.session_id:
             await self._leave()
-        await self._background.__aexit__(kind, error, traceback)
+        await self._background.__aexit__(*ended)
 
-    async def join(self, registration: Registration, member: GroupMembership) -> None:
+    async def join(self, registration: session_pb2.RegisterConsumer, member: GroupMembership) -> None:
         """Become a member of a group and stay it until `leave`; returns when a snode took the registration.
 
         Errors: Conflict when this client is in the group already; what the server refuses it with; Closed.
@@ -78,7 +73,7 @@ class Session(KeptSession[session_pb2.ConnectRequest, session_pb2.ConnectRespons
             self.leave(registration.group)  # the snode may have taken it all the same
             raise
 
-    def change(self, registration: Registration) -> None:
+    def change(self, registration: session_pb2.RegisterConsumer) -> None:
         """Want other topics from now on."""
         joined = self._groups[registration.group]
         joined.registration = registration
@@ -90,7 +85,7 @@ class Session(KeptSession[session_pb2.ConnectRequest, session_pb2.ConnectRespons
             self._say(unregister_consumer=session_pb2.UnregisterConsumer(group=group))
 
     def _register(self, joined: _Joined) -> None:
-        self._say(register_consumer=_register_consumer(joined.registration))
+        self._say(register_consumer=joined.registration)
 
     async def keep(self) -> None:
         """Open the session with the first group that is joined."""
@@ -98,7 +93,11 @@ class Session(KeptSession[session_pb2.ConnectRequest, session_pb2.ConnectRespons
         await super().keep()
 
     def _begin(self) -> None:
-        self._say(hello=self._hello())
+        connection = self._connection
+        hello = session_pb2.Hello(
+            client_id=connection.client_id, language=LANGUAGE, client_version=client_version(), room=connection.room
+        )
+        self._say(hello=hello)
         for joined in self._groups.values():
             self._register(joined)
 
@@ -161,14 +160,6 @@ class Session(KeptSession[session_pb2.ConnectRequest, session_pb2.ConnectRespons
         result = await answer_to(command, members, self._connection)
         self._say(command_result=result)
 
-    def _hello(self) -> session_pb2.Hello:
-        return session_pb2.Hello(
-            client_id=self._connection.client_id,
-            language=LANGUAGE,
-            client_version=client_version(),
-            room=self._connection.room,
-        )
-
 
 async def query_view(connection: Connection, group: str) -> GroupView:
     """The members of a group now, for those whom nobody tells. Errors: Unavailable."""
@@ -177,7 +168,6 @@ async def query_view(connection: Connection, group: str) -> GroupView:
     sharing = set(answer.client_ids)
     members = [member for member in answer.members if member.client_id in sharing]
     return GroupView(
-        answer.version,
         tuple(answer.client_ids),
         {it.client_id: frozenset(wanted.topic for wanted in it.subscriptions) for it in members},
         {it.client_id: it.room for it in members},
@@ -185,21 +175,9 @@ async def query_view(connection: Connection, group: str) -> GroupView:
     )
 
 
-def _register_consumer(wanted: Registration) -> session_pb2.RegisterConsumer:
-    return write(
-        session_pb2.RegisterConsumer,
-        wanted,
-        subscriptions=[subscription(topic, wanted.topics[topic], wanted.version) for topic in sorted(wanted.topics)],
-        consume_type=session_pb2.CONSUME_TYPE_PULL,
-        message_model=message_model(broadcast=wanted.broadcast),
-        start_from=start_from(wanted.start.from_first, wanted.start.from_time_ms),
-    )
-
-
 def _view(news: session_pb2.MembersChanged) -> GroupView:
     ids = tuple(news.client_ids)
     return GroupView(
-        news.version,
         ids,
         {one: frozenset(it.topics) for one, it in zip(ids, news.wanted, strict=False)} if news.wanted else None,
         dict(zip(ids, news.rooms, strict=False)),

@@ -5,12 +5,11 @@
 A filter that selects one message in a hundred spends most of its time here.
 """
 
-import struct
 from collections.abc import Callable, Sequence
 
 from ortoo.common.errors import Invalid
 from ortoo.common.records import reader
-from ortoo.common.records.columns import FORMAT, NUMBERS
+from ortoo.common.records.columns import FORMAT, NUMBERS, int32_buffer
 from ortoo.common.records.compression import Codec
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.common.records.wire import Field, bytes_field, bytes_head, number_field, read_fields
@@ -81,7 +80,7 @@ def _dictionary(column: memoryview, rows: Sequence[int]) -> bytes:
         for number, row in enumerate(rows)
     ]
     texts = _text(reader.buffer(fields, 3, _PATH), list(places))
-    written = bytes_field(2, _int32s(taken)) + bytes_field(3, texts)
+    written = bytes_field(2, int32_buffer(taken)) + bytes_field(3, texts)
     return _validity(valid) + written
 
 
@@ -132,7 +131,7 @@ def _ranges(offsets: memoryview, data: memoryview, rows: Sequence[int]) -> tuple
         parts.append(data[start:stop])
         total += stop - start
         sums.append(total)
-    return _int32s(sums), b"".join(parts)
+    return int32_buffer(sums), b"".join(parts)
 
 
 def _entries(offsets: memoryview, rows: Sequence[int]) -> tuple[bytes, list[int]]:
@@ -142,7 +141,7 @@ def _entries(offsets: memoryview, rows: Sequence[int]) -> tuple[bytes, list[int]
     for row in rows:
         entries += range(places[row], places[row + 1])
         sums.append(len(entries))
-    return _int32s(sums), entries
+    return int32_buffer(sums), entries
 
 
 def _valid(fields: dict[int, Field], rows: Sequence[int]) -> list[int] | None:
@@ -159,7 +158,3 @@ def _validity(valid: Sequence[int] | None) -> bytes:
         return b""
     number = sum(bit << place for place, bit in enumerate(valid))
     return bytes_field(1, number.to_bytes((len(valid) + 7) // 8, "little"))
-
-
-def _int32s(numbers: Sequence[int]) -> bytes:
-    return struct.pack(f"<{len(numbers)}i", *numbers)

@@ -7,6 +7,7 @@ offsets start at 0, never fall and end at the buffer's end, codes lie inside the
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +23,10 @@ from ortoo.common.records.wire import read_fields
 Int32s = NDArray[np.int32]
 Int64s = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+Number = TypeVar("Number", bound=np.generic)
 
 RECORDS_PATH = "batch.records"
+_INT8, _INT32, _INT64 = np.dtype("i1"), np.dtype("<i4"), np.dtype("<i8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,32 +103,27 @@ class OpenedBatch:
     @cached_property
     def born_at_ms(self) -> Int64s | None:
         """When each message was made."""
-        return self._int64s("born_at_ms")
+        return self._numbers("born_at_ms", _INT64)
 
     @cached_property
     def deliver_at_ms(self) -> Int64s | None:
         """When each message may be seen; None = the batch is not delayed."""
-        return self._int64s("deliver_at_ms")
+        return self._numbers("deliver_at_ms", _INT64)
 
     @cached_property
     def expire_at_ms(self) -> Int64s | None:
         """From when on no group gets each message, 0 = never; None = none of them expires."""
-        return self._int64s("expire_at_ms")
+        return self._numbers("expire_at_ms", _INT64)
 
     @cached_property
     def priority(self) -> Int32s | None:
         """Each message's priority."""
-        data = self._buffer("priority")
-        return _int32s(data, self.count, f"{RECORDS_PATH}.priority") if data else None
+        return self._numbers("priority", _INT32)
 
     @cached_property
     def body_encoding(self) -> NDArray[np.int8] | None:
         """How the producer encoded each body."""
-        data = self._buffer("body_encoding")
-        if not data:
-            return None
-        reader.check_size(data, self.count, 1, f"{RECORDS_PATH}.body_encoding")
-        return np.frombuffer(data, np.int8)
+        return self._numbers("body_encoding", _INT8)
 
     @cached_property
     def tag(self) -> DictionaryArrays | None:
@@ -182,12 +180,9 @@ class OpenedBatch:
     def _buffer(self, name: str) -> memoryview:
         return reader.buffer(self.fields, NUMBERS[name], f"{RECORDS_PATH}.{name}")
 
-    def _int64s(self, name: str) -> Int64s | None:
+    def _numbers(self, name: str, kind: np.dtype[Number]) -> NDArray[Number] | None:
         data = self._buffer(name)
-        if not data:
-            return None
-        reader.check_size(data, self.count, 8, f"{RECORDS_PATH}.{name}")
-        return np.frombuffer(data, "<i8")
+        return _numbers(data, self.count, kind, f"{RECORDS_PATH}.{name}") if data else None
 
     def _dictionary(self, name: str) -> DictionaryArrays | None:
         data = self._buffer(name)
@@ -199,14 +194,14 @@ class OpenedBatch:
         return _texts(read_fields(data, path), self.count, path) if data else None
 
 
-def _int32s(data: memoryview, rows: int, path: str) -> Int32s:
-    reader.check_size(data, rows, 4, path)
-    return np.frombuffer(data, "<i4")
+def _numbers(data: memoryview, rows: int, kind: np.dtype[Number], path: str) -> NDArray[Number]:
+    reader.check_size(data, rows, kind.itemsize, path)
+    return np.frombuffer(data, kind)
 
 
 def _offsets(data: memoryview, rows: int, end: int, path: str) -> Int32s:
     """Read offsets that start at 0, never fall, and finish at `end`."""
-    offsets = _int32s(data, rows + 1, path)
+    offsets = _numbers(data, rows + 1, _INT32, path)
     if offsets[0] != 0 or offsets[-1] != end:
         raise Invalid(f"offsets go from {offsets[0]} to {offsets[-1]} instead of from 0 to {end}", field=path)
     if (offsets[1:] < offsets[:-1]).any():
@@ -244,7 +239,7 @@ def _dense_texts(column: memoryview, path: str) -> TextArrays:
 
 def _dictionary(column: memoryview, rows: int, path: str) -> DictionaryArrays:
     fields = read_fields(column, path)
-    codes = _int32s(reader.buffer(fields, 2, f"{path}.codes"), rows, f"{path}.codes")
+    codes = _numbers(reader.buffer(fields, 2, f"{path}.codes"), rows, _INT32, f"{path}.codes")
     texts = _dense_texts(reader.buffer(fields, 3, f"{path}.dictionary"), f"{path}.dictionary")
     valid = _valid(reader.buffer(fields, 1, f"{path}.validity"), rows, f"{path}.validity")
     if texts.rows > rows:

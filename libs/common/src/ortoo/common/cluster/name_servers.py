@@ -11,26 +11,18 @@ class NameServers:
 
     def __init__(self, addresses: str) -> None:
         """Take `host:port`, several separated by `;`. Errors: Invalid."""
-        self._addresses = addresses_of(addresses)
-        self._current = self._addresses[0]
+        self.addresses = addresses_of(addresses)
+        """All of them."""
+        self.current = self.addresses[0]
+        """The one to ask."""
         self.changed = asyncio.Event()
         """Set when the list differs from what it is now; a new event then stands for the next change."""
 
-    @property
-    def addresses(self) -> tuple[str, ...]:
-        """All of them."""
-        return self._addresses
-
-    @property
-    def current(self) -> str:
-        """The one to ask."""
-        return self._current
-
     def next_after(self, failed: str) -> None:
         """Ask another one from now on, if there is one and nobody has changed it already."""
-        if failed == self._current:
-            place = self._addresses.index(failed) if failed in self._addresses else -1
-            self._current = self._addresses[(place + 1) % len(self._addresses)]
+        if failed == self.current:
+            place = self.addresses.index(failed) if failed in self.addresses else -1
+            self.current = self.addresses[(place + 1) % len(self.addresses)]
 
     def replace(self, addresses: str) -> bool:
         """Use another list from now on; whether it differs. One that is asked now and stays in the list goes on.
@@ -38,10 +30,10 @@ class NameServers:
         Errors: Invalid; the old list stays then.
         """
         found = addresses_of(addresses)
-        changed = found != self._addresses
-        self._addresses = found
-        if self._current not in found:
-            self._current = found[0]
+        changed = found != self.addresses
+        self.addresses = found
+        if self.current not in found:
+            self.current = found[0]
         if changed:
             before, self.changed = self.changed, asyncio.Event()
             before.set()

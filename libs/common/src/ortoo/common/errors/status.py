@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -80,23 +81,12 @@ def failure_of(error: errors.OrtooError) -> failure_pb2.Failure:
 def error_of(failure: failure_pb2.Failure) -> errors.OrtooError:
     """The error that travelled as `failure`; a kind this process does not know becomes Internal."""
     cls = _CLASS_BY_KIND.get(failure.kind, errors.Internal)
+    carried: dict[str, Any] = {}
     if issubclass(cls, errors.OutOfRange | errors.DataLoss):
-        return cls(
-            failure.message,
-            field=failure.field,
-            retry_after_ms=failure.retry_after_ms,
-            begin_offset=failure.begin_offset,
-            end_offset=failure.end_offset,
-        )
-    if cls is errors.Unavailable and failure.HasField("moved"):
-        return errors.Moved(
-            failure.message,
-            field=failure.field,
-            retry_after_ms=failure.retry_after_ms,
-            leader_address=failure.moved.leader_address,
-            epoch=failure.moved.epoch,
-        )
-    return cls(failure.message, field=failure.field, retry_after_ms=failure.retry_after_ms)
+        carried = {"begin_offset": failure.begin_offset, "end_offset": failure.end_offset}
+    elif cls is errors.Unavailable and failure.HasField("moved"):
+        cls, carried = errors.Moved, {"leader_address": failure.moved.leader_address, "epoch": failure.moved.epoch}
+    return cls(failure.message, field=failure.field, retry_after_ms=failure.retry_after_ms, **carried)
 
 
 _PLAIN_WORDS = {

@@ -8,7 +8,6 @@ of the dictionary and one array operation over the codes.
 """
 
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 
@@ -82,15 +81,9 @@ class TagFilter:
 _NO_ROWS: Int32s = np.zeros(0, "<i4")
 
 
-class MessageFilter(Protocol):
-    """Chooses rows of a batch by its columns; bodies are not looked at."""
-
-    @property
-    def expressions(self) -> tuple[str, str]:
-        """By tags and by SQL, one of them empty: what `compile_filter` makes an equal filter of."""
-
-    def select(self, opened: OpenedBatch) -> Int32s | None:
-        """Return the rows that match, in order; None when all do."""
+MessageFilter = TagFilter | SqlFilter
+"""Chooses rows of a batch by its columns; bodies are not looked at. Of its `expressions`, by tags and by SQL, one is
+empty; `compile_filter` makes an equal filter of them."""
 
 
 def compile_filter(tag_expression: str, sql_expression: str, path: str = "") -> MessageFilter | None:

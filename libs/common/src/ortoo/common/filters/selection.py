@@ -8,7 +8,6 @@ import numpy as np
 from ortoo.common.arrays.gather import narrowed
 from ortoo.common.arrays.opened_batch import Int32s, OpenedBatch
 from ortoo.common.filters.message_filter import MessageFilter
-from ortoo.common.filters.projection import Columns
 from ortoo.common.records.columns import NUMBERS
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.records.stored_batch import StoredBatch
@@ -70,13 +69,11 @@ def selected(
     to_offset: int | None = None,
     wanted: MessageFilter | None = None,
     *,
-    columns: Columns = frozenset(),
     now_ms: int = 0,
 ) -> Selected:
     """Cut a stored batch to `from_offset`..`to_offset` (exclusive), filter it, and leave out what expired by `now_ms`.
 
-    With `now_ms` 0 nothing expires. The producer's bytes stay whole, unless less than half of them are left; then the
-    batch may lack what is not in `columns` (empty = all).
+    With `now_ms` 0 nothing expires. The producer's bytes stay whole, unless less than half of them are left.
     """
     found = matching(stored, from_offset, to_offset, wanted, now_ms=now_ms)
     batch, first, rows = stored.batch, stored.first_offset, found.rows
@@ -85,7 +82,7 @@ def selected(
     if not len(rows):
         return Selected(first, first + found.stop, stored.stored_at_ms, None, b"", 0, found.expired)
     if found.opened is not None:
-        batch, rows = narrowed(found.opened, rows, columns)
+        batch, rows = narrowed(found.opened, rows)
     return Selected(first, first + found.stop, stored.stored_at_ms, batch, rows.tobytes(), len(rows), found.expired)
 
 

@@ -11,7 +11,8 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from operator import add, eq, ge, gt, le, lt, mul, ne, sub, truediv
+from typing import TYPE_CHECKING, Any, Final
 
 from ortoo.common.errors import Invalid
 
@@ -161,11 +162,6 @@ def number_of(text: str) -> float | None:
     return float(text) if NUMBER.fullmatch(text) else None
 
 
-def compare(operator: str, left: float | str, right: float | str) -> bool:
-    """Compare two numbers, or two texts by code point."""
-    return _COMPARE[operator](left, right)
-
-
 class _Reader:
     """Turns a parser's tree into ours and refuses what filters do not have."""
 
@@ -256,7 +252,7 @@ class _Reader:
                 field=self._field,
             )
         if not isinstance(left, Property | Arithmetic):
-            return Constant(compare(operator, left, right))  # type: ignore[arg-type]
+            return Constant(COMPARE[operator](left, right))
         return Comparison(operator, left, right)
 
     def _one_of(self, node: "Expression", depth: int) -> Condition:
@@ -365,11 +361,6 @@ def _shown(value: Value) -> str:
 _OPERATORS: Final = {"eq": "=", "neq": "<>", "lt": "<", "lte": "<=", "gt": ">", "gte": ">="}
 _MIRRORED: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _ARITHMETIC: Final = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%"}
-_COMPARE: Final[dict[str, Callable[..., bool]]] = {
-    "=": lambda a, b: a == b, "<>": lambda a, b: a != b, "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b,
-}  # fmt: skip
-_CALCULATE: Final[dict[str, Callable[[float, float], float]]] = {
-    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": lambda a, b: a / b,
-    "%": math.fmod,
-}  # fmt: skip
+COMPARE: Final[dict[str, Callable[..., Any]]] = {"=": eq, "<>": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
+"""Compares two numbers, two texts by code point, or two arrays."""
+_CALCULATE: Final[dict[str, Callable[..., float]]] = {"+": add, "-": sub, "*": mul, "/": truediv, "%": math.fmod}

@@ -8,17 +8,17 @@ operations for each operator; only LIKE in its general form, order between texts
 look at values one by one.
 """
 
-import operator
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache, reduce
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ortoo.common.arrays.opened_batch import Int32s, Mask, OpenedBatch
 from ortoo.common.filters.property_values import Float64s, PropertyValues
 from ortoo.common.filters.sql_expression import (
+    COMPARE,
     TAG_NAME,
     AllOf,
     AnyOf,
@@ -115,7 +115,7 @@ class _Evaluation:
         if isinstance(left, Property) and isinstance(right, Property) and condition.operator in ("=", "<>"):
             return self._same(condition.operator, left, right)
         (a, a_known), (b, b_known) = self._number(left), self._number(right)
-        hits: Mask = _ORDER[condition.operator](a, b)
+        hits: Mask = COMPARE[condition.operator](a, b)
         return _known(hits, a_known & b_known)
 
     def _order(self, sign: str, left: Property, right: str) -> Verdict:
@@ -124,7 +124,7 @@ class _Evaluation:
         hits = np.zeros(self._opened.count, np.bool_)
         rows = np.flatnonzero(values.present)
         if len(rows):
-            compare = _ORDER[sign]
+            compare = COMPARE[sign]
             hits[rows] = [compare(text, bound) for text in values.texts(rows)]
         return _known(hits, values.present)
 
@@ -194,9 +194,6 @@ def _like(condition: Like, values: PropertyValues) -> Mask:
     return hits
 
 
-_ORDER: dict[str, Callable[..., Any]] = {
-    "=": operator.eq, "<>": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
 _CALCULATE: dict[str, Callable[..., Float64s]] = {
     "+": np.add,
     "-": np.subtract,

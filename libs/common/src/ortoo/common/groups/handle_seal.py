@@ -21,7 +21,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ortoo.common.errors import Invalid, OrtooError, Unsupported
+from ortoo.common.errors import Invalid, Unsupported
 from ortoo.common.records.sealed_batch import crc32c
 
 PLAIN, SEALED = 1, 2
@@ -123,8 +123,11 @@ def opened(seals: HandleSeals | None, purpose: bytes, text: str, wrong: Invalid)
         content, crc = data[:-4], data[-4:]
         if crc32c(content).to_bytes(4, "little") != crc or not (seals is None or seals.takes_plain()):
             raise wrong
+    elif data[0] > VERSION_MAX:
+        raise wrong
     else:
-        raise _unknown(data[0], wrong)
+        words = f"a handle of version {data[0]}, which this process does not know: upgrade it"
+        raise Unsupported(words, field=wrong.field)
     return content[1:]
 
 
@@ -138,12 +141,3 @@ def decoded(text: str, wrong: Invalid) -> bytes:
     if not data or base64.urlsafe_b64encode(data).rstrip(b"=") != given:
         raise wrong
     return data
-
-
-def _unknown(version: int, wrong: Invalid) -> OrtooError:
-    """The error for a version that is not known here: it is newer, or the text is no handle at all."""
-    if version > VERSION_MAX:
-        return wrong
-    return Unsupported(
-        f"a handle of version {version}, which this process does not know: upgrade it", field=wrong.field
-    )

@@ -1,7 +1,7 @@
 """When a message that failed comes again: the back-off policies of groups, as lists of delays, one an attempt.
 
-    RetryPolicy.read("exponential:1s:10m").delay_ms(attempt=3)      # 4000
-    RetryPolicy.read("list:1s,5s,30s").text()                       # "list:1000,5000,30000"
+    RetryPolicy.read("exponential:1s:10m").delays_ms[2]     # 4000
+    RetryPolicy.read("list:1s,5s,30s").text()               # "list:1000,5000,30000"
 
 A policy travels as the message RetryPolicy and is kept, and typed by people, as text: "classic",
 "exponential:FIRST:LONGEST[:FACTOR]" or "list:DELAY,DELAY,…", each delay in milliseconds or with ms, s, m or h.
@@ -51,21 +51,6 @@ class RetryPolicy:
     """Of a list."""
 
     @classmethod
-    def classic(cls) -> "RetryPolicy":
-        """As RocketMQ does: 10 s, 30 s, 1 min … 2 h, by the levels from 3 on."""
-        return cls()
-
-    @classmethod
-    def exponential(cls, first_ms: int, longest_ms: int, factor: float = FACTOR_DEFAULT) -> "RetryPolicy":
-        """`first_ms`, then each time `factor` times as long, up to `longest_ms`. Errors: Invalid."""
-        return cls(RetryKind.EXPONENTIAL, first_ms, longest_ms, factor).checked()
-
-    @classmethod
-    def listed(cls, delays_ms: tuple[int, ...]) -> "RetryPolicy":
-        """These delays, one after another. Errors: Invalid."""
-        return cls(RetryKind.LIST, listed_ms=delays_ms).checked()
-
-    @classmethod
     def read(cls, text: str, field: str = "retry") -> "RetryPolicy":
         """A policy from its text. Errors: Invalid, naming `field`."""
         kind, _, rest = text.strip().partition(":")
@@ -94,11 +79,6 @@ class RetryPolicy:
     def delays_ms(self) -> tuple[int, ...]:
         """After the first, second, … failed attempt; the last one stands for all later ones."""
         return _delays_ms(self)
-
-    def delay_ms(self, attempt: int) -> int:
-        """The delay after failed attempt number `attempt`, from 1."""
-        delays_ms = self.delays_ms
-        return delays_ms[min(max(attempt, 1), len(delays_ms)) - 1]
 
     def checked(self, field: str = "retry") -> "RetryPolicy":
         """The policy with defaults filled in and what its kind does not use left out. Errors: Invalid."""

@@ -20,14 +20,6 @@ PUSH_RESPONSE = BulkField(consumer_pb2.PushResponse, "delivery", "batch", "recor
 FETCH_RESPONSE = BulkField(consumer_pb2.FetchResponse, "batch", "records")
 MEMBER_MESSAGE = BulkField(members_pb2.MemberMessage, "frames", "content", views=True)
 
-_PRODUCE = "/ortoo.v1.ProducerService/Produce"
-_APPEND = "/ortoo.v1.EnodeService/Append"
-_FETCH_BATCHES = "/ortoo.v1.EnodeService/FetchBatches"
-_PUSH = "/ortoo.v1.ConsumerService/Push"
-_FETCH = "/ortoo.v1.ConsumerService/Fetch"
-_SPEAK = "/ortoo.v1.MemberService/Speak"
-Channel = grpc.aio.Channel
-
 
 def batch_of(batch: record_pb2.SealedBatch, records: bytes | None = None) -> SealedBatch:
     """A sealed batch, read; `records` are its bytes if they came beside it. Each look at those inside is a copy."""
@@ -42,50 +34,46 @@ def batch_of(batch: record_pb2.SealedBatch, records: bytes | None = None) -> Sea
     )
 
 
-def produce(channel: Channel) -> Any:
-    """Open ProducerService.Produce: `Bulky` requests, plain responses."""
-    return channel.stream_stream(_PRODUCE, PRODUCE_REQUEST.write, producer_pb2.ProduceResponse.FromString)()
+class BulkCall:
+    """One of these calls. A side of it that is bulky is given as its field, the other one as its generated class."""
+
+    def __init__(self, path: str, request: Any, response: Any, *, takes_many: bool = True) -> None:
+        """`takes_many`: its requests are a stream, as its responses always are."""
+        self.service, self.name = path.split("/")
+        self._request = request
+        self._response = response
+        self._takes_many = takes_many
+
+    def __call__(self, channel: grpc.aio.Channel, *request: Any) -> Any:
+        """Open it, with its one request if it takes no more."""
+        kind = channel.stream_stream if self._takes_many else channel.unary_stream
+        return kind(f"/{self.service}/{self.name}", _writer(self._request), _reader(self._response))(*request)
+
+    def handler(self, call: Callable[..., Any]) -> Any:
+        """What serves it by `call`."""
+        kind = grpc.stream_stream_rpc_method_handler if self._takes_many else grpc.unary_stream_rpc_method_handler
+        return kind(call, _reader(self._request), _writer(self._response))
 
 
-def append(channel: Channel) -> Any:
-    """Open EnodeService.Append: `Bulky` requests, plain responses."""
-    return channel.stream_stream(_APPEND, APPEND_REQUEST.write, enode_pb2.AppendResponse.FromString)()
+def _writer(side: Any) -> Any:
+    return side.write if isinstance(side, BulkField) else side.SerializeToString
 
 
-def fetch_batches(channel: Channel) -> Any:
-    """Open EnodeService.FetchBatches: plain requests, `Bulky` responses."""
-    write = enode_pb2.FetchBatchesRequest.SerializeToString
-    return channel.stream_stream(_FETCH_BATCHES, write, FETCH_BATCHES_RESPONSE.read)()
+def _reader(side: Any) -> Any:
+    return side.read if isinstance(side, BulkField) else side.FromString
 
 
-def push(channel: Channel) -> Any:
-    """Open ConsumerService.Push: plain requests, `Bulky` responses."""
-    return channel.stream_stream(_PUSH, consumer_pb2.PushRequest.SerializeToString, PUSH_RESPONSE.read)()
-
-
-def fetch(channel: Channel, request: consumer_pb2.FetchRequest) -> Any:
-    """Call ConsumerService.Fetch: a plain request, `Bulky` responses."""
-    return channel.unary_stream(_FETCH, consumer_pb2.FetchRequest.SerializeToString, FETCH_RESPONSE.read)(request)
-
-
-def speak(channel: Channel) -> Any:
-    """Open MemberService.Speak: `Bulky` requests, plain responses."""
-    return channel.stream_stream(_SPEAK, MEMBER_MESSAGE.write, members_pb2.SpeakResponse.FromString)()
+produce = BulkCall("ortoo.v1.ProducerService/Produce", PRODUCE_REQUEST, producer_pb2.ProduceResponse)
+append = BulkCall("ortoo.v1.EnodeService/Append", APPEND_REQUEST, enode_pb2.AppendResponse)
+fetch_batches = BulkCall("ortoo.v1.EnodeService/FetchBatches", enode_pb2.FetchBatchesRequest, FETCH_BATCHES_RESPONSE)
+push = BulkCall("ortoo.v1.ConsumerService/Push", consumer_pb2.PushRequest, PUSH_RESPONSE)
+fetch = BulkCall("ortoo.v1.ConsumerService/Fetch", consumer_pb2.FetchRequest, FETCH_RESPONSE, takes_many=False)
+speak = BulkCall("ortoo.v1.MemberService/Speak", MEMBER_MESSAGE, members_pb2.SpeakResponse)
+_CALLS = {call.name: call for call in (produce, append, fetch_batches, push, fetch, speak)}
 
 
 def serve(server: Any, calls: Mapping[str, Callable[..., Any]]) -> None:
     """Let `server` answer these of the six calls, by method name, after it was given their whole services."""
-    streams, answers = grpc.stream_stream_rpc_method_handler, grpc.unary_stream_rpc_method_handler
-    codecs: dict[str, tuple[str, Any, Any, Any]] = {
-        "Produce": (_PRODUCE, streams, PRODUCE_REQUEST.read, producer_pb2.ProduceResponse.SerializeToString),
-        "Append": (_APPEND, streams, APPEND_REQUEST.read, enode_pb2.AppendResponse.SerializeToString),
-        "FetchBatches": (
-            _FETCH_BATCHES, streams, enode_pb2.FetchBatchesRequest.FromString, FETCH_BATCHES_RESPONSE.write
-        ),
-        "Push": (_PUSH, streams, consumer_pb2.PushRequest.FromString, PUSH_RESPONSE.write),
-        "Speak": (_SPEAK, streams, MEMBER_MESSAGE.read, members_pb2.SpeakResponse.SerializeToString),
-        "Fetch": (_FETCH, answers, consumer_pb2.FetchRequest.FromString, FETCH_RESPONSE.write),
-    }  # fmt: skip
     for name, call in calls.items():
-        path, kind, read, write = codecs[name]
-        server.add_registered_method_handlers(path.split("/")[1], {name: kind(call, read, write)})
+        known = _CALLS[name]
+        server.add_registered_method_handlers(known.service, {name: known.handler(call)})

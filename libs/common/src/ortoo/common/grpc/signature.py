@@ -75,13 +75,6 @@ def sign(secret_key: str, date_time: str) -> bytes:
     return hmac.new(secret_key.encode(), date_time.encode(), hashlib.sha1).digest()
 
 
-def signed_headers(access_key: str, secret_key: str, date_time: str) -> Headers:
-    """The headers of a call that is signed as RocketMQ's clients do."""
-    digest = sign(secret_key, date_time).hex()
-    said = f"MQv2-HMAC-SHA1 Credential={access_key}, SignedHeaders={DATE_TIME}, Signature={digest}"
-    return ((DATE_TIME, date_time), (AUTHORIZATION, said))
-
-
 def request_headers(access_key: str, secret_key: str, date_time: str, call: SignedCall) -> Headers:
     """The headers of a call that is signed with its method and request."""
     digest = hmac.digest(secret_key.encode(), call.text(date_time), hashlib.sha256).hex()

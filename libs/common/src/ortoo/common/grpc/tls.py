@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import grpc
 
 from ortoo.common.errors import Invalid
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.logs import get_logger
+
+if TYPE_CHECKING:  # clients import this file as well, and have no such settings
+    from ortoo.common.cluster.service_settings import ServiceSettings
 
 LOOKED_AT_S = 0.05
 """How long a new certificate is held back, so that handshakes that have looked at the old one get hold of it."""
@@ -166,31 +169,7 @@ class ClusterTls:
         return Renewed([self.ca_file, self.key_file, self.certificate_file], read)
 
 
-class TlsClusterSettings(Protocol):
-    """The settings of a role that are about this, `ServiceSettings`."""
-
-    @property
-    def tls_cluster_listen_address(self) -> str:
-        """Empty = processes call each other in the clear; otherwise the next three are given."""
-
-    @property
-    def tls_cluster_certificate_file(self) -> str:
-        """What the process shows."""
-
-    @property
-    def tls_cluster_key_file(self) -> str:
-        """The key of that."""
-
-    @property
-    def tls_cluster_ca_file(self) -> str:
-        """The roots of all."""
-
-    @property
-    def tls_cluster_name(self) -> str:
-        """What the certificates of all are for."""
-
-
-def cluster_tls(settings: TlsClusterSettings) -> ClusterTls | None:
+def cluster_tls(settings: "ServiceSettings") -> ClusterTls | None:
     """How processes of the cluster call each other; None = in the clear."""
     if not settings.tls_cluster_listen_address:
         return None
@@ -202,7 +181,7 @@ def cluster_tls(settings: TlsClusterSettings) -> ClusterTls | None:
     )
 
 
-def cluster_listener(settings: TlsClusterSettings) -> TlsListener | None:
+def cluster_listener(settings: "ServiceSettings") -> TlsListener | None:
     """The port for processes of the cluster, when they speak TLS."""
     tls = cluster_tls(settings)
     return None if tls is None else tls.listener(settings.tls_cluster_listen_address)

@@ -2,14 +2,11 @@
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
 from ortoo.common.errors import Internal, OrtooError
 from ortoo.common.process.logs import get_logger
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
 
 CONTAINED_FAILURES: Counter[str] = Counter()
 """Where to how many failures ended there, since the process began."""
@@ -66,7 +63,7 @@ class Scope:
     def __init__(
         self,
         where: str,
-        spawn: "Callable[[str, Coroutine[Any, Any, object]], asyncio.Task[Any]]",
+        spawn: Callable[[str, Coroutine[Any, Any, object]], asyncio.Task[Any]],
         failed: Callable[[Exception], object],
     ) -> None:
         self._where = where
@@ -75,7 +72,7 @@ class Scope:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_over = False
 
-    def start(self, name: str, work: "Coroutine[Any, Any, object]") -> asyncio.Task[Any]:
+    def start(self, name: str, work: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
         """Run `work` until it ends or the scope does, for its result; in a scope that is over it ends at once."""
         task = self._spawn(f"{self._where}:{name}", self._run(work))
         self._tasks.add(task)
@@ -91,7 +88,7 @@ class Scope:
         for task in tuple(self._tasks):
             task.cancel()
 
-    async def _run(self, work: "Coroutine[Any, Any, object]") -> object:
+    async def _run(self, work: Coroutine[Any, Any, object]) -> object:
         try:
             return await work
         except Exception as error:

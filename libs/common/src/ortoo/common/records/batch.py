@@ -1,7 +1,7 @@
 """Record batches: messages in columns, encoded once by their producer and never re-encoded.
 
     sealed = encode([Message(b"hello", "greeting", ("k1",))], now_ms=clock.now_ms())
-    sealed = encode_bodies(bodies, now_ms=..., tags="flight", keys=["a", "b", ...])    # bulk, without Message objects
+    sealed = encode_columns(Columns(bodies, "flight", ["a", "b", ...]), now_ms=...)    # bulk, without Message objects
     for part in cut(messages): encode(part, now_ms=...)                                # any number of messages
     view = open_batch(sealed)                                                          # see record_view.py
     view.bodies(); view.tags(); view.message(0); list(view)
@@ -10,7 +10,7 @@
 """
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from ortoo.common.errors import Invalid
@@ -58,7 +58,6 @@ __all__ = [
     "SealedBatch",
     "cut",
     "encode",
-    "encode_bodies",
     "encode_columns",
     "encoded_bytes_bound",
     "open_batch",
@@ -123,18 +122,6 @@ def _encode_messages(messages: Sequence[Message], now_ms: int, codec: Codec, lim
         *(zip(*rare, strict=True) if rare.count(NO_RARE_FIELDS) != len(rare) else ()),
     )
     return encode_columns(columns, now_ms=now_ms, codec=codec, limits=limits)
-
-
-def encode_bodies(
-    bodies: Sequence[bytes],
-    *,
-    now_ms: int,
-    tags: Sequence[str | None] | str | None = None,
-    keys: Sequence[str] | Sequence[Sequence[str]] | None = None,
-    codec: Codec = Codec.NONE,
-) -> SealedBatch:
-    """Encode bodies, with one tag for all or one each, and one key or several keys each; as `encode` otherwise."""
-    return encode_columns(Columns(bodies, tags, keys), now_ms=now_ms, codec=codec)
 
 
 def encode_columns(
@@ -229,10 +216,11 @@ def _columns_around_body(
     columns: Columns, count: int, sizes: list[int], now_ms: int, limits: text_rules.Limits
 ) -> tuple[bytes, bytes]:
     """Write what comes before the body column and what comes after it."""
-    tag = _tag_column(columns.tags, count)
-    keys = _keys_column(columns.keys, count)
-    group = _dictionary("message_group", columns.message_groups, text_rules.MESSAGE_GROUP, count)
-    properties = _properties_column(columns.properties, count, limits)
+    tags = (columns.tags,) * count if isinstance(columns.tags, str) else columns.tags
+    tag = _column("tag", tags, count, dictionary_column, text_rules.TAG)
+    keys = _column("keys", columns.keys, count, _keys)
+    group = _column("message_group", columns.message_groups, count, dictionary_column, text_rules.MESSAGE_GROUP)
+    properties = _column("properties", columns.properties, count, map_column, limits)
     if tag[1] + keys[1] + properties[1] > limits.text_bytes:
         _explain(columns, limits)
     written = {
@@ -244,49 +232,31 @@ def _columns_around_body(
         "deliver_at_ms": int64_buffer(_all("deliver_at_ms", columns.deliver_at_ms, count)),
         "priority": int32_buffer(_all("priority", columns.priorities, count)),
         "body_encoding": _body_encodings(columns.body_encodings, count),
-        "born_host": _dictionary("born_host", columns.born_hosts, text_rules.BORN_HOST, count)[0],
-        "message_id": _text("message_id", columns.message_ids, text_rules.MESSAGE_ID, count),
-        "trace_context": _text("trace_context", columns.trace_contexts, text_rules.TRACE_CONTEXT, count),
+        "born_host": _column("born_host", columns.born_hosts, count, dictionary_column, text_rules.BORN_HOST)[0],
+        "message_id": _column("message_id", columns.message_ids, count, text_column, text_rules.MESSAGE_ID)[0],
+        "trace_context": _column("trace_context", columns.trace_contexts, count, text_column, text_rules.TRACE_CONTEXT)[
+            0
+        ],
         "expire_at_ms": _expire_at(columns.expire_at_ms, count),
     }
     after = b"".join([bytes_field(NUMBERS[name], data) for name, data in written.items()])
     return bytes_field(NUMBERS["body_offsets"], offsets_buffer(sizes)), after
 
 
-def _tag_column(tags: Sequence[str | None] | str | None, count: int) -> Written:
-    if isinstance(tags, str):
-        tags = (tags,) * count
-    return _dictionary("tag", tags, text_rules.TAG, count)
-
-
-def _keys_column(keys: Sequence[str] | Sequence[Sequence[str]] | None, count: int) -> Written:
-    if keys is None:
+def _column(
+    name: str, rows: Sequence[object] | None, count: int, write: Callable[..., Written], *rules: object
+) -> Written:
+    """Write the values of a column, one a row; nothing if there are none."""
+    if rows is None:
         return NOTHING
-    _check_rows("keys", keys, count)
+    _check_rows(name, rows, count)
+    return write(rows, *rules)
+
+
+def _keys(keys: Sequence[str] | Sequence[Sequence[str]]) -> Written:
     if isinstance(keys[0], str) and set(map(type, keys)) == {str}:
         return single_list_column(keys, text_rules.KEY)  # type: ignore[arg-type]
     return list_column(keys, text_rules.KEY)
-
-
-def _properties_column(maps: Sequence[Mapping[str, str]] | None, count: int, limits: text_rules.Limits) -> Written:
-    if maps is None:
-        return NOTHING
-    _check_rows("properties", maps, count)
-    return map_column(maps, limits)
-
-
-def _dictionary(name: str, texts: Sequence[str | None] | None, rule: text_rules.TextRule, count: int) -> Written:
-    if texts is None:
-        return NOTHING
-    _check_rows(name, texts, count)
-    return dictionary_column(texts, rule)
-
-
-def _text(name: str, texts: Sequence[str | None] | None, rule: text_rules.TextRule, count: int) -> bytes:
-    if texts is None:
-        return b""
-    _check_rows(name, texts, count)
-    return text_column(texts, rule)[0]
 
 
 def _born_at(times: Sequence[int | None] | None, count: int, now_ms: int) -> bytes:

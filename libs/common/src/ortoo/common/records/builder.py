@@ -26,23 +26,19 @@ _BATCH_BYTES = 1024
 class BatchBuilder:
     """Messages on their way into one batch: never more than fit, never delayed and undelayed ones together."""
 
-    __slots__ = ("_bytes", "_bytes_max", "_messages", "_messages_max", "_sort")
+    __slots__ = ("_bytes_max", "_messages", "_messages_max", "_sort", "size_bytes")
 
     def __init__(self, bytes_max: int = RECORDS_BYTES_MAX, messages_max: int = MESSAGES_MAX) -> None:
         """Make batches of at most `bytes_max` bytes as stored and `messages_max` messages."""
         self._bytes_max = min(bytes_max, RECORDS_BYTES_MAX)
         self._messages_max = min(messages_max, MESSAGES_MAX)
         self._messages: list[Message | bytes] = []
-        self._bytes = _BATCH_BYTES
+        self.size_bytes = _BATCH_BYTES
+        """How many bytes the batch has at most, uncompressed."""
         self._sort = _USUAL
 
     def __len__(self) -> int:
         return len(self._messages)
-
-    @property
-    def size_bytes(self) -> int:
-        """How many bytes the batch has at most, uncompressed."""
-        return self._bytes
 
     def add(self, message: Message | bytes) -> int | None:
         """Take a message or a bare body; its place in the batch, or None if it belongs into the next one.
@@ -50,9 +46,9 @@ class BatchBuilder:
         An empty builder takes any.
         """
         if isinstance(message, bytes):
-            size, sort = self._bytes + len(message) + MESSAGE_BYTES, _USUAL
+            size, sort = self.size_bytes + len(message) + MESSAGE_BYTES, _USUAL
         else:
-            size, sort = self._bytes + encoded_bytes_bound(message), _sort(message.rare)
+            size, sort = self.size_bytes + encoded_bytes_bound(message), _sort(message.rare)
         messages = self._messages
         row = len(messages)
         if not row:
@@ -60,7 +56,7 @@ class BatchBuilder:
         elif size > self._bytes_max or sort != self._sort or row >= self._messages_max:
             return None
         messages.append(message)
-        self._bytes = size
+        self.size_bytes = size
         return row
 
     def extend(self, messages: Sequence[Message] | Sequence[bytes]) -> int:
@@ -80,7 +76,7 @@ class BatchBuilder:
                 return 0
             sizes, extra = [len(message.body) for message in messages], _extra_bytes(messages)
         count, total = len(sizes), sum(sizes) + extra * len(sizes)
-        room = self._bytes_max - self._bytes
+        room = self._bytes_max - self.size_bytes
         if total > room:
             ends = list(accumulate(sizes))
             count = bisect_right([end + extra * row for row, end in enumerate(ends, 1)], room)
@@ -89,13 +85,13 @@ class BatchBuilder:
             total = ends[count - 1] + extra * count if count else 0
         if count:
             self._messages += messages[:count]
-            self._bytes += total
+            self.size_bytes += total
             self._sort = _USUAL
         return count
 
     def take(self) -> list[Message | bytes]:
         """Give out what was taken, unchecked, and start anew; a bare body is given as it was."""
-        messages, self._messages, self._bytes = self._messages, [], _BATCH_BYTES
+        messages, self._messages, self.size_bytes = self._messages, [], _BATCH_BYTES
         return messages
 
     def seal(self, *, now_ms: int, codec: Codec = Codec.NONE, limits: Limits = OF_PRODUCERS) -> SealedBatch:

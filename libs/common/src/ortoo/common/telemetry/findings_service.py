@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
 
 from ortoo.common.errors.findings import Finding, Findings, process_version
 from ortoo.common.grpc.errors import Context
@@ -49,8 +49,4 @@ def findings_of(answer: pb.ListFindingsResponse) -> list[Finding]:
 
 def findings_servicer(own: Findings, clock: Clock) -> tuple[str, AddServicer]:
     """The service's name, and how it is added to a server."""
-
-    def add(server: Any) -> None:
-        add_FindingsServiceServicer_to_server(OwnFindings(own, clock), server)
-
-    return NAME, add
+    return NAME, partial(add_FindingsServiceServicer_to_server, OwnFindings(own, clock))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ortoo.common.cluster.live_settings import LiveSettings
@@ -63,8 +64,4 @@ class OwnSettings(SettingsServiceServicer):
 
 def settings_servicer(role: str, live: LiveSettings[Any]) -> tuple[str, AddServicer]:
     """The service's name, and how it is added to a server."""
-
-    def add(server: Any) -> None:
-        add_SettingsServiceServicer_to_server(OwnSettings(role, live), server)
-
-    return NAME, add
+    return NAME, partial(add_SettingsServiceServicer_to_server, OwnSettings(role, live))

@@ -140,33 +140,16 @@ async def open_tracing(
     if not endpoint:
         yield None
         return
-    tracing = Tracing(clock=clock, randomness=randomness)
-    sender = _Sender(tracing, role, name, endpoint)
     try:
-        async with Background("tracing") as background:
-            background.every("send", SEND_INTERVAL_S, sender.send, clock=clock)
-            yield tracing
-    finally:
-        await sender.send()
-        await asyncio.to_thread(sender.exporter.shutdown)
+        from ortoo.common.telemetry.span_exporter import SpanExporter
+    except ModuleNotFoundError as error:
+        raise Unsupported(
+            "tracing needs OpenTelemetry; install ortoo-common[tracing]", field="trace_endpoint"
+        ) from error
+    tracing, exporter = Tracing(clock=clock, randomness=randomness), SpanExporter(role, name, endpoint)
 
-
-class _Sender:
-    """Takes what has ended out of a `Tracing` and sends it, beside the event loop."""
-
-    def __init__(self, tracing: Tracing, role: str, name: str, endpoint: str) -> None:
-        try:
-            from ortoo.common.telemetry.span_exporter import SpanExporter
-        except ModuleNotFoundError as error:
-            raise Unsupported(
-                "tracing needs OpenTelemetry; install ortoo-common[tracing]", field="trace_endpoint"
-            ) from error
-        self.exporter = SpanExporter(role, name, endpoint)
-        self._tracing = tracing
-
-    async def send(self) -> None:
+    async def send() -> None:
         """Send what has ended; a receiver that is away costs these spans and a line in the log."""
-        tracing = self._tracing
         tracing.set_clock()
         spans, tracing.ended = tracing.ended, []
         if tracing.dropped:
@@ -174,4 +157,12 @@ class _Sender:
             tracing.dropped = 0
         if spans:
             # The exporter is for one thread at a time, and a stop sends once more.
-            await uninterrupted(asyncio.get_running_loop().run_in_executor(None, self.exporter.send, spans))
+            await uninterrupted(asyncio.get_running_loop().run_in_executor(None, exporter.send, spans))
+
+    try:
+        async with Background("tracing") as background:
+            background.every("send", SEND_INTERVAL_S, send, clock=clock)
+            yield tracing
+    finally:
+        await send()
+        await asyncio.to_thread(exporter.shutdown)

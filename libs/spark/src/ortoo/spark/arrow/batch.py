@@ -33,7 +33,7 @@ class BatchDecoder:
         """`schema` is the pyarrow schema that Spark expects."""
         self.schema = schema
         self._names: Sequence[str] = schema.names
-        looked_at = {_FIELDS.get(name, name) for name in self._names if name in _FIELDS or name == "body"}
+        looked_at = {_FIELDS.get(name, name) for name in self._names if name not in _PLACE}
         self.fields: tuple[str, ...] = ("count", *sorted(looked_at))
         """The fields of a record batch that are looked at, for whoever fetches."""
 
@@ -70,7 +70,7 @@ class BatchDecoder:
             return _PLACE[name](received, kind)
         if name == "message_id":
             return _message_ids(received, fields, rows, count)
-        data = buffer(fields, NUMBERS[_FIELDS[name]], f"{_PATH}.{name}")
+        data = buffer(fields, NUMBERS[_FIELDS.get(name, name)], f"{_PATH}.{name}")
         if not len(data):
             return arrow.nothing(len(received), kind)
         column = _cut(_DECODERS[name](data, count, f"{_PATH}.{name}"), rows)
@@ -141,19 +141,8 @@ _PLACE: Final[dict[str, Callable[[ReceivedBatch, Any], Any]]] = {
     "stored_at": _stored_at,
 }
 """Columns that say where a message lies."""
-_FIELDS: Final = {
-    "message_id": "message_id",
-    "tag": "tag",
-    "keys": "keys",
-    "born_at": "born_at_ms",
-    "born_host": "born_host",
-    "message_group": "message_group",
-    "properties": "properties",
-    "trace_context": "trace_context",
-    "priority": "priority",
-    "deliver_at": "deliver_at_ms",
-}
-"""Column to field of the record batch."""
+_FIELDS: Final = {"born_at": "born_at_ms", "deliver_at": "deliver_at_ms"}
+"""Column to field of the record batch, where they have different names."""
 _DECODERS: Final[dict[str, Callable[[memoryview, int, str], Any]]] = {
     "tag": arrow.dictionary,
     "keys": arrow.lists,

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 
 from ortoo.client import NotFound, Queue
+from ortoo.client.core.wire import wire_queue
 from ortoo.common.errors.status import error_of
 from ortoo.spark.core.link import Link
-from ortoo.v1 import pull_pb2, topic_pb2
+from ortoo.v1 import pull_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 
 
@@ -22,10 +23,7 @@ def commit_group(link: Link, group: str, offsets: Mapping[Queue, int]) -> None:
     request = pull_pb2.CommitConsumerOffsetsRequest(
         group=group,
         offsets=[
-            pull_pb2.ConsumerOffset(
-                queue=topic_pb2.Queue(topic=queue.topic, enode=queue.enode, queue_id=queue.queue_id), offset=offset
-            )
-            for queue, offset in sorted(offsets.items())
+            pull_pb2.ConsumerOffset(queue=wire_queue(queue), offset=offset) for queue, offset in sorted(offsets.items())
         ],
     )
     answer = link.call(ConsumerServiceStub, "CommitOffsets", request)
@@ -35,10 +33,7 @@ def commit_group(link: Link, group: str, offsets: Mapping[Queue, int]) -> None:
 
 def group_offset(link: Link, group: str, queue: Queue) -> int:
     """The committed offset of a group in one queue; -1 if it has none. Errors: the refusal, when there is one."""
-    request = pull_pb2.QueryConsumerOffsetsRequest(
-        group=group,
-        queues=[topic_pb2.Queue(topic=queue.topic, enode=queue.enode, queue_id=queue.queue_id)],
-    )
+    request = pull_pb2.QueryConsumerOffsetsRequest(group=group, queues=[wire_queue(queue)])
     answer = link.call(ConsumerServiceStub, "QueryOffsets", request)
     for refused in answer.refused:
         raise error_of(refused.failure)

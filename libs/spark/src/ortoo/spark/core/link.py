@@ -102,19 +102,16 @@ class Link:
         self.clock: Clock = SystemClock()
         self._thread = LoopThread()
         with _named_as_options():
-            self.connection = self._connected(cluster)
+            self.connection = Connection(
+                cluster.addresses,
+                clock=self.clock,
+                randomness=Randomness(),
+                credentials=credentials_from(cluster.access_key, cluster.secret_key),
+                tls=cluster.tls,
+                call_timeout_s=cluster.call_timeout_ms / 1000,
+                tries_max=cluster.call_attempts,
+            )
         self.admin = Admin(self.connection)
-
-    def _connected(self, cluster: Cluster) -> Connection:
-        return Connection(
-            cluster.addresses,
-            clock=self.clock,
-            randomness=Randomness(),
-            credentials=credentials_from(cluster.access_key, cluster.secret_key),
-            tls=cluster.tls,
-            call_timeout_s=cluster.call_timeout_ms / 1000,
-            tries_max=cluster.call_attempts,
-        )
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the link's loop and wait for it."""

@@ -18,14 +18,13 @@ from ortoo.common.errors import Unavailable
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.logs import configure
 from ortoo.spark import register
-from ortoo.spark.demo.delays import delays
 from ortoo.spark.demo.wind import live_report
 from ortoo.spark.lake.table import Lake
 from ortoo.spark.pipeline.jobs.archive import archive
 from ortoo.spark.pipeline.jobs.compact import compact
 from ortoo.spark.pipeline.jobs.replay import replay
 from ortoo.spark.pipeline.jobs.trace import trace
-from ortoo.spark.pipeline.running.page import text_table
+from ortoo.spark.pipeline.running.page import Table, new_figure, text_table, write_page
 from ortoo.spark.pipeline.running.progress import Say
 from ortoo.spark.pipeline.running.session import session
 from ortoo.spark.pipeline.running.settings import (
@@ -37,6 +36,15 @@ from ortoo.spark.pipeline.running.settings import (
 )
 
 _CONF = ("spark.driver.memory=768m", "spark.sql.shuffle.partitions=4", "spark.driver.host=127.0.0.1")
+
+_SQL = """
+select flight.carrier, count(*) as flights, count(flight.dep_delay) as departed,
+       avg(flight.dep_delay) as mean_delay, percentile_approx(flight.dep_delay, 0.5) as median_delay,
+       100.0 * count_if(flight.dep_delay > 15) / count(flight.dep_delay) as late_percent
+from (select from_json(cast(body as string), 'carrier string, dep_delay double') as flight from {messages})
+group by flight.carrier order by mean_delay desc
+"""
+_NAMES = ("carrier", "flights", "departed", "mean delay, min", "median, min", "over 15 min late, %")
 
 KEPT = Path(".ortoo/spark-demo")
 """Where a run leaves its lake and its reports; the next one begins anew."""
@@ -119,6 +127,24 @@ def _pipeline(spark: Any, settings: PipelineSettings, say: Say) -> bool:
     )
     say("every flight is where it belongs, once" if right else "something is wrong")
     return right
+
+
+def delays(spark: Any, messages: Any, folder: Path) -> Table:
+    """Which carriers depart late: a report on the lake, made by Spark from the JSON in the messages' bodies.
+
+    Write delays.html and delays.png; returns the table.
+    """
+    rows = [tuple(row) for row in spark.sql(_SQL, messages=messages).collect()]
+    rows = [(*row[:3], *(None if cell is None else float(cell) for cell in row[3:])) for row in rows]
+    figure = new_figure()
+    axes = figure.subplots()
+    axes.bar([row[0] for row in rows], [row[3] or 0.0 for row in rows], color="#336699")
+    axes.set_ylabel("mean departure delay, minutes")
+    axes.set_title("Departures from New York, 2013")
+    table = Table("By carrier", _NAMES, rows)
+    note = f"{sum(row[1] for row in rows):,} flights; a flight without a delay was cancelled."
+    write_page(folder, "delays", "Departure delays by carrier", note, [table], figure)
+    return table
 
 
 @contextmanager

@@ -25,7 +25,7 @@ class OrtooDataSource(DataSource):
         if options.view != "messages":
             from ortoo.spark.format import views
 
-            return views.ddl(options.view)
+            return views.DDL[options.view]
         return columns.ddl(options.columns)
 
     def reader(self, schema: Any) -> Any:

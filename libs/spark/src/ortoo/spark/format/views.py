@@ -19,7 +19,7 @@ from ortoo.spark.writing.sink_account import GROUP
 
 RETRY: Final = "%RETRY%"
 DEAD: Final = "%DLQ%"
-_DDL: Final[Mapping[str, str]] = {
+DDL: Final[Mapping[str, str]] = {
     "groups": (
         "group string, topic string, enode string, queue_id int, committed_offset bigint, end_offset bigint, "
         "lag bigint, seen_at timestamp"
@@ -29,11 +29,7 @@ _DDL: Final[Mapping[str, str]] = {
         "end_offset bigint, seen_at timestamp"
     ),
 }
-
-
-def ddl(view: str) -> str:
-    """The columns of a view, in Spark's DDL."""
-    return _DDL[view]
+"""The columns of each view, as Spark writes them."""
 
 
 class ViewReader(DataSourceReader):
@@ -44,7 +40,7 @@ class ViewReader(DataSourceReader):
         self._options = options
         self._schema = utc_schema(schema)
         self._names = list(self._schema.names)
-        known = [part.split()[0] for part in _DDL[options.view].split(", ")]
+        known = [part.split()[0] for part in DDL[options.view].split(", ")]
         if unknown := [name for name in self._names if name not in known]:
             raise Invalid(
                 f"the view {options.view} has no column {unknown[0]!r}; it has {', '.join(known)}", field="view"
@@ -100,7 +96,7 @@ def group_rows(link: Link, options: ReadOptions) -> list[dict[str, Any]]:
 def delivery_rows(link: Link, options: ReadOptions) -> list[dict[str, Any]]:
     """One row for each queue of messages that wait for another attempt, or that were parked as dead letters."""
     rows = []
-    for topic in sorted(item.name for item in link.run(link.admin.list_topics())):
+    for topic in _all_topics(link):
         for prefix, state in ((RETRY, "retry"), (DEAD, "dead")):
             group = topic.removeprefix(prefix)
             if topic == group or (options.groups and group not in options.groups):

@@ -101,6 +101,3 @@ def _run(name: str, settings: PipelineSettings, say: Say, once: bool) -> int:
 
 
 _JOBS = ("archive", "compact", "replay", "trace", "lag")
-
-if __name__ == "__main__":
-    sys.exit(main())

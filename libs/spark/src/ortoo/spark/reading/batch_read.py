@@ -18,8 +18,13 @@ from ortoo.spark.reading.bounds import end_offsets, start_offsets
 from ortoo.spark.reading.data_loss import readable
 from ortoo.spark.reading.planning import Slice, plan
 from ortoo.spark.reading.push_down import OffsetFilter
-from ortoo.spark.reading.slice_reader import read_arrow
+from ortoo.spark.reading.slice_reader import Remainder, read_slice
 from ortoo.spark.reading.topic_state import Range, current_state
+
+ROWS_MAX = 8_192
+"""A batch for Spark has about so many rows; smaller stored ones are put together."""
+BYTES_MAX = 4 << 20
+"""Or about so many bytes."""
 
 
 class MessageTask(InputPartition):
@@ -62,18 +67,28 @@ class TaskReader:
         return [MessageTask(slices) for slices in tasks]
 
     def batches(self, task: Any) -> Iterator[Any]:
-        """The Arrow batches of a task. An empty read is one task without slices."""
-        if not isinstance(task, MessageTask) or not task.slices:
-            return iter(())
-        options = self.options
-        return read_arrow(
-            link_to(options.cluster),
-            task.slices,
-            BatchDecoder(self.schema),
-            wanted=self.wanted,
-            on_data_loss=options.on_data_loss,
-            timeout_ms=options.fetch_timeout_ms,
-        )
+        """The wanted messages of a task as Arrow batches. An empty read is one task without slices.
+
+        Errors: DataLoss, Unavailable after `fetchTimeoutMs`, Invalid.
+        """
+        options, wanted = self.options, self.wanted
+        decoder = BatchDecoder(self.schema)
+        waiting: list[Any] = []
+        rows = size_bytes = 0
+        for part in task.slices if isinstance(task, MessageTask) else ():
+            link = link_to(options.cluster)
+            rest = Remainder(link, part, options.on_data_loss)
+            timeout_ms = options.fetch_timeout_ms
+            for received in read_slice(link, rest, columns=decoder.fields, wanted=wanted, timeout_ms=timeout_ms):
+                batch = decoder.decode(received)
+                if rows and (rows + len(batch) > ROWS_MAX or size_bytes + received.size_bytes > BYTES_MAX):
+                    yield _joined(waiting)
+                    waiting, rows, size_bytes = [], 0, 0
+                waiting.append(batch)
+                rows += len(batch)
+                size_bytes += received.size_bytes
+        if waiting:
+            yield _joined(waiting)
 
 
 class BatchReader(DataSourceReader):
@@ -110,9 +125,8 @@ class BatchReader(DataSourceReader):
         starts, ends = start_offsets(link, options, state), end_offsets(link, options, state)
         wanted: dict[Any, Range] = {}
         for queue, begin in starts.items():
-            held = state.ranges[queue]
-            part = readable(queue, Range(begin, ends[queue]), held, options.on_data_loss)
-            wanted[queue] = Range(part.begin, part.end)
+            asked = Range(begin, ends[queue])
+            wanted[queue], _ = readable(queue, asked, state.ranges[queue], options.on_data_loss)
         return wanted, dict(state.topic_ids)
 
 
@@ -125,6 +139,10 @@ class FilteringBatchReader(BatchReader):
         rest = [each for each in filters if not self._filter.take(each)]
         self._tasks.wanted = self._filter.wanted(self._options.wanted)
         return rest
+
+
+def _joined(batches: list[Any]) -> Any:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def arrow_schema(schema: Any) -> Any:

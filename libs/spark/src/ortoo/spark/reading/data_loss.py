@@ -33,24 +33,18 @@ def refused(loss: Loss) -> DataLoss:
     return DataLoss(f"{loss}. To go on with what there is set failOnDataLoss=false", field="failOnDataLoss")
 
 
-@dataclass(frozen=True, slots=True)
-class Readable:
-    """What of a wanted range can be read, and what is lost."""
+def readable(
+    queue: Queue, wanted: Range, held: Range | None, policy: str, *, recreated: bool = False
+) -> tuple[Range, list[Loss]]:
+    """Cut a wanted range to what is stored; what is left of it, and what is lost.
 
-    begin: int
-    end: int
-    losses: tuple[Loss, ...] = ()
-
-
-def readable(queue: Queue, wanted: Range, held: Range | None, policy: str, *, recreated: bool = False) -> Readable:
-    """Cut a wanted range to what is stored. Errors: DataLoss under the policy `fail`, naming both ranges.
-
+    Errors: DataLoss under the policy `fail`, naming both ranges.
     Policy `earliest` goes on with the first message that is still there; `latest` gives up what is left of the range.
     """
     losses: list[Loss] = []
     begin, end = wanted.begin, wanted.end
     if begin >= end:
-        return Readable(begin, begin)
+        return Range(begin, begin), losses
     if recreated:
         losses.append(Loss(queue, begin, end, "the topic was deleted and created again, what it held is gone"))
         begin = end
@@ -71,4 +65,4 @@ def readable(queue: Queue, wanted: Range, held: Range | None, policy: str, *, re
             end = max(begin, held.end)
     if losses and policy == "fail":
         raise refused(losses[0])
-    return Readable(begin, end, tuple(losses))
+    return Range(begin, end), losses

@@ -48,10 +48,6 @@ class MessageSize:
     count: int = 0
     size_bytes: int = 0
 
-    def messages(self, bytes_max: int) -> int:
-        """How many messages fit."""
-        return int(bytes_max / self.mean_bytes)
-
     @property
     def mean_bytes(self) -> float:
         """The mean size of a message."""

@@ -1,53 +1,18 @@
 """Reading one task's slices: exactly the offsets that were planned, or an error, or a loss that is counted."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
-
-import pyarrow as pa
 
 from ortoo.client import Filter, Queue, ReceivedBatch
+from ortoo.client.offsets.queue_starts import offset_ranges
 from ortoo.common.errors import DataLoss, NotFound, OrtooError, OutOfRange, Unavailable
 from ortoo.common.process.logs import get_logger
-from ortoo.spark.arrow.batch import BatchDecoder
 from ortoo.spark.core.link import Link
 from ortoo.spark.reading.data_loss import Loss, readable
 from ortoo.spark.reading.planning import Slice
 from ortoo.spark.reading.topic_state import Range
-from ortoo.v1 import consumer_pb2
-from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 
-ROWS_MAX = 8_192
-"""A batch for Spark has about so many rows; smaller stored ones are put together."""
-BYTES_MAX = 4 << 20
-"""Or about so many bytes."""
 _RETRY_S = 0.5
 _log = get_logger("spark")
-
-
-def read_arrow(
-    link: Link,
-    slices: Sequence[Slice],
-    decoder: BatchDecoder,
-    *,
-    wanted: Filter = "*",
-    on_data_loss: str,
-    timeout_ms: int,
-) -> Iterator[Any]:
-    """The `wanted` messages of `slices` as Arrow batches. Errors: DataLoss, Unavailable after `timeout_ms`, Invalid."""
-    waiting: list[Any] = []
-    rows = size_bytes = 0
-    for part in slices:
-        rest = Remainder(link, part, on_data_loss)
-        for received in read_slice(link, rest, columns=decoder.fields, wanted=wanted, timeout_ms=timeout_ms):
-            batch = decoder.decode(received)
-            if rows and (rows + len(batch) > ROWS_MAX or size_bytes + received.size_bytes > BYTES_MAX):
-                yield _joined(waiting)
-                waiting, rows, size_bytes = [], 0, 0
-            waiting.append(batch)
-            rows += len(batch)
-            size_bytes += received.size_bytes
-    if waiting:
-        yield _joined(waiting)
 
 
 def read_slice(
@@ -130,11 +95,11 @@ class Remainder:
             held = _held(self._link, self._queue)
         except Unavailable:
             return False
-        part = readable(self._queue, Range(self.begin, self.end), held, self._policy, recreated=self.recreated)
-        for loss in part.losses:
+        part, losses = readable(self._queue, Range(self.begin, self.end), held, self._policy, recreated=self.recreated)
+        for loss in losses:
             self._lost(loss)
         self.begin, self.end = part.begin, part.end
-        return bool(part.losses)
+        return bool(losses)
 
     @staticmethod
     def _lost(loss: Loss) -> None:
@@ -143,19 +108,13 @@ class Remainder:
 
 def _held(link: Link, queue: Queue) -> Range | None:
     """What the queue holds; None if it does not exist. Errors: Unavailable when its enode is away."""
-    request = consumer_pb2.QueryQueuesRequest(topic=queue.topic)
     try:
-        states = link.call(ConsumerServiceStub, "QueryQueues", request).queues
+        ranges = link.run(offset_ranges(link.connection, {queue.topic}))
     except NotFound:
         return None
-    for state in states:
-        if (state.queue.enode, state.queue.queue_id) == (queue.enode, queue.queue_id):
-            return Range(state.begin_offset, state.end_offset)
+    if queue in ranges:
+        return Range(*ranges[queue])
     description = link.run(link.admin.describe_topic(queue.topic))
     if any(p.enode == queue.enode and queue.queue_id < p.read_queue_count for p in description.topic.placements):
         raise Unavailable(f"the enode {queue.enode} is away")
     return None
-
-
-def _joined(batches: list[Any]) -> Any:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

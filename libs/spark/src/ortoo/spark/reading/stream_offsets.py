@@ -32,12 +32,8 @@ class Limits:
     by_bytes: BytesLimit | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """The end of the next batch, and what was found to be lost on the way."""
-
-    end: Offsets
-    losses: tuple[Loss, ...] = ()
+Step = tuple[Offsets, tuple[Loss, ...]]
+"""The end of the next batch, and what was found to be lost on the way."""
 
 
 @dataclass(slots=True)
@@ -79,19 +75,19 @@ class StreamOffsets:
             raise refused(losses[0])
         self._told.update((loss.queue, at.topic_ids.get(loss.queue.topic, 0)) for loss in losses)
         if moved != at:
-            return Step(moved, losses)
+            return moved, losses
         latest = {queue: self._end(queue, offset, held) for queue, offset in at.queues.items()}
         if everything:
-            return Step(Offsets(latest, at.topic_ids), losses)
+            return Offsets(latest, at.topic_ids), losses
         if self.target is None and self._holds_back(sum(latest.values()) - sum(at.queues.values()), now_s):
-            return Step(at, losses)
+            return at, losses
         if self.limits.messages:
             latest = limited(at.queues, latest, self.limits.messages)
         if self.limits.by_bytes is not None:
             latest = limited(at.queues, latest, self.limits.by_bytes(at.queues, latest))
-        return Step(Offsets(latest, at.topic_ids), losses)
+        return Offsets(latest, at.topic_ids), losses
 
-    def _moved(self, at: Offsets, held: TopicState) -> tuple[Offsets, tuple[Loss, ...]]:
+    def _moved(self, at: Offsets, held: TopicState) -> Step:
         """Where reading can go on: offsets that are not there any more are replaced by ones that are."""
         queues: dict[Queue, int] = {}
         losses: list[Loss] = []
@@ -150,9 +146,6 @@ def ranges(start: Offsets, end: Offsets) -> dict[Queue, Range]:
     return {
         queue: Range(start.queues[queue], stop)
         for queue, stop in end.queues.items()
-        if stop > start.queues.get(queue, stop) and _same_topic(queue.topic, start, end)
+        if stop > start.queues.get(queue, stop)
+        and start.topic_ids.get(queue.topic, 0) in (0, end.topic_ids.get(queue.topic, 0))
     }
-
-
-def _same_topic(topic: str, start: Offsets, end: Offsets) -> bool:
-    return start.topic_ids.get(topic, 0) in (0, end.topic_ids.get(topic, 0))

@@ -145,9 +145,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _next(self, at: Offsets, everything: bool) -> Offsets:
         # An old answer may be from before `at`; what moves offsets or loses messages is looked at anew.
         state = self._state(fresh=self._offsets.moves(at, self._state()))
-        step = self._offsets.next(at, state, self._link().clock.monotonic_s(), everything=everything)
-        self._tell(step.losses)
-        return step.end
+        end, losses = self._offsets.next(at, state, self._link().clock.monotonic_s(), everything=everything)
+        self._tell(losses)
+        return end
 
     def _tell(self, losses: Sequence[Loss]) -> None:
         for loss in losses:
@@ -158,7 +158,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _messages_max(self, starts: Mapping[Queue, int], ends: Mapping[Queue, int]) -> int:
         """How many messages `maxBytesPerTrigger` allows, by the size of those where the batch begins."""
         self._size = self._size.sampled(self._link(), starts, ends)
-        return max(self._size.messages(self._options.max_bytes), 1)
+        return max(int(self._options.max_bytes / self._size.mean_bytes), 1)
 
     def _checked(self, wanted: dict[Queue, Range], stop: Offsets) -> dict[Queue, Range]:
         """The wanted ranges without what is lost; losses are told with their numbers."""
@@ -171,9 +171,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             known = stop.topic_ids.get(queue.topic)
             recreated = known is not None and state.topic_ids.get(queue.topic, known) != known
-            part = readable(queue, asked, held, self._options.on_data_loss, recreated=recreated)
-            self._tell(part.losses)
-            cut[queue] = Range(part.begin, part.end)
+            cut[queue], losses = readable(queue, asked, held, self._options.on_data_loss, recreated=recreated)
+            self._tell(losses)
         return cut
 
     def _show_group(self, at: Offsets) -> None:

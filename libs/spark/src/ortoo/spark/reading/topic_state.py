@@ -5,11 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ortoo.client import NotFound, Queue
+from ortoo.client.offsets.queue_starts import search_offset
 from ortoo.common.errors import Invalid
 from ortoo.spark.core.link import Link
 from ortoo.spark.core.read_options import ReadOptions
-from ortoo.v1 import pull_pb2, topic_pb2
-from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +88,5 @@ def _assigned(options: ReadOptions, topic: str, queues: set[Queue]) -> set[Queue
 
 def offset_at(link: Link, queue: Queue, held: Range, time_ms: int) -> int:
     """The first offset stored at or after `time_ms`; the end of the queue if there is none."""
-    request = pull_pb2.SearchOffsetRequest(
-        queue=topic_pb2.Queue(topic=queue.topic, enode=queue.enode, queue_id=queue.queue_id), time_ms=time_ms
-    )
-    found = int(link.call(ConsumerServiceStub, "SearchOffset", request).offset)
+    found = link.run(search_offset(link.connection, queue, time_ms))
     return min(max(found, held.begin), held.end)

@@ -7,8 +7,7 @@ few at a time, and after any trouble everything without an answer is sent again,
 import asyncio
 from collections import deque
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from ortoo.client import Conflict, OrtooError, Queue, Unavailable
 from ortoo.client.core.connection import Connection
@@ -21,18 +20,6 @@ IN_FLIGHT_MAX = 5
 """How many batches of one producer and queue may be under way: as many as the enode remembers."""
 _SEQUENCE = "batch.first_sequence"
 _LONG_AGO = "stored long ago"
-
-
-@dataclass(slots=True)
-class Sent:
-    """What became of everything."""
-
-    messages: int = 0
-    size_bytes: int = 0
-    repeated: int = 0
-    """Messages that an earlier attempt had stored already, as far as the enode could tell."""
-    ends: dict[Queue, int] = field(default_factory=dict)
-    """Where the last batch for each queue ends."""
 
 
 @dataclass(slots=True)
@@ -65,7 +52,7 @@ class BatchSender:
         self._error: OrtooError | None = None
         self._trouble = ""
         self._progress_s = connection.clock.monotonic_s()
-        self.sent = Sent()
+        self._stored_messages = 0
 
     async def __aenter__(self) -> Self:
         await self._background.__aenter__()
@@ -73,10 +60,8 @@ class BatchSender:
         self._background.spawn("deadline", self._watch())
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._background.__aexit__(kind, error, traceback)
+    async def __aexit__(self, *ended: Any) -> None:
+        await self._background.__aexit__(*ended)
 
     async def put(self, addressed: Addressed) -> None:
         """Take a batch; waits while too much is unanswered. Errors: why an earlier one was refused."""
@@ -94,13 +79,16 @@ class BatchSender:
         self._wanted.set()
         self._pump(line)
 
-    async def flush(self) -> Sent:
-        """Wait until everything is stored. Errors: why one was refused; Unavailable when the time is over."""
+    async def flush(self) -> int:
+        """Wait until everything is stored; how many messages that is.
+
+        Errors: why one was refused; Unavailable when the time is over.
+        """
         while self._error is None and not all(line.is_idle for line in self._lines.values()):
             await self._change()
         if self._error is not None:
             raise self._error
-        return self.sent
+        return self._stored_messages
 
     async def _change(self) -> None:
         self._changed.clear()
@@ -116,7 +104,9 @@ class BatchSender:
         line = self._lines[batch.queue, batch.sealed.producer_id]
         line.in_flight.remove(batch)
         if error is None or _stored_before(error):
-            self._stored(batch, error)
+            self._progress_s = self._connection.clock.monotonic_s()
+            self._bytes -= len(batch.sealed.records)
+            self._stored_messages += batch.sealed.count
         elif error.retriable:
             self._trouble = str(error)
             line.returned.append(batch)
@@ -128,18 +118,6 @@ class BatchSender:
         self._pump(line)
         self._changed.set()
 
-    def _stored(self, batch: ProducerBatch, error: OrtooError | None) -> None:
-        sent, sealed = self.sent, batch.sealed
-        self._progress_s = self._connection.clock.monotonic_s()
-        self._bytes -= len(sealed.records)
-        sent.messages += sealed.count
-        sent.size_bytes += len(sealed.records)
-        if error is not None:
-            sent.repeated += sealed.count
-        else:
-            end = batch.first_offset + sealed.count
-            sent.ends[batch.queue] = max(end, sent.ends.get(batch.queue, 0))
-
     def _resume(self, line: _Line) -> None:
         if line.returned and not line.in_flight:
             line.returned.sort(key=lambda batch: batch.sealed.first_sequence)
@@ -149,23 +127,22 @@ class BatchSender:
 
     async def _converse(self) -> None:
         """Keep a stream open while there is something to send; after a break, send again what has no answer."""
-        attempt = 0
+        await self._wanted.wait()
+        await self._connection.keep(self._send_to)
+
+    async def _send_to(self, address: str) -> bool:
+        """Send over one stream until it breaks; whether its snode has answered anything."""
         connection = self._connection
-        while True:
-            await self._wanted.wait()
-            address, began_s = connection.address, connection.clock.monotonic_s()
-            self._call = ProduceCall(connection.channel(), address, self._answered, clock=connection.clock)
-            for line in self._lines.values():
-                self._pump(line)
-            self._trouble = str(await self._call.run())
-            self._call = None
-            connection.failed(address)
-            for line in self._lines.values():
-                line.returned += line.in_flight
-                line.in_flight.clear()
-                self._resume(line)
-            attempt = 0 if connection.clock.monotonic_s() - began_s > _SETTLED_S else attempt + 1
-            await connection.clock.sleep(connection.backoff.delay_s(attempt, connection.randomness))
+        call = self._call = ProduceCall(connection.channel(), address, self._answered, clock=connection.clock)
+        for line in self._lines.values():
+            self._pump(line)
+        self._trouble = str(await call.run())
+        self._call = None
+        for line in self._lines.values():
+            line.returned += line.in_flight
+            line.in_flight.clear()
+            self._resume(line)
+        return call.has_heard
 
     async def _watch(self) -> None:
         clock = self._connection.clock
@@ -182,6 +159,3 @@ class BatchSender:
 def _stored_before(error: OrtooError) -> bool:
     """Whether the enode says that a batch with these ids was stored so long ago that it forgot where."""
     return isinstance(error, Conflict) and error.field == _SEQUENCE and _LONG_AGO in error.message
-
-
-_SETTLED_S = 5.0

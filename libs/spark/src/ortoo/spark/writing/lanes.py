@@ -41,10 +41,6 @@ class TaskIdentity:
         text = "\x1f".join((self.sink, str(self.batch_id), str(self.partition_id), self.nonce, lane))
         return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") or 1
 
-    def number(self) -> int:
-        """A number to begin with among queues, the same for every attempt."""
-        return self.producer_id("queue") >> 1
-
 
 @dataclass(frozen=True, slots=True)
 class Addressed:
@@ -94,7 +90,8 @@ class _Lane:
     def __init__(self, route: Route, queue: Queue | None, identity: TaskIdentity, codec: Codec, name: str) -> None:
         self._topic_id = route.topic_id
         self._queues = (queue,) if queue is not None else route.placed or route.writable
-        self._next = identity.number() % len(self._queues)
+        # Another one for each task, the same for every attempt.
+        self._next = (identity.producer_id("queue") >> 1) % len(self._queues)
         self._producer_id = identity.producer_id(name)
         self._sequences: dict[Queue, int] = dict.fromkeys(self._queues, 0)
         self._cutter = BatchCutter(codec)

@@ -1,17 +1,17 @@
 """What a task of a write does: rows in, batches out, everything stored before it is done."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from ortoo.client import Conflict, Queue
+from ortoo.client import Conflict
 from ortoo.client.produce.routes import Route, query_route
 from ortoo.common.process.randomness import Randomness
 from ortoo.spark.core.link import Link, link_to
-from ortoo.spark.writing.batch_sender import BatchSender, Sent
+from ortoo.spark.writing.batch_sender import BatchSender
 from ortoo.spark.writing.lanes import Lanes, TaskIdentity
 from ortoo.spark.writing.rows import message_rows
 from ortoo.spark.writing.sink_account import SinkAccount
@@ -22,12 +22,11 @@ from ortoo.spark.writing.write_options import WriteOptions
 class TaskWritten(WriterCommitMessage):
     """What one task has written."""
 
+    query_id: str
+    """The query or job: the driver's side of a stream is not told."""
     messages: int = 0
-    size_bytes: int = 0
-    repeated: int = 0
     skipped: bool = False
     """The whole batch was committed before, so nothing was written."""
-    ends: dict[Queue, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -52,13 +51,12 @@ class MessageWriter:
         if options.semantics == "exactly-once" and self._account(query_id).is_committed(link, batch_id):
             for _ in batches:
                 pass
-            return TaskWritten(skipped=True)
+            return TaskWritten(query_id, skipped=True)
         if options.repeatable:
             identity = TaskIdentity(f"{options.sink_id}/{query_id}", batch_id, partition_id)
         else:
             identity = TaskIdentity.of_attempt(Randomness())
-        sent = self._send(link, identity, batches)
-        return TaskWritten(sent.messages, sent.size_bytes, sent.repeated, False, sent.ends)
+        return TaskWritten(query_id, self._send(link, identity, batches))
 
     def commit(self, written: Sequence[TaskWritten | None], query_id: str, batch_id: int) -> None:
         """All tasks of a batch are done: remember it, where that is asked for. Repeating this changes nothing."""
@@ -78,7 +76,7 @@ class MessageWriter:
             return self.job_id, 0, task.partitionId()
         return str(query), int(batch), task.partitionId()
 
-    def _send(self, link: Link, identity: TaskIdentity, batches: Iterator[Any]) -> Sent:
+    def _send(self, link: Link, identity: TaskIdentity, batches: Iterator[Any]) -> int:
         options, clock = self.options, link.clock
         routes: dict[str, Route] = {}
 

@@ -3,17 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter
 
 from ortoo.spark.writing.message_writer import MessageWriter, TaskWritten
 from ortoo.spark.writing.write_options import parse
-
-
-class StreamWritten(TaskWritten):
-    """What one task has written, and for which query: the driver's side is not told."""
-
-    query_id: str = ""
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -28,16 +21,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[Any]) -> TaskWritten:
         """Write the rows of one task."""
         self._writer.check_target()
-        done = StreamWritten(**vars(self._writer.write(iterator)))
-        task = TaskContext.get()
-        done.query_id = str(task.getLocalProperty("sql.streaming.queryId")) if task is not None else ""
-        return done
+        return self._writer.write(iterator)
 
-    def commit(self, messages: Sequence[StreamWritten | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+    def commit(self, messages: Sequence[TaskWritten | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """All tasks of a batch are done: remember it. Repeating this changes nothing."""
         done = [message for message in messages if message is not None]
         if done:
             self._writer.commit(done, done[0].query_id, batchId)
 
-    def abort(self, messages: Sequence[StreamWritten | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+    def abort(self, messages: Sequence[TaskWritten | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """The batch failed: it comes again with the same ids, under which nothing is stored twice."""

@@ -24,7 +24,7 @@ from typing import Any
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
-from ortoo.common.records.batch import encode_bodies
+from ortoo.common.records.batch import encode
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.testing.servers.lone_enode import NO_NAME_SERVER, append_request, open_lone_enode, topic
 from ortoo.testing.servers.processes import RoleProcess
@@ -40,7 +40,7 @@ RESUME_S_MAX = 5.0
 FULL_S_MAX = 60.0
 RETRY_S = 0.02
 SKIPPED = 77
-BATCH = encode_bodies([b"m" * 1000] * 60, now_ms=1)
+BATCH = encode([b"m" * 1000] * 60, now_ms=1)
 SETTINGS = {
     "SEGMENT_BYTES": 4 << 20,
     "HEADROOM_BYTES": 4 << 20,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from ortoo.enode.changes.all import (
     Change,
+    IdsRemembered,
     OffsetRows,
     OffsetsCommitted,
     ProducerWindow,
@@ -19,7 +20,7 @@ from ortoo.enode.changes.all import (
     decode_changes,
     encode_changes,
 )
-from ortoo.enode.changes.lives import IdsRemembered, ModeSet, SentBack, SentBackForgotten
+from ortoo.enode.changes.groups import ModeSet, SentBack, SentBackForgotten
 from ortoo.enode.changes.pops import PopFinished, PopIntervals, PopLeased, PopReturned
 from ortoo.enode.log.frame import (
     ALIGNMENT_BYTES,

@@ -12,8 +12,8 @@ from typing import Any
 from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
-from ortoo.enode.changes.all import Change, OffsetsCommitted
-from ortoo.enode.changes.lives import IdsRemembered, Mode, ModeSet, SentBack, SentBackForgotten
+from ortoo.enode.changes.all import Change, IdsRemembered, OffsetsCommitted
+from ortoo.enode.changes.groups import Mode, ModeSet, SentBack, SentBackForgotten
 from ortoo.enode.changes.pops import PopFinished, PopLeased, PopReturned
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.state.tables.message_ids import short_id

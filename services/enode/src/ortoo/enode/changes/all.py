@@ -5,11 +5,18 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from ortoo.enode.changes import codec
-from ortoo.enode.changes.agreement import DigestDue, Forget, StateDigest
-from ortoo.enode.changes.codec import I64, U32, U64, Repeated, repeated
-from ortoo.enode.changes.groups import GroupDeclared, GroupGone, GroupSeen, GroupsEnded
+from ortoo.enode.changes.codec import I64, U32, U64, Flag, Repeated, repeated
+from ortoo.enode.changes.groups import (
+    GroupDeclared,
+    GroupGone,
+    GroupSeen,
+    GroupsEnded,
+    GroupUse,
+    ModeSet,
+    SentBack,
+    SentBackForgotten,
+)
 from ortoo.enode.changes.halves import HalfEnded, HalfOpen
-from ortoo.enode.changes.lives import IdsRemembered, ModeSet, SentBack, SentBackForgotten
 from ortoo.enode.changes.pops import PopFinished, PopIntervals, PopLeased, PopNote, PopReturned
 from ortoo.enode.changes.timers import TimerRows, TimersDone, TimersSet
 
@@ -17,6 +24,8 @@ Change = codec.Change
 """Of any kind."""
 HEAD_BYTES = codec.HEAD_BYTES
 encode_changes = codec.encode_changes
+ID_BYTES = 16
+"""How long an id is that stands for one an application chose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +58,9 @@ class TopicGone(Change):
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetsCommitted(Change):
+class OffsetsCommitted(GroupUse):
     """A group consumed some queues of a topic up to these offsets."""
 
-    topic_id: U64
-    group: str
     generation: U64
     """Of the assignment; 0 leaves the stored one."""
     offsets: Annotated[tuple[tuple[int, int], ...], Repeated("Iq")]
@@ -61,11 +68,9 @@ class OffsetsCommitted(Change):
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetRows(Change):
+class OffsetRows(GroupUse):
     """In a checkpoint: all or some of a group's offsets in a topic."""
 
-    topic_id: U64
-    group: str
     rows: Annotated[tuple[tuple[int, int, int], ...], Repeated("IqQ")]
     """(queue id, next offset, generation)."""
 
@@ -115,11 +120,9 @@ class OffsetsSkipped(Change):
 
 
 @dataclass(frozen=True, slots=True)
-class LocksPut(Change):
+class LocksPut(GroupUse):
     """Who holds the locks of some queues of a topic in a group, from now on."""
 
-    topic_id: U64
-    group: str
     owner: str
     """A client id; empty = the locks are free, only their generations are kept."""
     session_id: str
@@ -128,6 +131,49 @@ class LocksPut(Change):
     """Of the snode that the locks are bound to; empty = none."""
     rows: Annotated[tuple[tuple[int, int], ...], Repeated("IQ")]
     """(queue id, generation)."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdsRemembered(Change):
+    """Messages with ids that applications chose were stored, one after another."""
+
+    topic_id: U64
+    queue_id: U32
+    first_offset: I64
+    """Of delayed messages: the first one's number among those that wait."""
+    delayed: Flag
+    stored_at_ms: I64
+    until_ms: I64
+    """Until then, by the wall clock, a message with one of these ids is not stored again."""
+    ids: Annotated[tuple[bytes, ...], Repeated("16s")]
+    """16 bytes each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forget(Change):
+    """What nobody is to be told of any more is dropped. Folding it again drops nothing else, however late."""
+
+    idle_before_ms: I64
+    """Windows of producers that were last used before."""
+    over_before_ms: I64
+    """Ids of messages that were to be remembered until then, or not so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class DigestDue(Change):
+    """Every member makes digests of its state as it is here."""
+
+    number: U64
+    tables: U32
+    """Bit by bit, of which tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateDigest(Change):
+    """The leader's digests of a number, one for each table; 0 for those of which none was due."""
+
+    number: U64
+    digests: Annotated[tuple[int, ...], Repeated("Q")]
 
 
 KINDS: Mapping[int, type[Change]] = {
@@ -163,10 +209,5 @@ KINDS: Mapping[int, type[Change]] = {
     134: StateDigest,
 }
 """A number is given once and for ever."""
-
-USES = frozenset(kind for kind in KINDS.values() if {"topic_id", "group"} <= set(kind.__annotations__)) - {
-    GroupSeen, GroupGone,
-}  # fmt: skip
-"""Changes by which a group uses a topic."""
 
 decode_changes = codec.ChangeCodec(KINDS).decode

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from ortoo.enode.changes.codec import I64, U8, U32, U64, Change, Flag, Repeated
+from ortoo.enode.changes.codec import I64, U8, U64, Flag, Repeated
+from ortoo.enode.changes.groups import QueueUse
 
 Delivered = tuple[int, int, int]
 """(first offset, count, attempt): messages, and how often they were delivered, this time included."""
@@ -12,40 +13,31 @@ Range = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class PopLeased(Change):
+class _Held(QueueUse):
+    """Whoever has messages, or had them last."""
+
+    number: U64
+    """Of the lease."""
+    until_ms: I64
+    """Wall clock."""
+    duration_ms: U64
+    rows: Annotated[tuple[Delivered, ...], Repeated("qII")]
+
+
+@dataclass(frozen=True, slots=True)
+class PopLeased(_Held):
     """Messages were handed to a consumer, or it keeps them for longer."""
 
-    topic_id: U64
-    group: str
-    queue_id: U32
-    number: U64
-    until_ms: I64
-    """Wall clock."""
-    duration_ms: U64
-    rows: Annotated[tuple[Delivered, ...], Repeated("qII")]
-
 
 @dataclass(frozen=True, slots=True)
-class PopReturned(Change):
+class PopReturned(_Held):
     """Messages were given back: they may be delivered again from a time on. `number` is the lease that ended so."""
 
-    topic_id: U64
-    group: str
-    queue_id: U32
-    number: U64
-    until_ms: I64
-    """Wall clock."""
-    duration_ms: U64
-    rows: Annotated[tuple[Delivered, ...], Repeated("qII")]
-
 
 @dataclass(frozen=True, slots=True)
-class PopFinished(Change):
+class PopFinished(QueueUse):
     """A group is done with messages."""
 
-    topic_id: U64
-    group: str
-    queue_id: U32
     reason: U8
     """A `FinishReason`."""
     ranges: Annotated[tuple[Range, ...], Repeated("qI")]
@@ -66,12 +58,9 @@ def finished(place: tuple[int, str, int], reason: int, first: int, end: int) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class PopIntervals(Change):
+class PopIntervals(QueueUse):
     """In a checkpoint: what a group has finished and holds in a queue."""
 
-    topic_id: U64
-    group: str
-    queue_id: U32
     floor: I64
     is_first: Flag
     """Whether it replaces what was known; the others add to it."""
@@ -80,12 +69,9 @@ class PopIntervals(Change):
 
 
 @dataclass(frozen=True, slots=True)
-class PopNote(Change):
+class PopNote(QueueUse):
     """What a consumer said when it gave a message back."""
 
-    topic_id: U64
-    group: str
-    queue_id: U32
     offset: I64
     consumer: str
     error: str

@@ -55,7 +55,7 @@ class GroupLives:
         if not due:
             return
         deleted_at_ms = {one.name: one.deleted_at_ms for one in due}
-        pairs = [(topic_id, group) for topic_id, group, _ in self._groups.all() if group in deleted_at_ms]
+        pairs = [(topic_id, group) for topic_id, group, _ in self._groups.entries() if group in deleted_at_ms]
 
         def may_go(topic_id: int, group: str) -> bool:
             return self._is_unused(topic_id, group, deleted_at_ms[group])
@@ -77,13 +77,13 @@ class GroupLives:
         # What was kept before this was written down counts as used when it is first looked at.
         seen = [
             GroupSeen(topic_id, group, now_ms)
-            for topic_id, group, at_ms in self._groups.all()
+            for topic_id, group, at_ms in self._groups.entries()
             if not at_ms or ((topic_id, group) in in_use and at_ms + step_ms <= now_ms)
         ]
         await self._store_parts(seen)
         if self.retention_ms and self._following():
             before_ms = aged_ms - self.retention_ms
-            pairs = [(topic_id, group) for topic_id, group, at_ms in self._groups.all() if at_ms < before_ms]
+            pairs = [(topic_id, group) for topic_id, group, at_ms in self._groups.entries() if at_ms < before_ms]
 
             def may_go(topic_id: int, group: str) -> bool:
                 is_silent = group not in self._groups.declared and not group.startswith(REPLAY_PREFIX)
@@ -112,7 +112,7 @@ class GroupLives:
                     raise Conflict("a group is used just now; it is looked at again")
 
             await self._engine.store([GroupGone(*pair) for pair in part], check)
-            self._store.locks.forget_groups(frozenset(part))
+            self._store.locks.table.forget_groups(frozenset(part))
             self.dropped[why] += len(part)
             for topic_id, group in part:
                 topic = self._store.topic(topic_id)

@@ -37,30 +37,22 @@ class TopicCopies:
         """Begin with what the store remembers."""
         self.directory_id = ""
         """Of the directory that was seen last; empty = none since the start."""
+        self.watching = asyncio.Event()
+        """Set while a name server is followed."""
         self._store = store
         self._enode = enode
         self._changed = asyncio.Event()
-        self._watching = asyncio.Event()
         self._queue_counts = {copy.topic_id: copy.queue_count for copy in store.topics()}
         self._placed: dict[int, int] = {}
         """With how many queues the directory places topics here, by id."""
         self._deleted: set[int] = set()
         """Ids of topics that were deleted and can come back."""
 
-    @property
-    def watching(self) -> bool:
-        """Whether a name server is followed now."""
-        return self._watching.is_set()
-
-    @watching.setter
-    def watching(self, watching: bool) -> None:
-        (self._watching.set if watching else self._watching.clear)()
-
     async def unknown(self) -> list[TopicCopy]:
         """What is held here and the directory does not place here, by topic id; nothing before it was seen."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SNAPSHOT_TIMEOUT_S):
-                await self._watching.wait()
+                await self.watching.wait()
         placed, held = self._placed, self._store.topics() if self.directory_id else []
         return [
             one for one in held if one.topic_id not in self._deleted and placed.get(one.topic_id, 0) < one.queue_count
@@ -85,7 +77,7 @@ class TopicCopies:
             raise self._missing(topic_id, queue_id) from None
 
     def _missing(self, topic_id: int, queue_id: int) -> OrtooError:
-        if not self.watching:
+        if not self.watching.is_set():
             return Unavailable(
                 f"enode {self._enode} does not know queue {queue_id} of topic id {topic_id}, and it cannot ask: "
                 "no name server answers it"
@@ -175,14 +167,14 @@ async def watch_topics(
                     await topics.apply(news)
                     await groups.apply(news)
                     attempt = 0
-                    topics.watching = True
+                    topics.watching.set()
                     if news.snapshot:
                         connected()
             _log.info("the name server ended the watch", name_server=address)
         except OrtooError as error:
             if attempt == 0:
                 _log.warning("the name server cannot be followed; serving from copies", reason=str(error))
-        topics.watching = False
+        topics.watching.clear()
         name_servers.next_after(address)
         await clock.sleep(backoff.delay_s(attempt, randomness))
         attempt += 1

@@ -8,7 +8,7 @@ from pathlib import Path
 from ortoo.common.errors import Unavailable
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
-from ortoo.enode.changes.agreement import DigestDue, StateDigest
+from ortoo.enode.changes.all import DigestDue, StateDigest
 from ortoo.enode.consensus.log_bytes import PART_BYTES, LogBytes
 from ortoo.enode.disk.clean_stop import forget_clean_stop
 from ortoo.enode.disk.disk import DirectoryLock, Disk

@@ -8,7 +8,6 @@ set back, what is not due yet waits.
 import asyncio
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -65,16 +64,6 @@ HANDED_OVER_S = 0.1
 """What is due so soon does not wait until all is read, but for so long at most."""
 _PATH = "batch.records.deliver_at_ms"
 _log = get_logger("delays")
-
-
-@dataclass(frozen=True, slots=True)
-class DelayedMessage:
-    """One delayed message, as it is listed."""
-
-    timer_id: int
-    topic_id: int
-    queue_id: int
-    deliver_at_ms: int
 
 
 class Delays:
@@ -182,11 +171,6 @@ class Delays:
                 raise
 
         await self._background.kept("recall", forget())
-
-    def listed(self, topic_id: int, from_ms: int, limit: int) -> list[DelayedMessage]:
-        """The delayed messages of a topic from a time on, by time."""
-        rows = self._timers.listed(topic_id, from_ms, limit)
-        return [DelayedMessage(timer_id, topic_id, queue_id, at_ms) for at_ms, timer_id, _, queue_id in rows]
 
     async def run(self) -> None:
         """Deliver what is due, for ever; a process that did so no more would keep messages without a word."""

@@ -9,8 +9,7 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.batch import encode, open_batch
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.enode.changes.all import Change
-from ortoo.enode.changes.lives import IdsRemembered
+from ortoo.enode.changes.all import Change, IdsRemembered
 from ortoo.enode.deferred.intake import Intake
 from ortoo.enode.state.tables.message_ids import short_id
 from ortoo.enode.store.store import FlushMode, Store

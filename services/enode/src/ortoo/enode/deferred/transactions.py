@@ -22,8 +22,7 @@ from ortoo.common.process.logs import get_logger
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.changes.all import Change
 from ortoo.enode.changes.halves import HalfEnded, HalfOpen, Source, Verdict
-from ortoo.enode.deferred.check_schedule import CheckSchedule
-from ortoo.enode.deferred.check_watchers import CheckWatchers, DueCheck
+from ortoo.enode.deferred.checks import CheckSchedule, CheckWatchers, DueCheck
 from ortoo.enode.store.deferral import Deferral
 from ortoo.enode.store.store import Store
 
@@ -132,14 +131,6 @@ class Transactions:
                 await self._end(half, HalfEnded(number, topic_id, verdict, source, self._clock.now_ms()))
 
         await self._background.kept("end", end())
-
-    def listed(
-        self, *, topic_id: int = 0, producer_group: str = "", parked_only: bool = False, limit: int = 100
-    ) -> list[HalfOpen]:
-        """Open transactions, the oldest first; topic 0 and the empty group mean any."""
-        return self._halves.listed(
-            topic_id=topic_id, producer_group=producer_group, parked_only=parked_only, limit=limit
-        )
 
     async def resume(self, topic_id: int, number: int) -> None:
         """Check a parked transaction again, from the beginning. Errors: NotFound, Conflict when it is not parked."""

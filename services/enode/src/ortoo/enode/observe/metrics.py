@@ -10,6 +10,7 @@ from ortoo.enode.cluster.group_lives import GroupLives
 from ortoo.enode.deferred.transactions import Transactions
 from ortoo.enode.pops.leasing import Leasing
 from ortoo.enode.pops.sending_back import SendingBack
+from ortoo.enode.store.census import group_lags, topic_totals
 from ortoo.enode.store.store import Store, StoreDescription
 
 COUNTERS = {
@@ -74,7 +75,7 @@ def register_pops(metrics: Metrics, store: Store, pops: Leasing, sending: Sendin
     metrics.counter(
         "rocketmq_send_to_dlq_messages_total",
         "Messages that became dead letters of a group.",
-        lambda: named(pops.parked_totals + sending.parked_totals),
+        lambda: named(pops.parking.parked_totals + sending.parked_totals),
         labels=OF_GROUP,
     )
 
@@ -120,23 +121,22 @@ def register_groups(metrics: Metrics, groups: GroupLives) -> None:
 
 
 def _register_topics(metrics: Metrics, store: Store) -> None:
-    census = store.census
     metrics.counter(
         "rocketmq_messages_in_total",
         "Messages stored since the topic was created.",
-        lambda: [((one.topic,), one.messages_in) for one in census.topics()],
+        lambda: [((one.topic,), one.messages_in) for one in topic_totals(store.engine)],
         labels=OF_TOPIC,
     )
     metrics.counter(
         "rocketmq_throughput_in_total",
         "Bytes stored since the enode started.",
-        lambda: [((one.topic,), one.bytes_in) for one in census.topics()],
+        lambda: [((one.topic,), one.bytes_in) for one in topic_totals(store.engine)],
         labels=OF_TOPIC,
     )
     metrics.gauge(
         "ortoo_stored_messages",
         "Messages that retention has left.",
-        lambda: [((one.topic,), one.messages) for one in census.topics()],
+        lambda: [((one.topic,), one.messages) for one in topic_totals(store.engine)],
         labels=OF_TOPIC,
     )
     metrics.gauge("rocketmq_topic_number", "Topics that lie on this enode.", lambda: len(store.topics()))
@@ -146,7 +146,7 @@ def _register_groups(metrics: Metrics, store: Store, clock: Clock) -> None:
     metrics.gauge(
         "rocketmq_consumer_lag_messages",
         "Messages stored here that a group has not acknowledged.",
-        lambda: (((lag.topic, lag.group), lag.messages) for lag in store.census.lags()),
+        lambda: (((lag.topic, lag.group), lag.messages) for lag in group_lags(store.engine)),
         labels=OF_GROUP,
     )
 
@@ -154,7 +154,7 @@ def _register_groups(metrics: Metrics, store: Store, clock: Clock) -> None:
         now_ms = clock.now_ms()
         return [
             ((lag.topic, lag.group), max(0, now_ms - lag.oldest_at_ms) if lag.oldest_at_ms else 0)
-            for lag in store.census.lags()
+            for lag in group_lags(store.engine)
         ]
 
     metrics.counter(

@@ -11,6 +11,7 @@ copies only what is new.
 import argparse
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -164,8 +165,5 @@ def _is_copied(disk: Disk, source: Path, target: Path, known: KeptSegment, used_
 
 
 def _size(disk: Disk, path: Path) -> int:
-    file = disk.open(path, writable=False)
-    try:
+    with closing(disk.open(path, writable=False)) as file:
         return file.size_bytes()
-    finally:
-        file.close()

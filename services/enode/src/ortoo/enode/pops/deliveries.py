@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ortoo.common.process.clock import Clock
-from ortoo.enode.changes.lives import Mode
+from ortoo.enode.changes.groups import Mode
 from ortoo.enode.pops.lines import GroupLine, GroupLines
 from ortoo.enode.state.interval_map import Phase, Piece
 from ortoo.enode.store.store import Store

@@ -22,7 +22,7 @@ from ortoo.common.groups.pop import (
 )
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
-from ortoo.enode.changes.lives import Mode
+from ortoo.enode.changes.groups import Mode
 from ortoo.enode.changes.pops import Delivered, PopFinished, PopLeased
 from ortoo.enode.pops.attempts import Request
 from ortoo.enode.pops.deliveries import Deliveries, deliveries
@@ -53,24 +53,12 @@ class Leasing:
         self.opened = OpenedBatches(store)
         """The batches that were read lately, for others who read them message by message too."""
         self._reading = PopReading(store, self.opened, clock)
-        self._parking = Parking(store, self._reading, clock, background)
-        self._settling = Settling(store, self._parking, clock)
-        self._lines = Lines(store, clock)
+        self.parking = Parking(store, self._reading, clock, background)
+        self._settling = Settling(store, self.parking, clock)
+        self.lines = Lines(store, clock)
+        """Of all groups: who waits in them, and which are kept in memory."""
         self.expired_totals: Counter[tuple[int, str]] = Counter()
         """(topic id, group) to messages whose time was over before the group got them."""
-
-    @property
-    def parked_totals(self) -> Counter[tuple[int, str]]:
-        """(topic id, group) to messages that became dead letters of groups that pop."""
-        return self._parking.parked_totals
-
-    async def forget_idle(self) -> None:
-        """Put groups out of memory that have nothing there which the log does not say; to be called once a minute."""
-        await self._lines.forget_idle()
-
-    async def close(self) -> None:
-        """Let everybody who waits go."""
-        await self._lines.close()
 
     async def pop(self, wish: PopWish) -> Popped:
         """Hand out messages, waiting up to `wish.wait_ms` for the first.
@@ -80,7 +68,7 @@ class Leasing:
 
         Errors: NotFound, Conflict (the group does not pop so; this pop was called off), Overloaded, Unavailable.
         """
-        group = self._lines.of(wish.topic_id, wish.group)
+        group = self.lines.of(wish.topic_id, wish.group)
         request = (wish.attempt_id, wish.request_id)
         if wish.call_off:
             await self._call_off(group, request)
@@ -96,7 +84,7 @@ class Leasing:
             if popped.batches or popped.wants_dead_letter_topic or self._clock.monotonic_s() >= deadline_s:
                 return popped
             await group.wait(deadline_s, wish.attempt_id)
-            if self._lines.is_closed:
+            if self.lines.is_closed:
                 return popped
             if group.attempts.is_called_off(request):
                 group.wake()  # what woke this one is for the next
@@ -111,7 +99,7 @@ class Leasing:
         room, skip, left_bytes = wish.messages_max, wish.skip, wish.bytes_max
         for queue_id in wish.queue_ids:
             stored = self._store.queue_range(wish.topic_id, queue_id)
-            known = self._lines.of(wish.topic_id, wish.group).intervals(queue_id) if wish.group else None
+            known = self.lines.of(wish.topic_id, wish.group).intervals(queue_id) if wish.group else None
             intervals = IntervalMap(stored.begin_offset) if known is None else known
             at = max(intervals.floor, stored.begin_offset)
             for piece in list(intervals.unfinished(at, min(stored.end_offset, at + SCANNED_MAX))):
@@ -132,7 +120,7 @@ class Leasing:
 
     def describe(self, topic_id: int, group_name: str, queue_id: int, first: int, end: int, limit: int) -> Deliveries:
         """What became of messages for a group; a `first` of -1 = those that it is not done with. Errors: NotFound."""
-        return deliveries(self._store, self._lines.of(topic_id, group_name), queue_id, (first, end, limit), self._clock)
+        return deliveries(self._store, self.lines.of(topic_id, group_name), queue_id, (first, end, limit), self._clock)
 
     async def settle(self, topic_id: int, group_name: str, parts: Iterable[LeasePart], verdict: Verdict) -> list[Stale]:
         """Say what becomes of leased messages. Returns, when it is durable, those that their lease has no more.
@@ -141,7 +129,7 @@ class Leasing:
         right is answered by itself, with its error.
         Errors: NotFound (topic), Overloaded, Unavailable (also for a park while there is no dead-letter topic).
         """
-        group, topic = self._lines.of(topic_id, group_name), self._store.topic(topic_id)
+        group, topic = self.lines.of(topic_id, group_name), self._store.topic(topic_id)
         known, wrong = list[LeasePart](), list[Stale]()
         for part in parts:
             if topic is not None and part.queue_id < topic.queue_count and part.is_possible:
@@ -156,7 +144,7 @@ class Leasing:
 
         Errors: NotFound; Conflict while its members have messages or queues, unless forced; Overloaded, Unavailable.
         """
-        group = self._lines.of(topic_id, group_name)
+        group = self.lines.of(topic_id, group_name)
         leased, locked = group.leased_count(), len(self._store.locks.of_group(topic_id, group_name))
         if (leased or locked) and mode is not self._store.modes.of(topic_id, group_name) and not force:
             raise Conflict(
@@ -223,7 +211,7 @@ class Leasing:
         popped, leased = Popped(), list[tuple[int, int, list[Delivered]]]()
 
         def leased_anew(part: LeasePart) -> LeasePart:
-            line, number = group.line(part.queue_id), self._lines.next_number()
+            line, number = group.line(part.queue_id), self.lines.next_number()
             rows = line.lease_anew(part, number, group.now_ms(), wish.invisible_ms)
             leased.append((part.queue_id, number, rows))
             return replace(part, number=number)
@@ -259,7 +247,7 @@ class Leasing:
         The second answer says whether messages were left out because their time is over or their bytes are lost.
         """
         lost_before = self._reading.lost_messages
-        number = self._lines.next_number()
+        number = self.lines.next_number()
         expired: list[tuple[int, int]] = []
         leased: list[Delivered] = []
         exhausted: list[Delivered] = []
@@ -337,7 +325,7 @@ class Leasing:
 
     def _park(self, line: GroupLine, number: int, letters: list[DeadLetter], rules: PopRules) -> None:
         line.renew([(letter.offset, 1) for letter in letters], number, line.group.now_ms(), PARK_LEASE_MS)
-        self._background.contained("park", self._parking.park_or_return(line, number, letters, rules))
+        self._background.contained("park", self.parking.park_or_return(line, number, letters, rules))
 
 
 def _called_off() -> Conflict:

@@ -205,7 +205,8 @@ class Lines:
         self._groups: dict[tuple[int, str], GroupLines] = {}
         self._by_topic: dict[int, list[GroupLines]] = {}
         self._count = 0
-        store.engine.committer.listeners.append(self)
+        store.engine.committer.on_stored.append(self.messages_stored)
+        store.engine.committer.on_applied.append(self.change_applied)
 
     def of(self, topic_id: int, group: str) -> GroupLines:
         """A group in a topic. Errors: NotFound when this enode does not have the topic."""
@@ -245,7 +246,7 @@ class Lines:
                 group.forget()
 
     async def forget_idle(self) -> None:
-        """Drop groups of which nothing is in memory that is not in the folded state."""
+        """Drop groups of which nothing is in memory that the log does not say; to be called once a minute."""
         for (topic_id, name), group in list(self._groups.items()):
             if group.is_idle():
                 del self._groups[topic_id, name]

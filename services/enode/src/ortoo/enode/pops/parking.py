@@ -12,14 +12,13 @@ from ortoo.common.groups.pop import PopRules, merged
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
-from ortoo.common.records.batch import cut, encode
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.common.records.text_rules import OF_COPIES, on_one_line
+from ortoo.common.records.text_rules import on_one_line
 from ortoo.enode.changes.pops import PopFinished, PopNote
+from ortoo.enode.pops.copies import in_batches, origin_of
 from ortoo.enode.pops.lines import GroupLine
-from ortoo.enode.pops.origin import Origin
 from ortoo.enode.pops.reading import OpenedBatch, PopReading
 from ortoo.enode.state.tables.pops import FinishReason, PopKey
 from ortoo.enode.store.store import Store
@@ -61,28 +60,14 @@ def parked_copies(
     opened: OpenedBatch, store: Store, place: PopKey, letters: Sequence[DeadLetter], now_ms: int
 ) -> list[tuple[SealedBatch, list[int]]]:
     """Batches of copies for the dead-letter topic, each with the offsets of the messages it stands for."""
-    copies = [_copy(opened, store, place, letter, now_ms) for letter in letters]
-    batches, at = [], 0
-    for part in cut(copies):
-        batches.append(
-            (encode(part, now_ms=now_ms, limits=OF_COPIES), [one.offset for one in letters[at : at + len(part)]])
-        )
-        at += len(part)
-    return batches
+    return in_batches([(one.offset, _copy(opened, store, place, one, now_ms)) for one in letters], now_ms)
 
 
 def _copy(opened: OpenedBatch, store: Store, place: PopKey, letter: DeadLetter, now_ms: int) -> Message:
     topic_id, group, queue_id = place
     message = opened.view.message(letter.offset - opened.first_offset)
     message_id = message.message_id or message_id_text(topic_id, store.enode, queue_id, letter.offset)
-    origin = Origin.of_copy(message.properties) or Origin(
-        store.topic_name(topic_id),
-        message_id,
-        store.enode,
-        str(queue_id),
-        str(letter.offset),
-        str(opened.stored.stored_at_ms),
-    )
+    origin = origin_of(message, message_id, opened, store, place, letter.offset)
     added = {
         "DLQ_ATTEMPTS": str(letter.attempts),
         "DLQ_CONSUMER": _told(letter.consumer),
@@ -90,18 +75,13 @@ def _copy(opened: OpenedBatch, store: Store, place: PopKey, letter: DeadLetter, 
         "DLQ_ERROR": _told(letter.error),
         "DLQ_EXPIRE_AT_MS": _text(message.expire_at_ms),
         "DLQ_GROUP": group,
-        "DLQ_ORIGIN_ENODE": origin.enode,
-        "DLQ_ORIGIN_MESSAGE_ID": origin.message_id,
-        "DLQ_ORIGIN_OFFSET": origin.offset,
-        "DLQ_ORIGIN_QUEUE_ID": origin.queue_id,
-        "DLQ_ORIGIN_STORED_AT_MS": origin.stored_at_ms,
-        "DLQ_ORIGIN_TOPIC": origin.topic,
         "DLQ_PARKED_AT_MS": str(now_ms),
         "DLQ_PRIORITY": _text(message.priority),
         "DLQ_REASON": letter.reason,
+        **origin.dead_letter_properties(),
     }
     kept = {name: value for name, value in message.properties.items() if name not in added}
-    properties = {**kept, **{name: value for name, value in added.items() if value}}
+    properties = {**kept, **{name: value for name, value in sorted(added.items()) if value}}
     return message.replace(
         message_id=message_id, properties=properties, deliver_at_ms=None, priority=None, expire_at_ms=None
     )
@@ -166,10 +146,6 @@ class Parking:
             await asyncio.shield(other)
 
     async def _park(self, line: GroupLine, letters: list[DeadLetter], rules: PopRules) -> None:
-        await self._copied(line, letters, rules)
-        line.group.wake()
-
-    async def _copied(self, line: GroupLine, letters: list[DeadLetter], rules: PopRules) -> None:
         at = 0
         while at < len(letters):
             opened = await self._reading.holding(line, letters[at].offset)
@@ -184,3 +160,4 @@ class Parking:
                 await self._store.append(rules.dead_letter_topic_id, 0, batch, consumes=(done,))
                 line.group.line(line.queue_id).drop(ranges)  # it may have been made anew meanwhile
                 self.parked_totals[line.group.topic_id, line.group.name] += len(offsets)
+        line.group.wake()

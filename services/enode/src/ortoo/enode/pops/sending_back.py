@@ -10,14 +10,13 @@ from ortoo.common.groups.failure_rule import Again, FailureRule, Park
 from ortoo.common.groups.pop import ReplayWish, SendBackWish, merged
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
-from ortoo.common.records.batch import cut, encode
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
-from ortoo.common.records.text_rules import OF_COPIES, whole_number
-from ortoo.enode.changes.lives import SentBack
+from ortoo.common.records.text_rules import whole_number
+from ortoo.enode.changes.groups import SentBack
 from ortoo.enode.changes.pops import PopFinished
 from ortoo.enode.deferred.intake import Intake
-from ortoo.enode.pops.origin import Origin
+from ortoo.enode.pops.copies import Origin, in_batches, origin_of
 from ortoo.enode.pops.parking import DeadLetter, parked_copies
 from ortoo.enode.pops.reading import OpenedBatch, OpenedBatches
 from ortoo.enode.state.interval_map import IntervalMap
@@ -121,12 +120,8 @@ class SendingBack:
                     copy = copy.replace(deliver_at_ms=now_ms + delay_ms)
                 by_sort.setdefault(delay_ms > 0, []).append((one.mark, copy))
         for is_delayed, copies in by_sort.items():
-            at = 0
-            for part in cut([copy for _, copy in copies]):
-                marks = tuple(mark for mark, _ in copies[at : at + len(part)])
-                at += len(part)
-                batch = encode(part, now_ms=now_ms, limits=OF_COPIES)
-                marked = SentBack(wish.topic_id, wish.group, wish.queue_id, marks)
+            for batch, marks in in_batches(copies, now_ms):
+                marked = SentBack(wish.topic_id, wish.group, wish.queue_id, tuple(marks))
                 if is_delayed:
                     yield self._intake.delays.write(wish.retry_topic_id, 0, batch, lambda *_, one=marked: (one,))
                 else:
@@ -184,14 +179,9 @@ class SendingBack:
             at = stop
 
     def _letters(self, wish: ReplayWish, queue_id: int, letters: Sequence[tuple[int, Message]]) -> Iterator[Write]:
-        now_ms, at = self._clock.now_ms(), 0
-        for part in cut([copy for _, copy in letters]):
-            sent = letters[at : at + len(part)]
-            at += len(part)
-            ranges = tuple(merged((offset, 1) for offset, _ in sent))
-            place = (wish.dead_letter_topic_id, REPLAY_PREFIX + wish.group, 0)
-            marked = PopFinished(*place, FinishReason.REPLAYED, ranges)
-            batch = encode(part, now_ms=now_ms, limits=OF_COPIES)
+        place = (wish.dead_letter_topic_id, REPLAY_PREFIX + wish.group, 0)
+        for batch, offsets in in_batches(letters, self._clock.now_ms()):
+            marked = PopFinished(*place, FinishReason.REPLAYED, tuple(merged((offset, 1) for offset in offsets)))
             yield Write(wish.target_topic_id, queue_id, batch, (marked,))
 
     def _sent(self, wish: ReplayWish) -> IntervalMap:
@@ -204,30 +194,14 @@ class SendingBack:
         return (sum(group.encode()) if group else offset) % count
 
     def _again(self, wish: SendBackWish, given: _GivenBack, attempts: int) -> Message:
-        message = given.message
-        origin = Origin.of_copy(message.properties) or Origin(
-            self._store.topic_name(wish.topic_id),
-            given.message_id,
-            self._store.enode,
-            str(wish.queue_id),
-            str(given.mark[0]),
-            str(given.opened.stored.stored_at_ms),
-        )
+        message, place = given.message, (wish.topic_id, wish.group, wish.queue_id)
+        origin = origin_of(message, given.message_id, given.opened, self._store, place, given.mark[0])
         properties = {**message.properties, **origin.properties(), DELIVERIES: str(attempts)}
         return message.replace(message_id=given.message_id, properties=properties, deliver_at_ms=None, priority=None)
 
 
 def _replayed(letter: Message) -> Message:
     """The message as it was, and where it came from."""
-    said = letter.properties
-    properties = {name: value for name, value in said.items() if not name.startswith("DLQ_")}
-    properties.pop(DELIVERIES, None)
-    origin = Origin(
-        said.get("DLQ_ORIGIN_TOPIC", ""),
-        said.get("DLQ_ORIGIN_MESSAGE_ID", letter.message_id or ""),
-        said.get("DLQ_ORIGIN_ENODE", ""),
-        said.get("DLQ_ORIGIN_QUEUE_ID", ""),
-        said.get("DLQ_ORIGIN_OFFSET", ""),
-        said.get("DLQ_ORIGIN_STORED_AT_MS", ""),
-    )
-    return letter.replace(properties={**properties, **origin.properties()})
+    said = letter.properties.items()
+    properties = {name: value for name, value in said if not name.startswith("DLQ_") and name != DELIVERIES}
+    return letter.replace(properties={**properties, **Origin.of_dead_letter(letter).properties()})

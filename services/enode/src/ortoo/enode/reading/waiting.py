@@ -7,7 +7,6 @@ from functools import partial
 from ortoo.common.errors import Overloaded
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.deadlines import DeadlineWheel
-from ortoo.enode.index.catalog import QueueLog
 
 Line = MutableSequence[asyncio.Future[None]]
 """Who waits for the same, in the order in which they came."""
@@ -64,26 +63,6 @@ class Waiters:
         await self.wheel.close()
 
 
-class Waiting(Waiters):
-    """The readers that wait at the ends of queues."""
-
-    def __init__(self, clock: Clock, *, waiters_max: int) -> None:
-        """At most `waiters_max` wait at once."""
-        super().__init__(clock, waiters_max=waiters_max, what="fetches")
-        self._clock = clock
-
-    async def wait(self, queue: QueueLog, wait_ms: int) -> None:
-        """Return at the queue's next batch, after `wait_ms`, or when the store closes. Errors: Overloaded."""
-        await self.wait_in(queue.waiters, self._clock.monotonic_s() + wait_ms / 1000)
-
-    def wake(self, queue: QueueLog) -> None:
-        """A batch of this queue can be read now."""
-        waiters = queue.waiters.copy()
-        queue.waiters.clear()
-        for waiter in waiters:
-            let_go(waiter)
-
-
 def wake_first(line: Line) -> None:
     """Something may be there for one of a line."""
     while line:
@@ -91,6 +70,14 @@ def wake_first(line: Line) -> None:
         del line[0]
         if let_go(waiter):
             return
+
+
+def wake_all(line: Line) -> None:
+    """What all of a line wait for is there."""
+    waiters = list(line)
+    line.clear()
+    for waiter in waiters:
+        let_go(waiter)
 
 
 def let_go(waiter: asyncio.Future[None]) -> bool:

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from ortoo.common.groups.system_topics import SYSTEM_TOPIC_IDS
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.changes.agreement import Forget
-from ortoo.enode.changes.all import Change, LocksPut, OffsetsSkipped
+from ortoo.enode.changes.all import Change, Forget, LocksPut, OffsetsSkipped
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.lines import encode_lines, read_lines
 from ortoo.enode.disk.whole_files import write_whole

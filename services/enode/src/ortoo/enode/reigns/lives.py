@@ -30,7 +30,7 @@ from ortoo.enode.members.roles import Candidate, Follower, Leader, Voter
 from ortoo.enode.observe.findings import EnodeFindings, FlushPace
 from ortoo.enode.recovery.member_opening import owed
 from ortoo.enode.reigns.serving import Health, Parts, open_parts
-from ortoo.enode.rpc.leader_only import CommittedStreams, LeaderOnly
+from ortoo.enode.rpc.leader_only import LeaderOnly, committed_reads
 from ortoo.enode.rpc.members.operators import EnodeMembersService
 from ortoo.enode.rpc.members.peers import MemberPeers, copy_frame, join
 from ortoo.enode.rpc.members.reports import MemberReports
@@ -229,7 +229,7 @@ class Lives:
         """
         over = asyncio.Event()
         if not log.is_cold:
-            self.service.reads = CommittedStreams(log.engine, Streams(background, over), self.moved)
+            self.service.reads = committed_reads(log.engine, Streams(background, over), self.moved)
         try:
             yield
         finally:

@@ -25,7 +25,7 @@ from ortoo.enode.deferred.moves import TimerMoves
 from ortoo.enode.deferred.transactions import Transactions
 from ortoo.enode.observe.findings import FlushPace
 from ortoo.enode.observe.metrics import register, register_groups, register_pops, register_transactions
-from ortoo.enode.observe.traces import traced_intake
+from ortoo.enode.observe.traces import TracedIntake
 from ortoo.enode.pops.leasing import Leasing
 from ortoo.enode.pops.sending_back import SendingBack
 from ortoo.enode.rpc.service import EnodeService
@@ -123,7 +123,9 @@ class Parts:
                 "transactions": self.transactions.run(),
             }.items():
                 stack.callback(self.background.spawn(name, work).cancel)
-            self.background.every("idle groups", IDLE_INTERVAL_S, self.handlers.pops.forget_idle, clock=self.clock)
+            self.background.every(
+                "idle groups", IDLE_INTERVAL_S, self.handlers.pops.lines.forget_idle, clock=self.clock
+            )
             self.background.every("silent groups", LOOK_INTERVAL_S, self.groups.look, clock=self.clock)
             self.background.spawn("locks", self.handlers.attached.follow_locks(self.clock))
             yield leases
@@ -136,7 +138,7 @@ async def open_parts(
     """Put together what serves `store`; nothing is done by itself before `announced`."""
     async with contextlib.AsyncExitStack() as stack:
         topics = TopicCopies(store, settings.name)
-        groups = GroupLives(store, clock, retention_ms=settings.group_retention_ms, following=lambda: topics.watching)
+        groups = GroupLives(store, clock, retention_ms=settings.group_retention_ms, following=topics.watching.is_set)
         delays = Delays(store, background, clock=clock, delay_max_ms=settings.delay_max_ms)
         store.before_retention(DELAYED_TOPIC_ID, TimerMoves(store, clock=clock).rescue)
         transactions = Transactions(store, background, settings.check_schedule, clock=clock)
@@ -145,10 +147,12 @@ async def open_parts(
         tracing = await stack.enter_async_context(
             open_tracing("enode", settings.name, settings.trace_endpoint, clock=clock, randomness=randomness)
         )
-        taking = intake if tracing is None else traced_intake(intake, tracing, settings.name)
+        taking = intake
+        if tracing is not None:
+            taking = TracedIntake(store, delays, transactions, tracing, settings.name)
         identified = IdentifiedIntake(store, taking, background, clock, window_ms=settings.dedup_window_ms)
         pops = Leasing(store, clock, background)
-        stack.push_async_callback(pops.close)
+        stack.push_async_callback(pops.lines.close)
         sending = SendingBack(store, pops.opened, intake, clock, background)
         handlers = EnodeService(store, topics, taking, identified, pops, sending, AttachedSnodes(store))
         yield Parts(settings, background, clock, randomness, store, groups, delays, transactions, intake, handlers)

@@ -8,10 +8,9 @@ from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import write
 from ortoo.common.process.containment import Scope
 from ortoo.enode.changes.halves import HalfOpen, Source, Verdict
-from ortoo.enode.deferred.check_watchers import DueCheck, Watcher
+from ortoo.enode.deferred.checks import DueCheck, Watcher
 from ortoo.enode.deferred.transactions import Transactions
-from ortoo.enode.rpc.handlers import Handlers
-from ortoo.enode.rpc.messages import checked_batch_of, limit_of, unnumbered
+from ortoo.enode.rpc.handlers import Handlers, checked_batch_of, limit_of, unnumbered
 from ortoo.enode.rpc.streams.outbox import Outbox
 from ortoo.v1 import enode_deferred_pb2 as pb
 from ortoo.v1 import enode_lives_pb2 as lives_pb
@@ -32,7 +31,7 @@ class DeferredHandlers(Handlers):
     async def ListDelayed(self, request: pb.ListDelayedRequest, context: Context) -> pb.ListDelayedResponse:
         """The delayed messages of a topic."""
         await self.topics.arrival(request.topic_id)
-        listed = self.intake.delays.listed(request.topic_id, request.from_ms, limit_of(request))
+        listed = self.store.timers.listed(request.topic_id, request.from_ms, limit_of(request))
         return pb.ListDelayedResponse(entries=[write(pb.DelayedEntry, one) for one in listed])
 
     async def AppendIdentified(
@@ -68,7 +67,7 @@ class DeferredHandlers(Handlers):
 
     async def ListHalves(self, request: pb.ListHalvesRequest, context: Context) -> pb.ListHalvesResponse:
         """Open transactions."""
-        listed = self.intake.transactions.listed(
+        listed = self.store.halves.listed(
             topic_id=request.topic_id,
             producer_group=request.producer_group,
             parked_only=request.parked_only,

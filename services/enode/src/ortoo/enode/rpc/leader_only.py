@@ -15,22 +15,12 @@ from ortoo.v1.enode_pb2_grpc import EnodeServiceServicer
 STREAMS = frozenset({"Append", "FetchBatches", "WatchHalves", "Attach", "Lease"})
 
 
-class CommittedStreams:
-    """FetchBatches of a member, for readers who take any member's word for what is committed."""
+Reads = Callable[[AsyncIterator[enode_pb2.FetchBatchesRequest], Context], AsyncIterator[Bulky]]
 
-    def __init__(self, engine: Engine, streams: Streams, moved: Callable[[], OrtooError]) -> None:
-        self._engine = engine
-        self._streams = streams
-        self._moved = moved
 
-    async def FetchBatches(
-        self, request_iterator: AsyncIterator[enode_pb2.FetchBatchesRequest], context: Context
-    ) -> AsyncIterator[Bulky]:
-        """Read batches, and wait for none."""
-        stream = CommittedStream(self._engine, self._moved)
-        async for answer in self._streams.run("fetch", stream, request_iterator):
-            yield answer
-            del answer
+def committed_reads(engine: Engine, streams: Streams, moved: Callable[[], OrtooError]) -> Reads:
+    """FetchBatches of a member, for readers who take any member's word for what is committed; it waits for nothing."""
+    return lambda requests, context: streams.run("fetch", CommittedStream(engine, moved), requests)
 
 
 class LeaderOnly:
@@ -39,7 +29,7 @@ class LeaderOnly:
     def __init__(self, moved: Callable[[], OrtooError]) -> None:
         self.service: EnodeServiceServicer | None = None
         """Of the reign; None while another member leads."""
-        self.reads: CommittedStreams | None = None
+        self.reads: Reads | None = None
         """Of the log that is open, whoever leads; None while none is, or nothing of it is known to be committed."""
         self._moved = moved
 
@@ -48,7 +38,7 @@ class LeaderOnly:
 
             async def stream(request: Any, context: Any) -> AsyncIterator[Any]:
                 reads = self.reads if self.service is None and name == "FetchBatches" else None
-                async for answer in getattr(reads or self._leading(), name)(request, context):
+                async for answer in (reads or getattr(self._leading(), name))(request, context):
                     yield answer
                     del answer
 

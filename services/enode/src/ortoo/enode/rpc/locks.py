@@ -8,7 +8,7 @@ from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.errors.status import failure_of
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import write
-from ortoo.enode.changes.lives import Mode
+from ortoo.enode.changes.groups import Mode
 from ortoo.enode.rpc.handlers import Handlers
 from ortoo.enode.store.lock_table import LIFETIME_S, Granted, Key, LockRequest, Refused
 from ortoo.v1 import enode_pb2 as pb

@@ -19,8 +19,7 @@ from ortoo.common.groups.pop import (
 )
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import read, write
-from ortoo.enode.rpc.handlers import Handlers
-from ortoo.enode.rpc.messages import check_number, unnumbered
+from ortoo.enode.rpc.handlers import Handlers, check_number, unnumbered
 from ortoo.v1 import enode_pop_pb2 as pb
 
 MESSAGES_MAX = 4_096

@@ -15,12 +15,11 @@ from ortoo.common.grpc.tls import cluster_listener
 from ortoo.common.process.background import Background
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.enode.rpc.deferred import CheckStream, DeferredHandlers
+from ortoo.enode.rpc.groups import GroupHandlers
 from ortoo.enode.rpc.leader_only import LeaderOnly
 from ortoo.enode.rpc.locks import LockHandlers
 from ortoo.enode.rpc.members.operators import NAME as MEMBERS_NAME
 from ortoo.enode.rpc.members.operators import EnodeMembersService
-from ortoo.enode.rpc.modes import ModeHandlers
-from ortoo.enode.rpc.offsets import OffsetHandlers
 from ortoo.enode.rpc.pop import PopHandlers
 from ortoo.enode.rpc.storage import StorageHandlers
 from ortoo.enode.rpc.streams.all import Streams
@@ -40,7 +39,7 @@ HOT = tuple(f"/{NAME}/{method}" for method in ("CommitOffsets", "AppendIdentifie
 """What snodes ask for once a client's call, or nearly: served by the queue front."""
 
 
-class EnodeService(OffsetHandlers, StorageHandlers, LockHandlers, ModeHandlers, PopHandlers, DeferredHandlers):
+class EnodeService(GroupHandlers, StorageHandlers, LockHandlers, PopHandlers, DeferredHandlers):
     """The storage of one enode, for snodes."""
 
     async def Append(  # type: ignore[override]  # see bulk_calls
@@ -171,7 +170,7 @@ def _servicer(handlers: EnodeService | LeaderOnly) -> tuple[str, AddServicer]:
 async def _let_go(handlers: EnodeService, draining: asyncio.Event) -> None:
     """At a stop, answer pops that wait: whoever has asked other enodes as well is told so while it can be told."""
     await draining.wait()
-    await handlers.pops.close()
+    await handlers.pops.lines.close()
 
 
 async def _no_more() -> AsyncIterator[Any]:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ortoo.enode.changes.all import USES, Change, TopicGone, WindowBatch
-from ortoo.enode.changes.groups import GroupGone
+from ortoo.enode.changes.all import Change, TopicGone, WindowBatch
+from ortoo.enode.changes.groups import GroupGone, GroupUse
 from ortoo.enode.log.frame import FrameHeader
 from ortoo.enode.state.table import Table
 from ortoo.enode.state.tables.dedup import Windows
@@ -67,16 +67,15 @@ class State:
 
     def apply(self, change: Change, stored_at_ms: int = 0) -> None:
         """Fold one state change in, of a frame that was stored then; 0 = it is a checkpoint's."""
-        kind = type(change)
-        if kind in USES:
-            self.groups.use(change.topic_id, change.group, stored_at_ms)  # type: ignore[attr-defined]
+        if isinstance(change, GroupUse):
+            self.groups.use(change.topic_id, change.group, stored_at_ms)
         elif isinstance(change, TopicGone):
             for table in self._tables:
                 table.drop_topic(change.topic_id)
         elif isinstance(change, GroupGone):
             for table in self._tables:
                 table.drop_group(change.topic_id, change.group)
-        for fold in self._folds.get(kind, ()):
+        for fold in self._folds.get(type(change), ()):
             fold(change)
 
     def apply_all(self, changes: Iterable[Change], stored_at_ms: int = 0) -> None:

@@ -54,21 +54,32 @@ class Table(ABC, Generic[V]):
         return sum_of(self.checkpoint())
 
 
-class GroupTable(Table[dict[str, V]]):
+class KeyedTable(Table[dict[K, V]], Generic[K, V]):
+    """A table of what is known of several things in a topic, each by its key."""
+
+    def entries(self) -> Iterator[tuple[int, K, V]]:
+        """(topic id, key, what is known) of everything, while nothing changes."""
+        return ((topic_id, *one) for topic_id, known in self._topics.items() for one in known.items())
+
+    def drawn(self) -> Iterator[tuple[int, K, V]]:
+        """The same while changes go on, for a checkpoint."""
+        return ((topic_id, *one) for topic_id, known in live(self._topics) for one in live(known))
+
+
+class GroupTable(KeyedTable[str, V]):
     """A table of what is known of each group in a topic."""
 
     @property
     def rows(self) -> int:
         """As of every table, queue by queue."""
-        known = (one for groups in self._topics.values() for one in groups.values())
-        return sum(len(one) if isinstance(one, Sized) else 1 for one in known)
+        return sum(len(one) if isinstance(one, Sized) else 1 for _, _, one in self.entries())
 
     def drop_group(self, topic_id: int, group: str) -> None:
         """Forget everything of a group in a topic."""
         self._topics.get(topic_id, {}).pop(group, None)
 
 
-class PlaceTable(Table[dict[tuple[str, int], V]]):
+class PlaceTable(KeyedTable[tuple[str, int], V]):
     """A table of what is known of each group in a queue, by (group, queue id)."""
 
     def drop_group(self, topic_id: int, group: str) -> None:

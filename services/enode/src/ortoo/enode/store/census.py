@@ -3,12 +3,10 @@
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from ortoo.enode.index.catalog import Catalog, QueueLog
+from ortoo.enode.index.catalog import QueueLog
 from ortoo.enode.log.answers import StoreDescription
-from ortoo.enode.state.fold import State
 from ortoo.enode.store.engine import Engine
 
 
@@ -34,40 +32,34 @@ class GroupLag(NamedTuple):
     """When the oldest message that it has not acknowledged was stored; 0 when it has acknowledged all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Census:
-    """Counts in the catalog and the state of an open store, on its event loop; it reads no disk."""
+def topic_totals(engine: Engine) -> list[TopicTotals]:
+    """One entry for each topic that the enode has a copy of."""
+    totals: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
+    for (topic_id, _), queue in engine.catalog.queues.items():
+        of_topic = totals[topic_id]
+        of_topic[0] += queue.end_offset
+        of_topic[1] += queue.bytes_in
+        of_topic[2] += queue.end_offset - queue.begin_offset
+    return [TopicTotals(copy.name, *totals[copy.topic_id]) for copy in engine.state.topics.all()]
 
-    catalog: Catalog
-    state: State
 
-    def topics(self) -> list[TopicTotals]:
-        """One entry for each topic that the enode has a copy of."""
-        totals: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
-        for (topic_id, _), queue in self.catalog.queues.items():
-            of_topic = totals[topic_id]
-            of_topic[0] += queue.end_offset
-            of_topic[1] += queue.bytes_in
-            of_topic[2] += queue.end_offset - queue.begin_offset
-        return [TopicTotals(copy.name, *totals[copy.topic_id]) for copy in self.state.topics.all()]
-
-    def lags(self) -> Iterator[GroupLag]:
-        """One entry for each (topic, group) with a committed offset."""
-        queues = self.catalog.queues
-        names = {copy.topic_id: copy.name for copy in self.state.topics.all()}
-        for topic_id, group, offsets in self.state.offsets.committed():
-            name = names.get(topic_id)
-            if name is None:
-                continue
-            lag, oldest_at_ms = 0, 0
-            for queue_id, (offset, _) in offsets.items():
-                queue = queues.get((topic_id, queue_id))
-                if queue is not None and offset < queue.end_offset:
-                    next_offset = max(offset, queue.begin_offset)
-                    lag += queue.end_offset - next_offset
-                    stored_at_ms = _stored_at_ms(queue, next_offset)
-                    oldest_at_ms = min(oldest_at_ms or stored_at_ms, stored_at_ms)
-            yield GroupLag(name, group, lag, oldest_at_ms)
+def group_lags(engine: Engine) -> Iterator[GroupLag]:
+    """One entry for each (topic, group) with a committed offset."""
+    queues = engine.catalog.queues
+    names = {copy.topic_id: copy.name for copy in engine.state.topics.all()}
+    for topic_id, group, offsets in engine.state.offsets.entries():
+        name = names.get(topic_id)
+        if name is None:
+            continue
+        lag, oldest_at_ms = 0, 0
+        for queue_id, (offset, _) in offsets.items():
+            queue = queues.get((topic_id, queue_id))
+            if queue is not None and offset < queue.end_offset:
+                next_offset = max(offset, queue.begin_offset)
+                lag += queue.end_offset - next_offset
+                stored_at_ms = _stored_at_ms(queue, next_offset)
+                oldest_at_ms = min(oldest_at_ms or stored_at_ms, stored_at_ms)
+        yield GroupLag(name, group, lag, oldest_at_ms)
 
 
 def description(engine: Engine, fetches: int) -> StoreDescription:

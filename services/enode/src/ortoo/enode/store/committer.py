@@ -2,32 +2,20 @@
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Protocol
 
 from ortoo.common.records.stored_batch import StoredBatch
-from ortoo.enode.changes.agreement import DigestDue, StateDigest
-from ortoo.enode.changes.all import Change, OffsetsCommitted, OffsetsSkipped, TopicGone
+from ortoo.enode.changes.all import Change, DigestDue, OffsetsCommitted, OffsetsSkipped, StateDigest, TopicGone
 from ortoo.enode.changes.timers import TimersSet
 from ortoo.enode.index.catalog import Catalog, QueueLog
 from ortoo.enode.log.flushing.group import Group
 from ortoo.enode.log.frame import Flag
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.reading.recent import Recent
-from ortoo.enode.reading.waiting import Waiting
+from ortoo.enode.reading.waiting import wake_all
 from ortoo.enode.state.fold import State
 from ortoo.enode.state.tables.dedup import Sequencer
 from ortoo.enode.state.tables.offsets import Reservations
 from ortoo.enode.store.housekeeping import Housekeeping
-
-
-class CommitListener(Protocol):
-    """Somebody who wants to know what is committed."""
-
-    def messages_stored(self, topic_ids: Collection[int]) -> None:
-        """Messages of these topics can be read now."""
-
-    def change_applied(self, change: Change) -> None:
-        """A change is folded in."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -39,14 +27,16 @@ class Committer:
     sequencer: Sequencer
     reservations: Reservations
     recent: Recent
-    waiting: Waiting
     housekeeping: Housekeeping
 
     def __post_init__(self) -> None:
         """Nothing was committed since the store was opened."""
         self.next_segments: list[Segment] = []
         """Segments that positions are given out in, but whose predecessors are not committed yet."""
-        self.listeners: list[CommitListener] = []
+        self.on_stored: list[Callable[[Collection[int]], object]] = []
+        """Get the topics of which messages can be read now."""
+        self.on_applied: list[Callable[[Change], object]] = []
+        """Get each change that is folded in."""
         self.own: tuple[int, tuple[int, ...]] = (0, ())
         """The last number of which digests were due, and those of the state as it was here."""
         self.on_compared: Callable[[list[str]], object] = lambda differing: None
@@ -90,9 +80,9 @@ class Committer:
                 self.housekeeping.sealed(catalog.seal(catalog.active))
                 catalog.segments.append(self.next_segments.pop(0))
         for queue in woken:
-            self.waiting.wake(queue)
-        for listener in self.listeners if topic_ids else ():
-            listener.messages_stored(topic_ids)
+            wake_all(queue.waiters)
+        for stored in self.on_stored if topic_ids else ():
+            stored(topic_ids)
 
     def _apply(self, change: Change, stored_at_ms: int) -> None:
         self.state.apply(change, stored_at_ms)
@@ -104,7 +94,7 @@ class Committer:
             self.reservations.settle(change)
         elif isinstance(change, TopicGone):
             for queue in self.catalog.forget_topic(change.topic_id):
-                self.waiting.wake(queue)
+                wake_all(queue.waiters)
         elif isinstance(change, OffsetsSkipped) and change.topic_id:
             skipped = self.catalog.queue((change.topic_id, change.queue_id))
             skipped.end_offset = skipped.next_offset = max(skipped.next_offset, change.end_offset)
@@ -113,5 +103,5 @@ class Committer:
         elif isinstance(change, StateDigest) and change.number == self.own[0]:
             self.on_compared(self.state.differing(self.own[1], change.digests))
         self.catalog.floor = self.state.ends.floor
-        for listener in self.listeners:
-            listener.change_applied(change)
+        for applied in self.on_applied:
+            applied(change)

@@ -1,10 +1,10 @@
 """How groups consume topics: the first use decides, later ones must agree, an operator may change it."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 from ortoo.common.errors import OrtooError
 from ortoo.enode.changes.all import Change
-from ortoo.enode.changes.lives import Mode, ModeSet
+from ortoo.enode.changes.groups import Mode, ModeSet
 from ortoo.enode.state.tables.modes import check
 from ortoo.enode.store.engine import Engine
 
@@ -22,7 +22,7 @@ class DeliveryModes:
         """Go on with the modes in the log."""
         self._engine = engine
         self._coming: dict[Pair, Mode] = {}
-        engine.committer.listeners.append(self)
+        engine.committer.on_applied.append(self._applied)
 
     def of(self, topic_id: int, group: str) -> Mode:
         """How a group consumes a topic."""
@@ -79,10 +79,7 @@ class DeliveryModes:
         await self._engine.store([ModeSet(topic_id, group, mode)])
         return before
 
-    def messages_stored(self, topic_ids: Collection[int]) -> None:
-        """Not its business."""
-
-    def change_applied(self, change: Change) -> None:
+    def _applied(self, change: Change) -> None:
         """A mode became durable."""
         if isinstance(change, ModeSet) and self._coming.get((change.topic_id, change.group)) is change.mode:
             del self._coming[change.topic_id, change.group]

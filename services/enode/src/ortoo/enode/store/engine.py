@@ -11,7 +11,8 @@ from ortoo.common.groups.system_topics import SYSTEM_TOPIC_IDS
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.changes.all import USES, Change, TopicGone
+from ortoo.enode.changes.all import Change, TopicGone
+from ortoo.enode.changes.groups import GroupUse
 from ortoo.enode.disk.clean_stop import forget_clean_stop
 from ortoo.enode.disk.disk import DirectoryLock, Disk, RealDisk
 from ortoo.enode.disk.identity import Identity, claim
@@ -26,7 +27,7 @@ from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.log.spares import Spares
 from ortoo.enode.reading.reader import Reader
 from ortoo.enode.reading.recent import Recent
-from ortoo.enode.reading.waiting import Waiting
+from ortoo.enode.reading.waiting import Waiters
 from ortoo.enode.recovery.opening import Recovered, recover
 from ortoo.enode.recovery.restored import forget_restored
 from ortoo.enode.state.tables.dedup import Sequencer
@@ -63,15 +64,14 @@ class Engine:
         self._loop = asyncio.get_running_loop()
         self.catalog = recovered.catalog
         self.state = recovered.state
-        self.sequencer = Sequencer(self.state.windows, idle_ms=settings.producer_idle_ms)
-        self.reservations = Reservations()
         self.accepted: set[tuple[int, str]] = set()
         """(topic id, group) of changes that were accepted since somebody looked: they may not be in the state yet."""
         self.read: set[tuple[int, str]] = set()
         """The same of those who have asked for something."""
         recent = Recent(settings.recent_bytes)
         self.reader = Reader(self.catalog, disk, work, recent, settings.index_bytes)
-        self.waiting = Waiting(clock, waiters_max=settings.waiters_max)
+        self.waiting = Waiters(clock, waiters_max=settings.waiters_max, what="fetches")
+        """The readers that wait at the ends of queues."""
         self.appender = Appender(
             active=active,
             appended_position=recovered.end_position,
@@ -104,10 +104,9 @@ class Engine:
         self.committer = Committer(
             catalog=self.catalog,
             state=self.state,
-            sequencer=self.sequencer,
-            reservations=self.reservations,
+            sequencer=Sequencer(self.state.windows, idle_ms=settings.producer_idle_ms),
+            reservations=Reservations(),
             recent=recent,
-            waiting=self.waiting,
             housekeeping=self.housekeeping,
         )
 
@@ -194,10 +193,10 @@ class Engine:
 
     def forget_the_way(self) -> None:
         """Nothing is on its way to the disk: decisions see what is folded, and nothing else."""
-        self.sequencer = self.committer.sequencer = Sequencer(
+        self.committer.sequencer = Sequencer(
             self.state.windows, idle_ms=self.settings.producer_idle_ms, led_since_ms=self.appender.stored_at_ms
         )
-        self.reservations = self.committer.reservations = Reservations()
+        self.committer.reservations = Reservations()
 
     def check_open(self) -> None:
         """Errors: Unavailable when the store is closed, or another member may have committed more."""
@@ -209,8 +208,8 @@ class Engine:
     def note_use(self, changes: Changes) -> Changes:
         """Groups use topics by these changes, which are accepted now; the same changes."""
         for change in changes:
-            if type(change) in USES:
-                self.accepted.add((change.topic_id, change.group))  # type: ignore[attr-defined]
+            if isinstance(change, GroupUse):
+                self.accepted.add((change.topic_id, change.group))
         return changes
 
     def note_reading(self, topic_id: int, group: str) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ortoo.common.errors import Fenced, Invalid
 from ortoo.common.process.logs import get_logger
 from ortoo.enode.changes.all import Change, OffsetsCommitted
-from ortoo.enode.changes.lives import SentBackForgotten
+from ortoo.enode.changes.groups import SentBackForgotten
 from ortoo.enode.store.engine import Engine
 from ortoo.enode.store.queue_locks import QueueLocks
 
@@ -57,7 +57,7 @@ class GroupOffsets:
                 for queue_id in part:
                     self._check_generation(topic_id, group, queue_id, generation)
             for generation, part in rows:
-                self._engine.reservations.add(topic_id, group, part, generation)
+                self._engine.committer.reservations.add(topic_id, group, part, generation)
 
         stored = self._engine.state.offsets.of(topic_id, group, offsets)
         await self._engine.store([*more, *changes], check)
@@ -81,7 +81,7 @@ class GroupOffsets:
         fenced: dict[int, Fenced] = {}
         for queue_id, offset, generation in rows:
             try:
-                self._locks.check_given((topic_id, group, queue_id), generation)
+                self._locks.table.check((topic_id, group, queue_id), generation, given_here=True)
                 self._check_generation(topic_id, group, queue_id, generation)
             except Fenced as error:
                 fenced[queue_id] = error
@@ -125,5 +125,5 @@ class GroupOffsets:
                 raise Invalid(f"offset {offset} of queue {queue_id}; expected 0 or more", field="offsets")
 
     def _check_generation(self, topic_id: int, group: str, queue_id: int, generation: int) -> None:
-        self._locks.check((topic_id, group, queue_id), generation)
-        self._engine.reservations.check(self._engine.state.offsets, topic_id, group, (queue_id,), generation)
+        self._locks.table.check((topic_id, group, queue_id), generation)
+        self._engine.committer.reservations.check(self._engine.state.offsets, topic_id, group, (queue_id,), generation)

@@ -9,8 +9,7 @@ from pathlib import Path
 from ortoo.common.errors import OrtooError
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
-from ortoo.enode.changes.agreement import Forget
-from ortoo.enode.changes.all import Change
+from ortoo.enode.changes.all import Change, Forget
 from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.log_begin import LogBegin, read_log_begin, write_log_begin

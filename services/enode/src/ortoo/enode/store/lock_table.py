@@ -113,10 +113,15 @@ class LockTable:
                 self._locks[key] = was
 
     def check(self, key: Key, generation: int, *, given_here: bool = False) -> None:
-        """Refuse who names an older generation than the lock's; with `given_here` also one that is of a lost log.
+        """Refuse who names an older generation than the lock's; 0 is not compared.
+
+        With `given_here`, for who reads on from a place that only it knows, or stores it: this log has to have given
+        the lock. In a log that was lost, or a topic that is no more, that place was another one.
 
         Errors: Fenced.
         """
+        if not generation:
+            return
         now = self.generation(key)
         if generation < now or (given_here and generation != now):
             raise Fenced(

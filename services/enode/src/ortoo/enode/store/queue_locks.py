@@ -1,11 +1,12 @@
 """The locks of queues: decisions made in memory, stored in the log, answered when durable."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ortoo.common.errors import OrtooError
 from ortoo.common.process.clock import Clock
 from ortoo.enode.changes.all import Change, LocksPut
+from ortoo.enode.reading.waiting import wake_all
 from ortoo.enode.recovery.restored import APART
 from ortoo.enode.state.tables.locks import Lock
 from ortoo.enode.store.engine import Engine
@@ -26,7 +27,8 @@ class QueueLocks:
         """Go on with the locks in the log."""
         self._engine = engine
         self._clock = clock
-        self._table = LockTable(engine.state.locks.all(), clock.monotonic_s())
+        self.table = LockTable(engine.state.locks.all(), clock.monotonic_s())
+        """The locks now, those on their way to the disk included."""
         self._storing: dict[Key, asyncio.Future[None]] = {}
         self.wanted = asyncio.Event()
         """Set while somebody waits for a lock to become free, which may happen by time alone."""
@@ -40,12 +42,12 @@ class QueueLocks:
         answers: list[Granted | Refused] = []
         before: dict[Key, tuple[Lock | None, Lock | None]] = {}
         for request in requests:
-            was = self._table.get(request.key)
-            answer = self._table.take(request, now_s, generation_above=self._given_before(request.key))
+            was = self.table.get(request.key)
+            answer = self.table.take(request, now_s, generation_above=self._given_before(request.key))
             answers.append(answer)
             if isinstance(answer, Granted) and answer.is_news:
-                before[request.key] = (before.get(request.key, (was, None))[0], self._table.get(request.key))
-        if self._table.is_wanted:
+                before[request.key] = (before.get(request.key, (was, None))[0], self.table.get(request.key))
+        if self.table.is_wanted:
             self.wanted.set()
         await self._store(before, more)
         # A lock that somebody else has just raised is told only when all that goes with it is durable.
@@ -63,8 +65,8 @@ class QueueLocks:
         answers: list[bool] = []
         before: dict[Key, tuple[Lock | None, Lock | None]] = {}
         for key, session_id in keys:
-            was = self._table.get(key)
-            free = self._table.release(key, session_id)
+            was = self.table.get(key)
+            free = self.table.release(key, session_id)
             answers.append(free is not None)
             if free is not None:
                 before[key] = (was, free)
@@ -78,66 +80,43 @@ class QueueLocks:
         """
         before: dict[Key, tuple[Lock | None, Lock | None]] = {}
         for key in keys:
-            was = self._table.get(key)
-            before[key] = (was, self._table.fence(key, self._given_before(key)))
+            was = self.table.get(key)
+            before[key] = (was, self.table.fence(key, self._given_before(key)))
         generations = {key: now.generation for key, (_, now) in before.items() if now is not None}
         await self._store(before, changes(generations))
-
-    def check(self, key: Key, generation: int) -> None:
-        """Refuse an older generation than the lock's; 0 is not compared. Errors: Fenced."""
-        if generation:
-            self._table.check(key, generation)
-
-    def check_given(self, key: Key, generation: int) -> None:
-        """The same for who reads on from a place that only it knows, or stores it: this log has to have given the lock.
-
-        In a log that was lost, or a topic that is no more, that place was another one.
-
-        Errors: Fenced.
-        """
-        if generation:
-            self._table.check(key, generation, given_here=True)
 
     def of_group(self, topic_id: int, group: str) -> list[tuple[int, Lock, float]]:
         """(queue id, lock, seconds it lives) of those that are held, by queue id."""
         now_s = self._clock.monotonic_s()
         held = []
-        for queue_id, lock in self._table.of_group(topic_id, group):
-            remaining_s = self._table.remaining_s((topic_id, group, queue_id), lock, now_s)
+        for queue_id, lock in self.table.of_group(topic_id, group):
+            remaining_s = self.table.remaining_s((topic_id, group, queue_id), lock, now_s)
             if not lock.is_free and remaining_s > 0:
                 held.append((queue_id, lock, remaining_s))
         return held
 
     def attached(self, incarnation: str) -> None:
         """A snode says that it is there."""
-        self._table.attached(incarnation, self._clock.monotonic_s())
+        self.table.attached(incarnation, self._clock.monotonic_s())
 
     def detached(self, incarnation: str) -> None:
         """The connection of a snode is gone."""
-        self._table.detached(incarnation, self._clock.monotonic_s())
+        self.table.detached(incarnation, self._clock.monotonic_s())
 
     def freed(self) -> dict[str, list[Key]]:
         """Locks that were refused and have become free, by the incarnation to tell."""
-        freed = self._table.freed(self._clock.monotonic_s())
-        if self._table.is_wanted:
+        freed = self.table.freed(self._clock.monotonic_s())
+        if self.table.is_wanted:
             self.wanted.set()
         return freed
 
     def first_end_s(self) -> float:
         """In how many seconds the first lock ends that somebody else wants, if nothing happens."""
-        return self._table.first_end_s(self._clock.monotonic_s())
-
-    def forget_topics(self, topic_ids: Sequence[int]) -> None:
-        """Topics were deleted."""
-        self._table.forget_topics(topic_ids)
-
-    def forget_groups(self, pairs: Collection[tuple[int, str]]) -> None:
-        """What was kept of groups in topics, (topic id, group), was dropped."""
-        self._table.forget_groups(pairs)
+        return self.table.first_end_s(self._clock.monotonic_s())
 
     def held(self) -> set[tuple[int, str]]:
         """(topic id, group) of those that hold a lock."""
-        return self._table.held(self._clock.monotonic_s())
+        return self.table.held(self._clock.monotonic_s())
 
     def _given_before(self, key: Key) -> int:
         """Above all generations of this lock that somebody may still hold.
@@ -157,7 +136,7 @@ class QueueLocks:
             await self._engine.store([*_changes({key: now for key, (_, now) in decided.items()}), *more])
         except OrtooError:
             for key, (was, now) in decided.items():
-                self._table.put_back(key, was, now)
+                self.table.put_back(key, was, now)
             raise
         finally:
             done.set_result(None)
@@ -167,7 +146,7 @@ class QueueLocks:
         for key, (was, now) in decided.items():
             queue = self._engine.catalog.queues.get((key[0], key[2]))
             if was is not None and now is not None and was.generation != now.generation and queue is not None:
-                self._engine.waiting.wake(queue)  # a reader under the old generation shall hear that it is over
+                wake_all(queue.waiters)  # a reader under the old generation shall hear that it is over
 
 
 def _changes(locks: dict[Key, Lock | None]) -> list[Change]:

@@ -22,7 +22,7 @@ from ortoo.enode.state.tables.dedup import Duplicate
 from ortoo.enode.state.tables.halves import Halves
 from ortoo.enode.state.tables.timers import Timers
 from ortoo.enode.state.tables.topics import put
-from ortoo.enode.store.census import Census, description
+from ortoo.enode.store.census import description
 from ortoo.enode.store.deferral import ChangesAt, Deferral, Write
 from ortoo.enode.store.delivery_modes import DeliveryModes
 from ortoo.enode.store.engine import Engine
@@ -69,22 +69,21 @@ class Store:
         """Offer what `engine` does; `open` is the way in."""
         self.engine = engine
         """The parts of the store, for those who decide over its state."""
-        engine.committer.listeners.clear()  # of a member's last reign: nobody serves it any more
+        for heard in (engine.committer.on_stored, engine.committer.on_applied):
+            heard.clear()  # of a member's last reign: nobody serves it any more
         self.locks = QueueLocks(engine, engine.clock)
         """The locks of queues."""
         self.offsets = GroupOffsets(engine, self.locks, self._topic)
         """How far groups have consumed."""
         self.modes = DeliveryModes(engine)
         """How groups consume topics."""
-        self.census = Census(engine.catalog, engine.state)
-        """Sizes and lags by topic and group, for metrics."""
         self._settings = engine.settings
         self._clock = engine.clock
         self._loop = asyncio.get_running_loop()
         self._catalog = engine.catalog
         self._state = engine.state
         self._appender = engine.appender
-        self._sequencer = engine.sequencer
+        self._sequencer = engine.committer.sequencer
         self._reader = engine.reader
         self._topics_going: set[int] = set()
         self._fetches = 0
@@ -126,9 +125,11 @@ class Store:
         queue = self._target(write.topic_id, write.queue_id, write.deferral)
         if flush_mode is FlushMode.DEFAULT:
             flush_mode = self._settings.flush_mode
-        key = (write.topic_id, write.queue_id, batch.producer_id)
-        if batch.producer_id and (again := self._again(key, batch)) is not None:
-            return self._answer_again(again, flush_mode)
+        if batch.producer_id:
+            key, now_ms = (write.topic_id, write.queue_id, batch.producer_id), self._clock.now_ms()
+            again = self._sequencer.decide(key, batch.first_sequence, batch.count, batch.records_crc32c, now_ms)
+            if again is not None:
+                return self._answer_again(again, flush_mode)
         appender.check_load(length := write.length())
         if not has_room and not appender.fits(length):
             return None
@@ -226,7 +227,7 @@ class Store:
             raise OutOfRange(reason, field="from_offset", begin_offset=begin, end_offset=end)
         if from_offset == queue.end_offset:
             if wait_ms > 0:
-                await self.engine.waiting.wait(queue, wait_ms)
+                await self.engine.waiting.wait_in(queue.waiters, self._clock.monotonic_s() + wait_ms / 1000)
                 queue = self._queue_to_read(topic_id, queue_id)
             if from_offset >= queue.end_offset or self.engine.closed:
                 return Fetched((), from_offset, queue.end_offset)
@@ -336,7 +337,7 @@ class Store:
         self._topics_going.update(going)
         try:
             await self.engine.store([TopicGone(topic_id) for topic_id in going])
-            self.locks.forget_topics(going)
+            self.locks.table.forget_topics(going)
         finally:
             self._topics_going.difference_update(going)
 
@@ -376,13 +377,6 @@ class Store:
         if not 0 <= queue_id < topic.queue_count:
             raise NotFound(f"topic {topic.name} has queues 0 to {topic.queue_count - 1} here", field="queue_id")
         return self._catalog.queue((topic_id, queue_id))
-
-    def _again(self, key: tuple[int, int, int], batch: SealedBatch) -> Duplicate | None:
-        """Where this batch was stored before; None if it is the producer's next."""
-        decision = self._sequencer.decide(
-            key, batch.first_sequence, batch.count, batch.records_crc32c, self._clock.now_ms()
-        )
-        return decision if isinstance(decision, Duplicate) else None
 
     def _answer_again(self, again: Duplicate, flush_mode: FlushMode) -> asyncio.Future[Appended]:
         batch = again.batch

@@ -1,24 +1,25 @@
 """The stored directory: topics and groups in a database, reached on one thread so that the loop never waits for it."""
 
 import asyncio
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import sqlalchemy as sa
 
-from ortoo.common.errors import DataLoss, Unavailable
+from ortoo.common.errors.findings import Finding
 from ortoo.namesrv.catalog import tables
-from ortoo.namesrv.catalog.database_errors import Transactions
-from ortoo.namesrv.catalog.encryption import Encryption, renewed
-from ortoo.namesrv.catalog.engine import engine_of, keep_private, url_of
-from ortoo.namesrv.catalog.file_lock import FileLock
+from ortoo.namesrv.catalog.database import Database
+from ortoo.namesrv.catalog.database_file import kept_alone
+from ortoo.namesrv.catalog.encryption import Encryption
+from ortoo.namesrv.catalog.engine import engine_of, url_of
 from ortoo.namesrv.catalog.proposals import Proposals
 from ortoo.namesrv.catalog.rights import Rights
 from ortoo.namesrv.catalog.schema import prepare
-from ortoo.namesrv.catalog.transaction import Contents, Transaction
+from ortoo.namesrv.catalog.transaction import Transaction
 from ortoo.namesrv.catalog.users import Users
+from ortoo.namesrv.decisions.route_changes import Contents
 
 T = TypeVar("T")
 PROPOSALS_TIMEOUT_S = 0.3
@@ -28,21 +29,17 @@ PROPOSALS_TIMEOUT_S = 0.3
 class Catalog:
     """An open database. Work runs in the order in which it is given, one transaction each."""
 
-    def __init__(
-        self, engine: sa.Engine, thread: ThreadPoolExecutor, lock: FileLock | None, proposals: Proposals
-    ) -> None:
+    def __init__(self, database: Database, proposals: Proposals) -> None:
         """Use `open`."""
         self.proposals = proposals
         """Who was proposed to lead, reached apart from everything else."""
-        self.shared = engine.dialect.name != "sqlite"
+        self.shared = database.engine.dialect.name != "sqlite"
         """Whether other name servers may change the same directory."""
-        self.failure = ""
-        """Why the database did not answer when it was asked last; empty when it did."""
         self._encryption = Encryption()
-        self._engine = engine
-        self._transactions = Transactions(engine)
-        self._thread = thread
-        self._lock = lock
+        self._database = database
+        self._engine = database.engine
+        self._held = contextlib.ExitStack()
+        """What is given back at the end: the thread, and a file."""
 
     @classmethod
     async def open(cls, database_url: str, data_dir: Path, new_id: str) -> Self:
@@ -52,30 +49,31 @@ class Catalog:
         schema, or a driver is missing), DataLoss (the file is damaged), Unavailable (the database does not answer).
         """
         url = url_of(database_url, data_dir)
-        thread = ThreadPoolExecutor(1, thread_name_prefix="catalog")
-        lock: FileLock | None = None
-        try:
-            engine = engine_of(url)
-            if url.get_backend_name() == "sqlite" and url.database:
-                lock = FileLock.take(Path(url.database))
-                keep_private(Path(url.database))
-            proposing = ThreadPoolExecutor(1, thread_name_prefix="proposals")
-            catalog = cls(engine, thread, lock, Proposals(engine_of(url, PROPOSALS_TIMEOUT_S), proposing))
-            await asyncio.shield(catalog._submit(lambda: prepare(engine, new_id)))
-        except BaseException:
-            thread.shutdown()
-            if lock is not None:
-                lock.release()
-            raise
+        engine = engine_of(url)
+        with contextlib.ExitStack() as held:
+            held.enter_context(kept_alone(url))
+            database = Database(engine, "catalog")
+            held.callback(database.thread.shutdown)
+            catalog = cls(database, Proposals(Database(engine_of(url, PROPOSALS_TIMEOUT_S), "proposals")))
+            await asyncio.shield(database.submit(lambda: prepare(engine, new_id)))
+            catalog._held = held.pop_all()
         return catalog
 
     async def close(self) -> None:
         """Finish the work that was given and close the database."""
         await self.proposals.close()
-        await asyncio.shield(self._submit(self._engine.dispose))
-        self._thread.shutdown()
-        if self._lock is not None:
-            self._lock.release()
+        await self._database.close()
+        self._held.close()
+
+    def findings(self) -> Iterator[Finding]:
+        """Whether it answers."""
+        if self._database.failure:
+            yield Finding(
+                "database away",
+                f"the name server's database does not answer: {self._database.failure}",
+                "topics, groups and users cannot be changed; sending and receiving go on",
+                "look at PostgreSQL, or at the disk of data_dir, then at the name server's log; it heals by itself",
+            )
 
     async def contents(self) -> Contents:
         """Everything that is stored, as of one moment."""
@@ -87,16 +85,11 @@ class Catalog:
                 with connection.begin():
                     return Transaction(connection, self._encryption).contents()
 
-        return await self._submit(read)
+        return await self._database.submit(read)
 
     async def version(self) -> int:
         """The version of what is stored."""
-
-        def read() -> int:
-            with self._engine.begin() as connection:
-                return Transaction(connection).stored_version()
-
-        return await self._submit(read)
+        return await self._database.within(lambda connection: Transaction(connection).stored_version())
 
     async def keep_secrets(self, encryption: Encryption) -> int:
         """Keep secrets so from now on, also those that are there; returns how many users' are kept in the clear.
@@ -105,38 +98,27 @@ class Catalog:
         """
         self._encryption = encryption
 
-        def work() -> tuple[int, bool]:
-            with self._engine.begin() as connection:
-                changed = [_renew(connection, table, encryption) for table in (tables.users, tables.handle_keys)]
-                users = connection.execute(sa.select(sa.func.count()).select_from(tables.users)).scalar_one()
+        def work(connection: sa.Connection) -> tuple[int, bool]:
+            changed = [_renew(connection, table, encryption) for table in (tables.users, tables.handle_keys)]
+            users = connection.execute(sa.select(sa.func.count()).select_from(tables.users)).scalar_one()
             return 0 if encryption.encrypts else users, any(changed)
 
         def forget() -> None:
             with self._engine.connect() as connection:
                 connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 
-        in_the_clear, is_changed = await self._submit(work)
+        in_the_clear, is_changed = await self._database.within(work)
         if is_changed and not self.shared:
-            await self._submit(forget)  # what was kept otherwise is in the file beside the database
+            await self._database.submit(forget)  # what was kept otherwise is in the file beside the database
         return in_the_clear
 
     def change_rights(self, decide: Callable[[Rights], T]) -> "asyncio.Future[T]":
         """Run `decide` on the stored rights in a transaction; nobody else changes them meanwhile."""
-
-        def work() -> T:
-            with self._engine.begin() as connection:
-                return decide(Rights(connection))
-
-        return self._submit(work)
+        return self._database.within(lambda connection: decide(Rights(connection)))
 
     def change_users(self, decide: Callable[[Users], T]) -> "asyncio.Future[T]":
         """Run `decide` on the stored users in a transaction."""
-
-        def work() -> T:
-            with self._engine.begin() as connection:
-                return decide(Users(connection, self._encryption))
-
-        return self._submit(work)
+        return self._database.within(lambda connection: decide(Users(connection, self._encryption)))
 
     def change(self, decide: Callable[[Transaction], tuple[T, bool]], *, above: int = 0) -> "asyncio.Future[T]":
         """Run `decide` in a transaction; keep what it wrote if its second answer is true. The future has the first.
@@ -156,24 +138,16 @@ class Catalog:
                     database_transaction.rollback()
                 return answer
 
-        return self._submit(work)
-
-    def _submit(self, work: Callable[[], T]) -> "asyncio.Future[T]":
-        future = asyncio.get_running_loop().run_in_executor(self._thread, self._transactions.run, work)
-        future.add_done_callback(self._note)
-        return future
-
-    def _note(self, done: "asyncio.Future[Any]") -> None:
-        error = None if done.cancelled() else done.exception()
-        if error is None or isinstance(error, Unavailable | DataLoss):
-            self.failure = "" if error is None else str(error)
+        return self._database.submit(work)
 
 
 def _renew(connection: sa.Connection, table: sa.Table, encryption: Encryption) -> bool:
-    """Keep the secrets of a table as they are to be kept; whether that changed any."""
+    """Keep the secrets of a table as they are to be kept; whether that changed any. Errors: Invalid."""
     [key] = table.primary_key.columns
-    rows = {str(row[0]): (row[0], row[1]) for row in connection.execute(sa.select(key, table.c.kept_secret))}
-    changed = renewed(encryption, [(owner, kept) for owner, (_, kept) in rows.items()])
-    for owner, kept in changed.items():
-        connection.execute(sa.update(table).where(key == rows[owner][0]).values(kept_secret=kept))
-    return bool(changed)
+    found = connection.execute(sa.select(key, table.c.kept_secret)).all()
+    secrets = {owner: encryption.secret(str(owner), kept) for owner, kept in found}  # also of those that stay
+    outdated = [owner for owner, kept in found if not encryption.is_current(kept)]
+    for owner in outdated:
+        kept_secret = encryption.kept(str(owner), secrets[owner])
+        connection.execute(sa.update(table).where(key == owner).values(kept_secret=kept_secret))
+    return bool(outdated)

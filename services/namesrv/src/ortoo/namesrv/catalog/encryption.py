@@ -4,7 +4,7 @@ A kept secret is a text that begins with how it is kept, `plain:` or `fernet:`. 
 so they cannot be hashed. What is encrypted says whose it is: who may only write the database gives nobody another's.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,9 +87,3 @@ def _opened(key: "Fernet", kept: str) -> str | None:
         return key.decrypt(kept.removeprefix(FERNET)).decode()
     except InvalidToken:
         return None
-
-
-def renewed(encryption: Encryption, kept: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Of (owner, kept secret) those that are to be kept otherwise now. Errors: Invalid, when one cannot be read."""
-    read = [(owner, text, encryption.secret(owner, text)) for owner, text in kept]
-    return {owner: encryption.kept(owner, secret) for owner, text, secret in read if not encryption.is_current(text)}

@@ -1,13 +1,11 @@
-"""How the database is reached: its URL, its connections, and a file that its user alone may read."""
+"""How the database is reached: its URL and its connections."""
 
-import os
-import stat
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
-from ortoo.common.errors import Conflict, Invalid, Unsupported
+from ortoo.common.errors import Invalid, Unsupported
 
 BUSY_TIMEOUT_S = 5.0
 ANSWER_TIMEOUTS = 2
@@ -36,31 +34,6 @@ def url_of(database_url: str, data_dir: Path) -> sa.URL:
     if url.get_backend_name() == "sqlite" and (url.database or "").startswith((":", "file:")):
         raise Invalid("the database must be a plain file, sqlite:///PATH; topics must survive", field="database_url")
     return url
-
-
-def keep_private(database: Path) -> None:
-    """Let this user alone read the secrets. SQLite gives the files beside the database the database's mode.
-
-    Errors: Invalid when the file is somebody else's; Conflict when the last changes of another one lie beside it, which
-    SQLite would remove.
-    """
-    changes = Path(f"{database}-wal")
-    if not database.exists() and changes.exists() and changes.stat().st_size:
-        raise Conflict(
-            f"{changes} has the last changes of a database that is not here: move it to where that is now, under the "
-            "name of that and -wal",
-            field="database_url",
-        )
-    try:
-        os.close(os.open(database, os.O_RDWR | os.O_CREAT, 0o600))
-        for path in (database, *(Path(f"{database}{suffix}") for suffix in ("-wal", "-shm", "-journal"))):
-            if path.exists() and stat.S_IMODE(path.stat().st_mode) & 0o077:
-                path.chmod(0o600)
-    except OSError as error:
-        raise Invalid(
-            f"{database} cannot be kept from other users ({error.strerror}), and it has secrets; give it to this user",
-            field="database_url",
-        ) from error
 
 
 def engine_of(url: sa.URL, timeout_s: float = BUSY_TIMEOUT_S) -> sa.Engine:

@@ -4,37 +4,29 @@ It is reached by a connection and a thread of its own with short limits: a take-
 database, and a report of a member is answered soon although the database is not.
 """
 
-import asyncio
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any
 
 import sqlalchemy as sa
 
 from ortoo.namesrv.catalog import tables
-from ortoo.namesrv.catalog.database_errors import Transactions
+from ortoo.namesrv.catalog.database import Database
 from ortoo.namesrv.decisions.members import MemberId, Proposal
-
-T = TypeVar("T")
 
 
 class Proposals:
     """The stored proposals: one for each enode, the last."""
 
-    def __init__(self, engine: sa.Engine, thread: ThreadPoolExecutor) -> None:
-        """Work runs on `thread`, one after another."""
-        self._engine = engine
-        self._thread = thread
-        self._transactions = Transactions(engine)
+    def __init__(self, database: Database) -> None:
+        """They are kept there."""
+        self._database = database
 
     async def all(self) -> dict[str, Proposal]:
         """The last proposal of every enode, in one statement. Errors: Unavailable, DataLoss."""
 
-        def read() -> dict[str, Proposal]:
-            with self._engine.begin() as connection:
-                return {row.enode: _proposal(row) for row in connection.execute(sa.select(tables.proposals))}
+        def read(connection: sa.Connection) -> dict[str, Proposal]:
+            return {row.enode: _proposal(row) for row in connection.execute(sa.select(tables.proposals))}
 
-        return await self._submit(read)
+        return await self._database.within(read)
 
     async def propose(self, enode: str, expected_epoch: int, proposal: Proposal) -> Proposal:
         """Store a proposal in place of the one of `expected_epoch`, if that is still the last; what is stored then.
@@ -44,27 +36,22 @@ class Proposals:
         table = tables.proposals
         values = {"epoch": proposal.epoch, "number": proposal.leader.number, "disk": proposal.leader.disk}
 
-        def work() -> Proposal:
-            with self._engine.begin() as connection:
-                is_last = (table.c.enode == enode) & (table.c.epoch == expected_epoch)
-                is_above = table.c.epoch < proposal.epoch
-                if connection.execute(sa.update(table).where(is_last & is_above).values(values)).rowcount:
-                    return proposal
-                found = connection.execute(sa.select(table).where(table.c.enode == enode)).one_or_none()
-                if found is not None:
-                    return _proposal(found)
-                connection.execute(sa.insert(table).values(enode=enode, **values))
+        def work(connection: sa.Connection) -> Proposal:
+            is_last = (table.c.enode == enode) & (table.c.epoch == expected_epoch)
+            is_above = table.c.epoch < proposal.epoch
+            if connection.execute(sa.update(table).where(is_last & is_above).values(values)).rowcount:
                 return proposal
+            found = connection.execute(sa.select(table).where(table.c.enode == enode)).one_or_none()
+            if found is not None:
+                return _proposal(found)
+            connection.execute(sa.insert(table).values(enode=enode, **values))
+            return proposal
 
-        return await self._submit(work)
+        return await self._database.within(work)
 
     async def close(self) -> None:
         """Finish the work that was given and close the connection."""
-        await asyncio.shield(self._submit(self._engine.dispose))
-        self._thread.shutdown()
-
-    def _submit(self, work: Callable[[], T]) -> "asyncio.Future[T]":
-        return asyncio.get_running_loop().run_in_executor(self._thread, self._transactions.run, work)
+        await self._database.close()
 
 
 def _proposal(row: Any) -> Proposal:

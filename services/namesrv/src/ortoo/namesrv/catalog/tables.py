@@ -134,12 +134,7 @@ def _group_columns() -> list[sa.Column[Any]]:
         sa.Column("unacknowledged_bytes_max", sa.BigInteger, nullable=False, server_default=str(64 << 20)),
         sa.Column("attempts_max", sa.Integer, nullable=False, server_default="16"),
         # Since revision 0007.
-        sa.Column(
-            "retry",
-            Kept(sa.String(1_024), RetryPolicy.text, RetryPolicy.read),
-            nullable=False,
-            server_default="classic",
-        ),
+        sa.Column("retry", RETRY, nullable=False, server_default="classic"),
         sa.Column("in_flight_max", sa.Integer, nullable=False, server_default="0"),
         sa.Column("park_expired", sa.Boolean, nullable=False, server_default=sa.false()),
         # Since revision 0010.

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -13,28 +12,13 @@ from ortoo.namesrv.catalog.encryption import Encryption
 from ortoo.namesrv.catalog.tables import row_of
 from ortoo.namesrv.decisions.deletions import DeletedGroup, DeletedTopic
 from ortoo.namesrv.decisions.groups import Group
+from ortoo.namesrv.decisions.route_changes import Contents
 from ortoo.namesrv.decisions.topics import Placement, Topic
 
 IDS_IN_STATEMENT = 500
 GROUP_DELETION = ("deleted_at_ms", "due_at_ms", "due_version")
 """What is kept of a deleted group beside the group."""
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Contents:
-    """Everything that is stored."""
-
-    version: int
-    topics: tuple[Topic, ...]
-    groups: tuple[Group, ...]
-    deletions: tuple[DeletedTopic, ...]
-    directory_id: str
-    handle_keys: tuple[HandleKey, ...]
-    """The newest last."""
-    unsigned_handles: bool
-    """Whether clients may have handles from before there were keys."""
-    group_deletions: tuple[DeletedGroup, ...] = ()
 
 
 class Transaction:

@@ -1,9 +1,9 @@
 """Decisions about what was deleted: until when it can come back, and what is forgotten. Pure."""
 
 import dataclasses
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from ortoo.common.cluster.names import check_group_name, check_topic_name
 from ortoo.common.errors import AlreadyExists, Conflict, NotFound
@@ -31,11 +31,6 @@ class DeletedTopic:
         """What it is known by; a name may be another topic's by now."""
         return self.topic.topic_id
 
-    @property
-    def key(self) -> int:
-        """What tells it from others."""
-        return self.topic_id
-
 
 @dataclass(frozen=True, slots=True)
 class DeletedGroup:
@@ -58,33 +53,13 @@ class DeletedGroup:
         return self.due_version > 0
 
     @property
-    def key(self) -> str:
-        """What tells it from others: of several deletions of a name the last one counts."""
-        return self.group.name
-
-    @property
     def version(self) -> int:
         """As enodes are told."""
         return self.due_version
 
 
-Key = TypeVar("Key", int, str, covariant=True)
-
-
-class Deletion(Protocol[Key]):
-    """A deletion of either kind."""
-
-    @property
-    def key(self) -> Key:
-        """What tells it from others."""
-
-    @property
-    def is_due(self) -> bool:
-        """Whether it cannot come back."""
-
-    @property
-    def due_at_ms(self) -> int:
-        """Since when, or from when on."""
+Key = TypeVar("Key", int, str)
+"""A topic's id, or a group's name: of several deletions of a name the last one counts."""
 
 
 def delete(topic: Topic, *, now_ms: int, grace_ms: int) -> DeletedTopic:
@@ -158,11 +133,11 @@ def due_groups(
     return [dataclasses.replace(one, due_version=version) for one in ended if one.name not in again], again
 
 
-def forgotten(deleted: Collection[Deletion[Key]], now_ms: int) -> set[Key]:
+def forgotten(deleted: Mapping[Key, DeletedTopic | DeletedGroup], now_ms: int) -> set[Key]:
     """The keys of those that need not be told any more, or are too many: those that were due first."""
-    old = {one.key for one in deleted if one.is_due and one.due_at_ms + KEPT_MS <= now_ms}
+    old = {key for key, one in deleted.items() if one.is_due and one.due_at_ms + KEPT_MS <= now_ms}
     surplus = len(deleted) - len(old) - KEPT_MAX
     if surplus > 0:
-        rest = sorted((one for one in deleted if one.key not in old), key=lambda one: one.due_at_ms)
-        old.update(one.key for one in rest[:surplus])
+        rest = sorted((key for key in deleted if key not in old), key=lambda key: deleted[key].due_at_ms)
+        old.update(rest[:surplus])
     return old

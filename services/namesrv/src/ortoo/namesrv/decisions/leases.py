@@ -146,38 +146,28 @@ class Leases:
         known.enode = dataclasses.replace(known.enode, members=route)
         return known.enode
 
-    def register_snode(
-        self,
-        name: str,
-        address: str,
-        incarnation: str,
-        *,
-        shares_membership: bool,
-        now_s: float,
-        cluster_address: str = "",
-    ) -> Snode | None:
+    def register_snode(self, snode: Snode, incarnation: str, *, shares_membership: bool, now_s: float) -> Snode | None:
         """Give or renew a lease; the snode if that is news. Errors: Invalid, Conflict, Fenced, Overloaded."""
-        check_process_name(name, "snode.name")
-        check_address(address, "snode.address")
-        if cluster_address:
-            check_address(cluster_address, "snode.cluster_address")
+        check_process_name(snode.name, "snode.name")
+        check_address(snode.address, "snode.address")
+        if snode.cluster_address:
+            check_address(snode.cluster_address, "snode.cluster_address")
         check_text(incarnation, "incarnation", "a text that is new at every start of the process")
-        known = self._snodes.get(name)
+        known = self._snodes.get(snode.name)
         if known is not None and incarnation in known.replaced:
             raise Fenced(
-                f"a process started later registered as snode {name!r} (at {known.snode.address}); "
+                f"a process started later registered as snode {snode.name!r} (at {known.snode.address}); "
                 "stop one of them, or give them different names",
                 field="incarnation",
             )
-        self._check_membership(name, shares_membership, now_s)
+        self._check_membership(snode.name, shares_membership, now_s)
         if known is None and len(self._snodes) >= SNODES_MAX:
             raise Overloaded(f"{SNODES_MAX} snodes are registered, which is the most; stop some")
-        snode = Snode(name, address, cluster_address=cluster_address)
         replaced = known.replaced if known is not None else deque(maxlen=REPLACED_KEPT)
         if known is not None and known.incarnation != incarnation:
             replaced.append(known.incarnation)
         until_s = now_s + self._lease_s
-        self._snodes[name] = _SnodeLease(snode, incarnation, shares_membership, until_s, replaced)
+        self._snodes[snode.name] = _SnodeLease(snode, incarnation, shares_membership, until_s, replaced)
         return None if known is not None and known.snode == snode else snode
 
     def end_enode(self, name: str, epoch: int | None = None) -> Enode | None:

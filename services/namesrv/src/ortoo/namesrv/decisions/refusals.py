@@ -1,6 +1,8 @@
 """Which processes asked for a lease lately and got none. Pure: `now_s` is monotonic seconds."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator
+
+from ortoo.common.errors.findings import Finding
 
 KEPT_S = 30.0
 """Longer than it takes a refused process to ask again."""
@@ -16,14 +18,23 @@ class Refusals:
 
     def refused(self, who: str, reason: str, now_s: float) -> None:
         """A process got no lease."""
-        if who in self._reasons or len(self.all(now_s)) < PROCESSES_MAX:
+        if who in self._reasons or len(self._recent(now_s)) < PROCESSES_MAX:
             self._reasons[who] = (reason, now_s + KEPT_S)
 
     def accepted(self, who: str) -> None:
         """It has one now."""
         self._reasons.pop(who, None)
 
-    def all(self, now_s: float) -> Mapping[str, str]:
+    def findings(self, now_s: float) -> Iterator[Finding]:
         """Who was refused, and why."""
+        for who, (reason, _) in sorted(self._recent(now_s).items()):
+            yield Finding(
+                "refused double",
+                f"{who} was refused: {reason}",
+                "it gets no lease, and nobody is sent there",
+                "stop one of the two, or give one another name (-p shows its settings)",
+            )
+
+    def _recent(self, now_s: float) -> dict[str, tuple[str, float]]:
         self._reasons = {who: one for who, one in self._reasons.items() if one[1] > now_s}
-        return {who: reason for who, (reason, _) in self._reasons.items()}
+        return self._reasons

@@ -2,10 +2,9 @@
 
 import dataclasses
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ortoo.common.groups.handle_seal import HandleKeys
+from ortoo.common.groups.handle_seal import HandleKey, HandleKeys
 from ortoo.namesrv.decisions.deletions import DeletedGroup, DeletedTopic
 from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.leases import Enode, Snode
@@ -14,6 +13,22 @@ from ortoo.namesrv.decisions.topics import Topic
 CHANGES_KEPT = 4096
 ROUTES_BYTES_MAX = 7 << 20
 """What all topics and groups may take on the wire: lists of them are one message, whose limit is 8 MiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """Everything that is stored."""
+
+    version: int
+    topics: tuple[Topic, ...] = ()
+    groups: tuple[Group, ...] = ()
+    deletions: tuple[DeletedTopic, ...] = ()
+    directory_id: str = ""
+    handle_keys: tuple[HandleKey, ...] = ()
+    """The newest last."""
+    unsigned_handles: bool = False
+    """Whether clients may have handles from before there were keys."""
+    group_deletions: tuple[DeletedGroup, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,25 +75,16 @@ class Routes:
     """
 
     def __init__(
-        self,
-        version: int,
-        topics: Iterable[Topic],
-        groups: Iterable[Group],
-        deletions: Iterable[DeletedTopic] = (),
-        *,
-        directory_id: str = "",
-        handle_keys: HandleKeys | None = None,
-        group_deletions: Iterable[DeletedGroup] = (),
-        changes_kept: int = CHANGES_KEPT,
+        self, stored: Contents, handle_keys: HandleKeys | None = None, *, changes_kept: int = CHANGES_KEPT
     ) -> None:
-        """Begin with what is stored; no process is known yet."""
-        self.directory_id = directory_id
+        """Begin with what is stored; no process is known yet. `handle_keys` are those that snodes get."""
+        self.directory_id = stored.directory_id
         self.handle_keys = handle_keys
-        self.version = version
-        self.topics = {topic.name: topic for topic in topics}
-        self.groups = {group.name: group for group in groups}
-        self.deleted = {one.topic_id: one for one in deletions}
-        self.deleted_groups = {one.name: one for one in group_deletions}
+        self.version = stored.version
+        self.topics = {topic.name: topic for topic in stored.topics}
+        self.groups = {group.name: group for group in stored.groups}
+        self.deleted = {one.topic_id: one for one in stored.deletions}
+        self.deleted_groups = {one.name: one for one in stored.group_deletions}
         self.enodes: dict[str, Enode] = {}
         self.snodes: dict[str, Snode] = {}
         self._bytes = sum(map(_topic_bytes, self.topics.values())) + sum(map(_group_bytes, self.groups.values()))
@@ -115,27 +121,18 @@ class Routes:
         self._changes.clear()
         self._count += 1
 
-    def difference(
-        self,
-        version: int,
-        topics: Iterable[Topic],
-        groups: Iterable[Group],
-        deletions: Iterable[DeletedTopic] = (),
-        handle_keys: HandleKeys | None = None,
-        group_deletions: Iterable[DeletedGroup] = (),
-    ) -> RouteChange | None:
+    def difference(self, stored: Contents, handle_keys: HandleKeys | None) -> RouteChange | None:
         """What makes these routes equal to what is stored; None when they are."""
-        stored_topics = {topic.name: topic for topic in topics}
-        stored_groups = {group.name: group for group in groups}
+        version = stored.version
         change = RouteChange(
             version,
-            topics=tuple(topic for topic in stored_topics.values() if self.topics.get(topic.name) != topic),
-            deleted_topics=tuple(self.topics.keys() - stored_topics.keys()),
-            groups=tuple(group for group in stored_groups.values() if self.groups.get(group.name) != group),
-            deleted_groups=tuple(self.groups.keys() - stored_groups.keys()),
-            deletions=tuple(one for one in deletions if self.deleted.get(one.topic_id) != one),
+            topics=tuple(topic for topic in stored.topics if self.topics.get(topic.name) != topic),
+            deleted_topics=tuple(self.topics.keys() - {topic.name for topic in stored.topics}),
+            groups=tuple(group for group in stored.groups if self.groups.get(group.name) != group),
+            deleted_groups=tuple(self.groups.keys() - {group.name for group in stored.groups}),
+            deletions=tuple(one for one in stored.deletions if self.deleted.get(one.topic_id) != one),
             handle_keys=handle_keys if handle_keys != self.handle_keys else None,
-            group_deletions=tuple(one for one in group_deletions if self.deleted_groups.get(one.name) != one),
+            group_deletions=tuple(one for one in stored.group_deletions if self.deleted_groups.get(one.name) != one),
         )
         return change if change != RouteChange(version) or version > self.version else None
 

@@ -51,7 +51,8 @@ def undelete_group(name: str, stored: Transaction) -> tuple[Group, RouteChange]:
 def end_topics(now_ms: int, stored: Transaction) -> tuple[set[int], RouteChange | None]:
     """Say which deleted topics are due; returns the ids of those that are told no more."""
     deleted, now_ms = stored.deleted_topics(), stored.now_ms(now_ms)
-    due, forgotten = tuple(deletions.due(deleted, now_ms)), deletions.forgotten(deleted, now_ms)
+    due = tuple(deletions.due(deleted, now_ms))
+    forgotten = deletions.forgotten({one.topic_id: one for one in deleted}, now_ms)
     stored.end_deletions([one.topic_id for one in due], forgotten)
     return forgotten, RouteChange(stored.version, deletions=due) if due or forgotten else None
 
@@ -61,7 +62,7 @@ def end_groups(now_ms: int, stored: Transaction) -> tuple[set[str], RouteChange 
     deleted, existing = stored.deleted_groups(), {group.name for group in stored.contents().groups}
     now_ms = stored.now_ms(now_ms)
     due, again = deletions.due_groups(deleted, existing, now_ms, version=stored.version)
-    forgotten = deletions.forgotten(deleted, now_ms) | again
+    forgotten = deletions.forgotten({one.name: one for one in deleted}, now_ms) | again
     stored.end_group_deletions([one.name for one in due])
     stored.forget_deleted_groups(forgotten)
     return forgotten, RouteChange(stored.version, group_deletions=tuple(due)) if due or forgotten else None

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
 from ortoo.namesrv.catalog.catalog import Catalog
-from ortoo.namesrv.catalog.transaction import Contents, Transaction
+from ortoo.namesrv.catalog.transaction import Transaction
 from ortoo.namesrv.decisions import deletions, groups, offers, topics
 from ortoo.namesrv.decisions.deletions import DeletedGroup, DeletedTopic
 from ortoo.namesrv.decisions.groups import WHOLE, Group, Meant
@@ -20,7 +20,7 @@ from ortoo.namesrv.decisions.handle_keys import KeyRotation
 from ortoo.namesrv.decisions.leases import Enode, Leases, Snode
 from ortoo.namesrv.decisions.members import MemberSet
 from ortoo.namesrv.decisions.offers import HeldTopic, OfferedTopic, Offers
-from ortoo.namesrv.decisions.route_changes import ROUTES_BYTES_MAX, RouteChange, Routes
+from ortoo.namesrv.decisions.route_changes import ROUTES_BYTES_MAX, Contents, RouteChange, Routes
 from ortoo.namesrv.decisions.topics import NewTopic, Topic, TopicChange
 from ortoo.namesrv.directory import adopting, deleting
 from ortoo.namesrv.directory.watches import Watches
@@ -47,17 +47,9 @@ class Directory:
     ) -> None:
         """Begin with what the catalog holds, `stored`; processes come back by their heartbeats."""
         self._catalog = catalog
-        self._routes = routes = Routes(
-            stored.version,
-            stored.topics,
-            stored.groups,
-            stored.deletions,
-            directory_id=stored.directory_id,
-            handle_keys=rotation.handed_out(stored.handle_keys, unsigned_before=stored.unsigned_handles),
-            group_deletions=stored.group_deletions,
-        )
         self._rotation = rotation
         self._unsigned_handles = stored.unsigned_handles
+        self._routes = routes = Routes(stored, self._handed_out(stored.handle_keys))
         self._leases = Leases(lease_s)
         self._offers = Offers()
         self.deletion_grace_ms = deletion_grace_ms
@@ -81,11 +73,6 @@ class Directory:
     def directory_id(self) -> str:
         """Which directory this is, whichever name server serves it."""
         return self._routes.directory_id
-
-    @property
-    def watcher_count(self) -> int:
-        """How many processes follow the routes."""
-        return self.watches.count
 
     def processes(self) -> list[tuple[str, str, bool]]:
         """(role, name, whether it is alive) of every enode and snode that is known."""
@@ -158,12 +145,12 @@ class Directory:
     async def end_deletions(self) -> None:
         """Say of which deletions the grace period is over, and forget the oldest."""
         now_ms, known, groups_known = self._clock.now_ms(), self._routes.deleted, self._routes.deleted_groups
-        old = deletions.forgotten(known.values(), now_ms)
+        old = deletions.forgotten(known, now_ms)
         if old or deletions.due(known.values(), now_ms):
             with contextlib.suppress(Unavailable, DataLoss):  # counted, and tried again
                 for topic_id in old | await self._change(partial(deleting.end_topics, now_ms)):
                     known.pop(topic_id, None)
-        told = deletions.forgotten(groups_known.values(), now_ms)
+        told = deletions.forgotten(groups_known, now_ms)
         if told or any(not one.is_due and one.due_at_ms <= now_ms for one in groups_known.values()):
             with contextlib.suppress(Unavailable, DataLoss):
                 for name in told | await self._change(partial(deleting.end_groups, now_ms)):
@@ -251,14 +238,8 @@ class Directory:
 
     def register_snode(self, snode: Snode, incarnation: str, *, shares_membership: bool) -> None:
         """Give or renew a snode's lease. Errors: as `Leases.register_snode`."""
-        news = self._leases.register_snode(
-            snode.name,
-            snode.address,
-            incarnation,
-            shares_membership=shares_membership,
-            now_s=self._clock.monotonic_s(),
-            cluster_address=snode.cluster_address,
-        )
+        now_s = self._clock.monotonic_s()
+        news = self._leases.register_snode(snode, incarnation, shares_membership=shares_membership, now_s=now_s)
         self._tell(snode=news)
 
     def put_members(self, known: MemberSet) -> None:
@@ -304,10 +285,7 @@ class Directory:
     def _take_over(self, stored: Contents) -> None:
         if stored.version <= self._synced:
             return  # a change of our own came in between
-        keys = self._handed_out(stored.handle_keys)
-        change = self._routes.difference(
-            stored.version, stored.topics, stored.groups, stored.deletions, keys, stored.group_deletions
-        )
+        change = self._routes.difference(stored, self._handed_out(stored.handle_keys))
         deleted = {one.name for one in stored.group_deletions}
         for name in self._routes.deleted_groups.keys() - deleted:
             del self._routes.deleted_groups[name]  # another name server took it back, or need not tell it any more
@@ -326,10 +304,6 @@ class Directory:
             self._tell(enode=enode)
         for snode in snodes:
             self._tell(snode=snode)
-
-    def watch(self) -> AsyncGenerator[RouteChange, None]:
-        """Everything, then every change, until the watches are ended. Errors: Overloaded."""
-        return self.watches.follow()
 
     async def end_watches_when(self, event: asyncio.Event) -> None:
         """Let every watcher finish as soon as `event` is set, which is when the process stops."""

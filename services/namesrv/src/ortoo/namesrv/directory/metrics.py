@@ -18,7 +18,7 @@ def register(metrics: Metrics, directory: Directory, elections: Elections) -> No
         lambda: {(kind, name): int(alive) for kind, name, alive in directory.processes()},
         labels=("node_type", "node_id"),
     )
-    metrics.gauge("ortoo_route_watchers", "Processes that follow the routes.", lambda: directory.watcher_count)
+    metrics.gauge("ortoo_route_watchers", "Processes that follow the routes.", lambda: directory.watches.count)
     metrics.counter(
         "ortoo_changes_total",
         "Changes of topics and groups asked of this name server, by outcome.",

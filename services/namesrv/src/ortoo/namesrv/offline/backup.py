@@ -11,7 +11,6 @@ import argparse
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,9 @@ import sqlalchemy as sa
 from ortoo.common.errors import Conflict, DataLoss, Invalid, NotFound, Unsupported
 from ortoo.common.records.sealed_batch import crc32c
 from ortoo.namesrv.catalog import tables
-from ortoo.namesrv.catalog.database_errors import Transactions
-from ortoo.namesrv.catalog.engine import engine_of, keep_private, url_of
-from ortoo.namesrv.catalog.file_lock import FileLock
+from ortoo.namesrv.catalog.database import Transactions
+from ortoo.namesrv.catalog.database_file import kept_alone
+from ortoo.namesrv.catalog.engine import engine_of, url_of
 from ortoo.namesrv.catalog.schema import HEAD, prepare, revision_of
 
 FORMAT = "ortoo-directory"
@@ -90,7 +89,7 @@ def restore(database_url: str, data_dir: Path, file: Path, new_id: str, now_ms: 
     rows = [(name, _as_of_now(name, row, now_ms)) for name, row in read_backup(file)]
     url = url_of(database_url, data_dir)
     engine = engine_of(url, STATEMENT_TIMEOUT_S)
-    with _locked(url):
+    with kept_alone(url):
         try:
             transactions = Transactions(engine)
             transactions.run(lambda: prepare(engine, new_id))
@@ -184,21 +183,6 @@ def _as_kept(table: sa.Table) -> sa.TableClause:
     """A table whose values are those that the database keeps."""
     types = {c.name: c.type.kept_as if isinstance(c.type, tables.Kept) else c.type for c in table.columns}
     return sa.table(table.name, *(sa.column(name, kind) for name, kind in types.items()))
-
-
-@contextmanager
-def _locked(url: sa.URL) -> Iterator[None]:
-    """Keep name servers away from a database that is a file. Errors: Conflict, Invalid."""
-    if url.get_backend_name() != "sqlite":
-        yield
-        return
-    database = Path(url.database or "")
-    lock = FileLock.take(database)
-    try:
-        keep_private(database)
-        yield
-    finally:
-        lock.release()
 
 
 def _check_replaceable(file: Path) -> None:

@@ -11,15 +11,14 @@ from ortoo.common.grpc.fields import read, write
 from ortoo.common.process.clock import Clock
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.users import Users
-from ortoo.namesrv.decisions.leases import Snode
+from ortoo.namesrv.decisions.leases import Enode, Snode
 from ortoo.namesrv.decisions.members import MemberReport
 from ortoo.namesrv.decisions.offers import HeldTopic
 from ortoo.namesrv.decisions.refusals import Refusals
 from ortoo.namesrv.decisions.topics import NewTopic
 from ortoo.namesrv.directory.directory import Directory
 from ortoo.namesrv.directory.elections import Elections
-from ortoo.namesrv.directory.findings import findings
-from ortoo.namesrv.rpc import member_wire, wire
+from ortoo.namesrv.rpc import wire
 from ortoo.v1 import group_deletion_pb2 as deletion_pb
 from ortoo.v1 import member_admin_pb2 as admin_pb
 from ortoo.v1 import member_report_pb2 as report_pb
@@ -53,8 +52,8 @@ class NameService(NameServiceServicer):
         self._refusals = Refusals()
 
     def findings(self) -> Iterator[Finding]:
-        """What is wrong now."""
-        return findings(self._catalog, self._refusals.all(self._clock.monotonic_s()))
+        """Which processes are refused."""
+        return self._refusals.findings(self._clock.monotonic_s())
 
     @contextlib.contextmanager
     def _noting(self, who: str) -> Iterator[None]:
@@ -69,7 +68,7 @@ class NameService(NameServiceServicer):
     async def RegisterEnode(self, request: pb.RegisterEnodeRequest, context: Context) -> pb.RegisterEnodeResponse:
         """Announce an enode or renew its lease."""
         unknown = [read(HeldTopic, one) for one in request.unknown_topics]
-        enode = wire.enode_of(request.enode)
+        enode = read(Enode, request.enode, "enode", alive=True, members=())  # of its members we know better
         with self._noting(f"enode {enode.name} at {enode.address}"):
             self._directory.register_enode(enode, request.directory_id, unknown, request.unknown_topics_more)
         return write(pb.RegisterEnodeResponse, self._directory, lease_ms=self._directory.lease_ms)
@@ -145,11 +144,8 @@ class NameService(NameServiceServicer):
 
     async def PutGroup(self, request: pb.PutGroupRequest, context: Context) -> pb.PutGroupResponse:
         """Create or change a group."""
-        group = await self._directory.put_group(
-            wire.group_of(request.group),
-            create_only=request.create_only,
-            meant=wire.meant_by(request),
-        )
+        asked, meant = wire.group_of(request.group), wire.meant_by(request)
+        group = await self._directory.put_group(asked, create_only=request.create_only, meant=meant)
         return pb.PutGroupResponse(group=write(topic_pb2.Group, group))
 
     async def DeleteGroup(self, request: pb.DeleteGroupRequest, context: Context) -> pb.DeleteGroupResponse:
@@ -167,9 +163,8 @@ class NameService(NameServiceServicer):
         self, request: deletion_pb.ListDeletedGroupsRequest, context: Context
     ) -> deletion_pb.ListDeletedGroupsResponse:
         """The deleted groups that can come back."""
-        return deletion_pb.ListDeletedGroupsResponse(
-            groups=map(wire.deleted_group_to, self._directory.deleted_groups())
-        )
+        deleted = [write(deletion_pb.DeletedGroup, one) for one in self._directory.deleted_groups()]
+        return deletion_pb.ListDeletedGroupsResponse(groups=deleted)
 
     async def ListGroups(self, request: pb.ListGroupsRequest, context: Context) -> pb.ListGroupsResponse:
         """All groups."""
@@ -225,14 +220,14 @@ class NameService(NameServiceServicer):
         report = read(MemberReport, request)
         with self._noting(f"member {report.member.number} of enode {report.enode} at {report.member_address}"):
             members = await self._elections.report(report)
-        return member_wire.answer_to(members, self._elections.offered(members), self._elections.lease_ms)
+        return wire.answer_to(members, self._elections.offered(members), self._elections.lease_ms)
 
     async def ListMembers(self, request: admin_pb.ListMembersRequest, context: Context) -> admin_pb.ListMembersResponse:
         """The members of one enode, or of all."""
         sets = [self._elections.found(request.enode)] if request.enode else self._elections.sets()
         now_s = self._clock.monotonic_s()
         return admin_pb.ListMembersResponse(
-            enodes=[member_wire.members_to(one, self._elections.proposal(one.enode), now_s) for one in sets]
+            enodes=[wire.members_to(one, self._elections.proposal(one.enode), now_s) for one in sets]
         )
 
     async def ElectMember(self, request: admin_pb.ElectMemberRequest, context: Context) -> admin_pb.ElectMemberResponse:
@@ -247,7 +242,7 @@ class NameService(NameServiceServicer):
         """Everything, then every change."""
         if request.with_handle_keys and not self._guarded:
             self._check_token(context)
-        async with contextlib.aclosing(self._directory.watch()) as changes:
+        async with contextlib.aclosing(self._directory.watches.follow()) as changes:
             async for change in changes:
                 for part in wire.change_to(change, with_handle_keys=request.with_handle_keys):
                     yield part

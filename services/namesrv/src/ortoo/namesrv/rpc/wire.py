@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 from ortoo.common.grpc.fields import read, write
 from ortoo.namesrv.catalog.users import User
-from ortoo.namesrv.decisions.deletions import DeletedGroup, DeletedTopic
+from ortoo.namesrv.decisions.deletions import DeletedTopic
 from ortoo.namesrv.decisions.groups import Group, Meant
-from ortoo.namesrv.decisions.leases import Enode
+from ortoo.namesrv.decisions.members import MemberSet, MemberState, MemberStatus, Proposal, majority
 from ortoo.namesrv.decisions.publish_order import PublishPlace
 from ortoo.namesrv.decisions.route_changes import RouteChange
 from ortoo.namesrv.decisions.topics import Topic, TopicChange
-from ortoo.v1 import group_deletion_pb2, namesrv_pb2, topic_pb2
+from ortoo.v1 import member_admin_pb2, member_report_pb2, namesrv_pb2, topic_pb2
 
 PART_BYTES = 1 << 20
 """How large one message of a watch is at most, about."""
@@ -42,11 +42,6 @@ def deleted_to(deletion: DeletedTopic) -> namesrv_pb2.DeletedTopic:
     return write(namesrv_pb2.DeletedTopic, deletion, topic=topic_to(deletion.topic))
 
 
-def deleted_group_to(deletion: DeletedGroup) -> group_deletion_pb2.DeletedGroup:
-    """A deleted group, written."""
-    return write(group_deletion_pb2.DeletedGroup, deletion)
-
-
 def group_of(group: topic_pb2.Group) -> Group:
     """A group, read; its version and time of creation are not the caller's to say. Errors: Invalid."""
     return read(Group, group, "group", version=0, created_at_ms=0)
@@ -58,11 +53,6 @@ def meant_by(request: namesrv_pb2.PutGroupRequest) -> Meant:
     present = {one.name for one, _ in group.ListFields()}
     held = {one.name for one in fields if one.message_type is not None or not one.has_presence or one.name in present}
     return Meant(tuple(request.fields), held)
-
-
-def enode_of(enode: topic_pb2.Enode) -> Enode:
-    """A storage node that speaks for itself, read; of its members the name server knows better."""
-    return read(Enode, enode, "enode", alive=True, members=())
 
 
 def change_to(change: RouteChange, *, with_handle_keys: bool) -> Iterator[namesrv_pb2.WatchRoutesResponse]:
@@ -102,3 +92,45 @@ def change_to(change: RouteChange, *, with_handle_keys: bool) -> Iterator[namesr
 def user_to(user: User) -> namesrv_pb2.User:
     """A user, written; the secret stays here, for the message has no place for it."""
     return write(namesrv_pb2.User, user)
+
+
+def answer_to(members: MemberSet, proposal: Proposal | None, lease_ms: int) -> member_report_pb2.ReportMemberResponse:
+    """What a member is answered."""
+    addresses = [
+        write(member_report_pb2.MemberAddress, reported.report) for _, reported in sorted(members.reports.items())
+    ]
+    return member_report_pb2.ReportMemberResponse(lease_ms=lease_ms, proposal=_proposal_to(proposal), members=addresses)
+
+
+def members_to(members: MemberSet, proposal: Proposal | None, now_s: float) -> member_admin_pb2.EnodeMembers:
+    """An enode's members, for a person."""
+    latest, leader = members.configuration(), members.leader()
+    end = leader.tail.position if leader else None
+    return member_admin_pb2.EnodeMembers(
+        enode=members.enode,
+        set_id=members.set_id,
+        leader=write(member_report_pb2.MemberId, leader.member) if leader else None,
+        proposal=_proposal_to(proposal),
+        members=[_status_to(one, end, now_s) for one in members.statuses()],
+        majority=majority(latest.voters) if latest else 0,
+    )
+
+
+def _status_to(status: MemberStatus, end: int | None, now_s: float) -> member_admin_pb2.MemberStatus:
+    member = write(member_report_pb2.MemberId, status.member)
+    state = topic_pb2.EnodeMemberState.ValueType(status.state)
+    if status.reported is None:
+        return member_admin_pb2.MemberStatus(member=member, state=state)
+    report = status.reported.report
+    is_here = status.state not in (MemberState.AWAY, MemberState.WAITING)
+    return write(
+        member_admin_pb2.MemberStatus,
+        report,
+        state=state,
+        reported_ms_ago=max(0, int((now_s - status.reported.at_s) * 1000)),
+        lag_bytes=max(0, end - report.tail.position) if end is not None and is_here else None,
+    )
+
+
+def _proposal_to(proposal: Proposal | None) -> member_report_pb2.Proposal | None:
+    return write(member_report_pb2.Proposal, proposal) if proposal else None

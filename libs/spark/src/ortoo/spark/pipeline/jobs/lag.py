@@ -3,8 +3,8 @@
 import csv
 import datetime
 from collections import defaultdict
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ortoo.spark.core.link import Link, link_to
 from ortoo.spark.core.read_options import parse
@@ -13,11 +13,8 @@ from ortoo.spark.pipeline.running.page import Table, new_figure, text_table, wri
 from ortoo.spark.pipeline.running.progress import Say
 from ortoo.spark.pipeline.running.settings import PipelineSettings
 
-_HEAD = ("seen_at_ms", "group", "topic", "lag", "committed", "stuck_queues")
 
-
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(NamedTuple):
     """One group and topic at one time."""
 
     seen_at_ms: int
@@ -74,11 +71,8 @@ def _taken(link: Link, settings: PipelineSettings) -> list[Moment]:
 
 def _rows(history: list[Moment]) -> list[tuple[object, ...]]:
     """The newest moment of each group and topic, with its speed since the one before."""
-    series: dict[tuple[str, str], list[Moment]] = defaultdict(list)
-    for moment in history:
-        series[moment.group, moment.topic].append(moment)
     rows: list[tuple[object, ...]] = []
-    for (group, topic), moments in sorted(series.items()):
+    for (group, topic), moments in _series(history):
         newest, speed, left = moments[-1], None, None
         if len(moments) > 1:
             seconds = max((newest.seen_at_ms - moments[-2].seen_at_ms) / 1000, 0.001)
@@ -89,6 +83,14 @@ def _rows(history: list[Moment]) -> list[tuple[object, ...]]:
             )
         rows.append((group, topic, newest.lag, speed, left, newest.stuck_queues))
     return rows
+
+
+def _series(history: list[Moment]) -> list[tuple[tuple[str, str], list[Moment]]]:
+    """The moments of each group and topic."""
+    series: dict[tuple[str, str], list[Moment]] = defaultdict(list)
+    for moment in history:
+        series[moment.group, moment.topic].append(moment)
+    return sorted(series.items())
 
 
 def _read(file: Path) -> list[Moment]:
@@ -105,18 +107,16 @@ def _write(file: Path, history: list[Moment]) -> None:
     waiting = file.with_suffix(".new")
     with waiting.open("w", newline="") as target:
         writer = csv.writer(target)
-        writer.writerow(_HEAD)
-        writer.writerows((m.seen_at_ms, m.group, m.topic, m.lag, m.committed, m.stuck_queues) for m in history)
+        writer.writerow(Moment._fields)
+        writer.writerows(history)
     waiting.replace(file)
 
 
 def _figure(history: list[Moment]) -> object:
     figure = new_figure()
     axes = figure.subplots()
-    series: dict[tuple[str, str], list[Moment]] = defaultdict(list)
-    for moment in history:
-        series[moment.group, moment.topic].append(moment)
-    for (group, topic), moments in sorted(series.items())[:12]:
+    series = _series(history)
+    for (group, topic), moments in series[:12]:
         times = [datetime.datetime.fromtimestamp(m.seen_at_ms / 1000, datetime.UTC) for m in moments]
         axes.plot(times, [m.lag for m in moments], marker="o", label=f"{group} / {topic}")
     axes.set_ylabel("messages behind")

@@ -20,7 +20,6 @@ class QueueCount:
     rows: int
     distinct: int
     first: int
-    last: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,7 @@ def reconcile(start: Offsets, end: Offsets, held: Mapping[Queue, QueueCount]) ->
     """Compare the offsets that a query has read with what the lake holds: a pure function."""
     checks = []
     for queue in sorted(set(end.queues) | set(held)):
-        found = held.get(queue, QueueCount(0, 0, 0, -1))
+        found = held.get(queue, QueueCount(0, 0, 0))
         stop = end.queues.get(queue, 0)
         begin = start.queues.get(queue, found.first if found.rows else stop)
         missing = max(stop - begin - found.distinct, 0)
@@ -96,14 +95,13 @@ def counts(frame: Any) -> dict[Queue, QueueCount]:
     rows = frame.sparkSession.sql(
         """
         select topic, enode, queue_id, count(*) as total, count(distinct offset) as different,
-               min(offset) as smallest, max(offset) as largest
+               min(offset) as smallest
         from {messages} group by topic, enode, queue_id
         """,
         messages=frame.select("topic", "enode", "queue_id", "offset"),
     ).collect()
     return {
-        Queue(row.topic, row.enode, row.queue_id): QueueCount(row.total, row.different, row.smallest, row.largest)
-        for row in rows
+        Queue(row.topic, row.enode, row.queue_id): QueueCount(row.total, row.different, row.smallest) for row in rows
     }
 
 
@@ -113,17 +111,16 @@ def counts_by_date(lake: Lake) -> dict[Queue, QueueCount]:
     A message has one date, so what each date holds is added up, and only one date's places are in memory.
     """
     dataset, found = lake.table().to_pyarrow_dataset(), dict[Queue, QueueCount]()
-    of_offset = [("offset", kind) for kind in ("count", "count_distinct", "min", "max")]
+    of_offset = [("offset", kind) for kind in ("count", "count_distinct", "min")]
     for date in sorted({Path(file).parent.name.removeprefix(f"{DATE}=") for file in lake.file_paths()}):
         held = dataset.to_table(["topic", "enode", "queue_id", "offset"], filter=pc.field(DATE) == date)
         for row in held.group_by(["topic", "enode", "queue_id"]).aggregate(of_offset).to_pylist():
             queue = Queue(row["topic"], row["enode"], row["queue_id"])
             one = QueueCount(*(row[f"offset_{kind}"] for _, kind in of_offset))
-            before = found.get(queue, QueueCount(0, 0, one.first, one.last))
+            before = found.get(queue, QueueCount(0, 0, one.first))
             found[queue] = QueueCount(
                 before.rows + one.rows,
                 before.distinct + one.distinct,
                 min(before.first, one.first),
-                max(before.last, one.last),
             )
     return found

@@ -23,14 +23,13 @@ class Table:
     rows: Sequence[Sequence[object]]
 
 
-def write_page(folder: Path, name: str, title: str, note: str, tables: Sequence[Table], figure: Any = None) -> Path:
-    """Write `name`.html, and `name`.png if there is a matplotlib figure; returns the page."""
+def write_page(folder: Path, name: str, title: str, note: str, tables: Sequence[Table], figure: Any) -> Path:
+    """Write `name`.html, and `name`.png of a matplotlib figure; returns the page."""
+    picture = folder / f"{name}.png"
+    figure.savefig(picture, dpi=110, bbox_inches="tight")
+    encoded = base64.b64encode(picture.read_bytes()).decode()
     parts = [f"<h1>{html.escape(title)}</h1>", f'<p class="note">{html.escape(note)}</p>']
-    if figure is not None:
-        picture = folder / f"{name}.png"
-        figure.savefig(picture, dpi=110, bbox_inches="tight")
-        encoded = base64.b64encode(picture.read_bytes()).decode()
-        parts.append(f'<img alt="{html.escape(title)}" src="data:image/png;base64,{encoded}">')
+    parts.append(f'<img alt="{html.escape(title)}" src="data:image/png;base64,{encoded}">')
     for table in tables:
         parts.append(f"<h2>{html.escape(table.heading)}</h2><table><tr>")
         parts += [f"<th>{html.escape(each)}</th>" for each in table.names]

@@ -16,8 +16,6 @@ class ProgressLines:
         """Say lines to `say`."""
         self._say = say
         self._shown = -1
-        self.rows = 0
-        """How many rows all batches had together."""
 
     def show(self, query: Any) -> None:
         """Say a line for each new batch that had rows."""
@@ -25,7 +23,6 @@ class ProgressLines:
             if progress.batchId > self._shown:
                 self._shown = progress.batchId
                 if progress.numInputRows:
-                    self.rows += progress.numInputRows
                     self._say(line(progress))
 
 

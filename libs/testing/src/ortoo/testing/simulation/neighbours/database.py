@@ -3,7 +3,6 @@
 import asyncio
 import sqlite3
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,9 +11,11 @@ import sqlalchemy as sa
 from ortoo.common.process.randomness import Randomness
 from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.catalog import Catalog
+from ortoo.namesrv.catalog.database import Database
 from ortoo.namesrv.catalog.proposals import Proposals
 from ortoo.namesrv.catalog.schema import prepare
-from ortoo.namesrv.catalog.transaction import Contents, Transaction
+from ortoo.namesrv.catalog.transaction import Transaction
+from ortoo.namesrv.decisions.route_changes import Contents
 from ortoo.testing.simulation.kernel.chances import happens
 
 T = TypeVar("T")
@@ -101,43 +102,32 @@ class SimulatedDatabase:
         return connection
 
 
-class SimulatedCatalog(Catalog):
-    """A name server's link to it. The loop's executor gives the work its time and its order."""
+class _Link(Database):
+    """A name server's connection to it. The loop's executor gives the work its time and its order."""
 
-    def __init__(self, database: SimulatedDatabase) -> None:
-        """Use `SimulatedDatabase.open`."""
-        # The executor is a name for a queue of work: the simulated loop starts no thread for it.
-        thread = ThreadPoolExecutor(1, thread_name_prefix="catalog")
-        super().__init__(database.engine, thread, None, SimulatedProposals(database))
-        self.shared = database.shared
+    def __init__(self, database: SimulatedDatabase, name: str) -> None:
+        # The thread is a name for a queue of work: the simulated loop starts none for it.
+        super().__init__(database.engine, name)
         self._database = database
 
-    async def contents(self) -> Contents:
-        """Everything that is stored, as of one moment."""
-
-        def read() -> Contents:
-            with self._engine.begin() as connection:
-                return Transaction(connection).contents()
-
-        return await self._submit(read)
+    def submit(self, work: Callable[[], T]) -> "asyncio.Future[T]":
+        return super().submit(self._database.troubled(work))
 
     async def close(self) -> None:
         """Nothing is closed: the database is another machine's."""
 
-    def _submit(self, work: Callable[[], T]) -> "asyncio.Future[T]":
-        return super()._submit(self._database.troubled(work))
 
-
-class SimulatedProposals(Proposals):
-    """The same database, by another connection."""
+class SimulatedCatalog(Catalog):
+    """A name server's catalog there."""
 
     def __init__(self, database: SimulatedDatabase) -> None:
         """Use `SimulatedDatabase.open`."""
-        super().__init__(database.engine, ThreadPoolExecutor(1, thread_name_prefix="proposals"))
-        self._database = database
+        super().__init__(_Link(database, "catalog"), Proposals(_Link(database, "proposals")))
+        self.shared = database.shared
 
-    def _submit(self, work: Callable[[], T]) -> "asyncio.Future[T]":
-        return super()._submit(self._database.troubled(work))
+    async def contents(self) -> Contents:
+        """Everything that is stored, as of one moment."""
+        return await self._database.within(lambda connection: Transaction(connection).contents())
 
 
 def _operational(reason: str) -> sa.exc.OperationalError:

@@ -12,10 +12,11 @@ from ortoo.common.process.containment import Scope
 from ortoo.common.records.stored_batch import StoredBatch
 from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.enode.log.answers import Fetched
+from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.reading.reader import Look
 from ortoo.enode.rpc.streams.all import outcome
 from ortoo.enode.rpc.streams.outbox import Outbox
-from ortoo.enode.rpc.streams.pushed_down import PART_BYTES, Chosen, PushedDown, Reads
+from ortoo.enode.rpc.streams.pushed_down import PART_BYTES, Chosen, Fetch, PushedDown
 from ortoo.enode.store.engine import Engine
 from ortoo.enode.store.store import Store
 from ortoo.v1 import enode_pb2, record_pb2
@@ -39,10 +40,11 @@ class ReadStream:
 
     waits_at_stop = False
 
-    def __init__(self, reads: Reads) -> None:
+    def __init__(self, fetch: Fetch, work: DiskWork) -> None:
         self.outbox = Outbox[Bulky](bytes_max=BYTES_READ_MAX)
         self._memory = current_share()
-        self._reads = reads
+        self._fetch_batches = fetch
+        self._work = work
 
     async def serve(self, requests: AsyncIterator[enode_pb2.FetchBatchesRequest], scope: Scope) -> None:
         """Read requests and begin one read for each; return when the peer sends no more."""
@@ -93,16 +95,16 @@ class ReadStream:
     ) -> Fetched | Chosen:
         bytes_max = request.bytes_max or BYTES_DEFAULT
         if pushed_down is not None:
-            return await pushed_down.choose(self._reads, request, bytes_max, wait_ms)
+            return await pushed_down.choose(self._fetch_batches, self._work, request, bytes_max, wait_ms)
         place = request.topic_id, request.queue_id, request.from_offset
-        return await self._reads.fetch(*place, bytes_max=bytes_max, wait_ms=wait_ms)
+        return await self._fetch_batches(*place, bytes_max=bytes_max, wait_ms=wait_ms)
 
 
 class FetchStream(ReadStream):
     """Reads of the leader, which knows where queues end, and who may read them."""
 
     def __init__(self, store: Store, topics: TopicCopies) -> None:
-        super().__init__(store)
+        super().__init__(store.fetch, store.engine.work)
         self._store = store
         self._topics = topics
 
@@ -116,13 +118,13 @@ class FetchStream(ReadStream):
         if self._topics.lacks(topic_id, queue_id):
             await self._topics.arrival(topic_id, queue_id)
         key = (topic_id, request.group, queue_id)
-        self._store.locks.check_given(key, request.generation)
+        self._store.locks.table.check(key, request.generation, given_here=True)
         pushed_down = PushedDown.of(request)
         answer, reserved = await self._read_now(request, pushed_down)
         if reserved:
             return answer, reserved
         found = await self._look(request, pushed_down, wait_ms=min(request.wait_ms, WAIT_MS_MAX))
-        self._store.locks.check_given(key, request.generation)
+        self._store.locks.table.check(key, request.generation, given_here=True)
         return _answer(request, found), 0
 
 
@@ -130,7 +132,8 @@ class CommittedStream(ReadStream):
     """Reads of a member that follows: of what is committed here, and of readers who take any member's word for it."""
 
     def __init__(self, engine: Engine, moved: Callable[[], OrtooError]) -> None:
-        super().__init__(CommittedReads(engine))
+        super().__init__(self._committed, engine.work)
+        self._engine = engine
         self._moved = moved
 
     async def _read(self, request: enode_pb2.FetchBatchesRequest) -> tuple[Bulky, int]:
@@ -138,25 +141,11 @@ class CommittedStream(ReadStream):
             raise self._moved()
         return await self._read_now(request, PushedDown.of(request))
 
-
-class CommittedReads:
-    """What an open log has that somebody else leads."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-
-    async def fetch(
-        self,
-        topic_id: int,
-        queue_id: int,
-        from_offset: int,
-        *,
-        bytes_max: int = 0,
-        wait_ms: int = 0,
-        look: Look | None = None,
+    async def _committed(
+        self, topic_id: int, queue_id: int, from_offset: int, *, bytes_max: int, wait_ms: int, look: Look | None = None
     ) -> Fetched:
         """Whole batches from an offset on. Errors: Unavailable when it is not here; DataLoss when it is damaged."""
-        engine = self.engine
+        engine = self._engine
         queue = engine.catalog.queues.get((topic_id, queue_id))
         if engine.closed or queue is None or not queue.begin_offset <= from_offset < queue.end_offset:
             raise Unavailable("this member does not have that: ask the enode's leader", field=NOT_TAKEN_FIELD)

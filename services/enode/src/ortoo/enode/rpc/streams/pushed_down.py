@@ -1,16 +1,14 @@
 """A read that leaves out here what its reader does not want, so that the rest need not travel."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from ortoo.common.errors import OrtooError
 from ortoo.common.filters.message_filter import MessageFilter
 from ortoo.common.filters.pushdown import Choice, ChosenPart, Pushdown
 from ortoo.common.grpc.fields import read
 from ortoo.enode.log.answers import Fetched
-from ortoo.enode.reading.reader import Look
-from ortoo.enode.store.engine import Engine
+from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.v1 import enode_pb2
 
 PART_BYTES = 4 << 20
@@ -19,22 +17,8 @@ LOOKED_BYTES_MAX = 32 << 20
 """How much one request looks at: then it answers, though it may have found nothing."""
 
 
-class Reads(Protocol):
-    """Where batches are read from: a store, or what another member's log has of it here."""
-
-    engine: Engine
-
-    async def fetch(
-        self,
-        topic_id: int,
-        queue_id: int,
-        from_offset: int,
-        *,
-        bytes_max: int = 0,
-        wait_ms: int = 0,
-        look: Look | None = None,
-    ) -> Fetched:
-        """Whole batches from an offset on, or what `look` has seen of them. Errors: as `Store.fetch`."""
+Fetch = Callable[..., Awaitable[Fetched]]
+"""Where batches are read from: `Store.fetch`, or what reads of another member's log what it has of it here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +47,7 @@ class PushedDown:
         return cls(wishes, wishes.compiled())
 
     async def choose(
-        self, store: Reads, request: enode_pb2.FetchBatchesRequest, bytes_max: int, wait_ms: int = 0
+        self, fetch: Fetch, work: DiskWork, request: enode_pb2.FetchBatchesRequest, bytes_max: int, wait_ms: int = 0
     ) -> Chosen:
         """Look from the request's offset on, until `bytes_max` were found, enough was looked at, or the queue ends.
 
@@ -77,7 +61,7 @@ class PushedDown:
             at = choice.next_offset
             place = request.topic_id, request.queue_id, at
             try:
-                fetched = await store.fetch(*place, bytes_max=PART_BYTES, wait_ms=wait_ms, look=choice.look)
+                fetched = await fetch(*place, bytes_max=PART_BYTES, wait_ms=wait_ms, look=choice.look)
             except OrtooError:
                 if choice.next_offset == begin:
                     raise
@@ -85,4 +69,4 @@ class PushedDown:
                 break
             wait_ms, end_offset = 0, fetched.end_offset
             is_over = choice.next_offset in (at, self.wishes.to_offset, end_offset)
-        return Chosen(await store.engine.work.run(choice.parts), choice.next_offset, end_offset)
+        return Chosen(await work.run(choice.parts), choice.next_offset, end_offset)

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ortoo.common.errors import Conflict, Invalid, NotFound, Unavailable
-from ortoo.enode.changes.agreement import Forget
-from ortoo.enode.changes.all import ProducerWindow, WindowBatch
+from ortoo.enode.changes.all import Forget, ProducerWindow, WindowBatch
 from ortoo.enode.changes.timers import TimersSet
-from ortoo.enode.state.table import Table, live
+from ortoo.enode.state.table import KeyedTable
 
 BATCHES_REMEMBERED = 5
 RETRY_AFTER_MS = 20
@@ -28,7 +27,7 @@ class Window:
     batches: deque[WindowBatch] = field(default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED))
 
 
-class Windows(Table[dict[tuple[int, int], Window]]):
+class Windows(KeyedTable[tuple[int, int], Window]):
     """Of each topic (queue id, producer id) to window: those of batches that are durable."""
 
     def __len__(self) -> int:
@@ -57,27 +56,22 @@ class Windows(Table[dict[tuple[int, int], Window]]):
 
         0 when none is to be.
         """
-        used = [window.used_at_ms for _, window in self._all()]
+        used = [window.used_at_ms for _, _, window in self.entries()]
         if len(used) > keep_max:
             before_ms = max(before_ms, heapq.nsmallest(len(used) - keep_max, used)[-1] + 1)
         return before_ms if any(one < before_ms for one in used) else 0
 
     def keep_only(self, keys: Collection[Key]) -> None:
         """Drop all windows but these."""
-        for topic_id, queue_id, producer_id in [key for key, _ in self._all() if key not in keys]:
-            del self._topics[topic_id][queue_id, producer_id]
+        for topic_id, place, _ in list(self.entries()):
+            if (topic_id, *place) not in keys:
+                del self._topics[topic_id][place]
 
     def checkpoint(self) -> Iterator[bytes]:
         """The whole as encoded changes."""
-        for topic_id, windows in live(self._topics):
-            for place, window in live(windows):
-                batches = tuple(window.batches)
-                yield ProducerWindow(topic_id, *place, window.next_sequence, window.used_at_ms, batches).encoded()
-
-    def _all(self) -> Iterator[tuple[Key, Window]]:
-        for topic_id, windows in self._topics.items():
-            for place, window in windows.items():
-                yield (topic_id, *place), window
+        for topic_id, place, window in self.drawn():
+            batches = tuple(window.batches)
+            yield ProducerWindow(topic_id, *place, window.next_sequence, window.used_at_ms, batches).encoded()
 
     def _load(self, change: ProducerWindow) -> None:
         window = Window(change.next_sequence, change.used_at_ms)
@@ -91,14 +85,10 @@ class Windows(Table[dict[tuple[int, int], Window]]):
             self.add((change.topic_id, change.queue_id, change.producer_id), WindowBatch(*sent))
 
     def _forget(self, change: Forget) -> None:
-        self.keep_only({key for key, window in self._all() if window.used_at_ms >= change.idle_before_ms})
+        used = self.entries()
+        self.keep_only({(topic_id, *place) for topic_id, place, one in used if one.used_at_ms >= change.idle_before_ms})
 
     FOLDS: ClassVar = {ProducerWindow: _load, TimersSet: _defer, Forget: _forget}
-
-
-@dataclass(frozen=True, slots=True)
-class Accept:
-    """The batch is the next one: store it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +113,8 @@ class Sequencer:
         self._on_the_way: dict[Key, list[WindowBatch]] = {}
         self._announced: dict[Key, None] = {}
 
-    def decide(self, key: Key, first_sequence: int, count: int, crc: int, now_ms: int) -> Accept | Duplicate:
-        """What to do with a batch.
+    def decide(self, key: Key, first_sequence: int, count: int, crc: int, now_ms: int) -> Duplicate | None:
+        """Where a batch was stored before; None = it is the producer's next one: store it.
 
         Errors: Unavailable (a gap), NotFound (forgotten producer), Invalid (overlap), Conflict (other bytes, or so
         long ago that the place is not known any more).
@@ -138,9 +128,10 @@ class Sequencer:
         elif window is not None:
             expected = window.next_sequence
         else:
-            return self._first(key, first_sequence)
+            self._check_first(key, first_sequence)
+            return None
         if first_sequence == expected:
-            return Accept()
+            return None
         if first_sequence > expected:
             if window is not None and not coming and window.used_at_ms <= self._led_since_ms:
                 raise self._unknown(key)  # what is missing was acknowledged, and nobody has it any more
@@ -165,16 +156,13 @@ class Sequencer:
             field="batch.first_sequence",
         )
 
-    def _first(self, key: Key, first_sequence: int) -> Accept:
+    def _check_first(self, key: Key, first_sequence: int) -> None:
         """A producer without a window must begin at 0, unless its first batch was just refused and comes again."""
-        if first_sequence == 0:
-            self._announced[key] = None
-            while len(self._announced) > 10_000:
-                del self._announced[next(iter(self._announced))]
-            return Accept()
-        if key in self._announced:
-            raise _gap(0, first_sequence)
-        raise self._unknown(key)
+        if first_sequence:
+            raise _gap(0, first_sequence) if key in self._announced else self._unknown(key)
+        self._announced[key] = None
+        while len(self._announced) > 10_000:
+            del self._announced[next(iter(self._announced))]
 
     def _unknown(self, key: Key) -> NotFound:
         return NotFound(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ortoo.enode.changes.all import OffsetsSkipped, QueueEnds
-from ortoo.enode.state.table import Table, live
+from ortoo.enode.state.table import KeyedTable
 
 QueueKey = tuple[int, int]
 """(topic id, queue id)."""
@@ -21,7 +21,7 @@ class End:
     skipped: tuple[tuple[int, int], ...] = ()
 
 
-class Ends(Table[dict[int, End]]):
+class Ends(KeyedTable[int, End]):
     """Of each topic queue id to end. Ends only grow."""
 
     def __init__(self) -> None:
@@ -37,9 +37,7 @@ class Ends(Table[dict[int, End]]):
 
     def all(self) -> Iterator[tuple[QueueKey, End]]:
         """(key, end) of each queue."""
-        for topic_id, ends in self._topics.items():
-            for queue_id, end in ends.items():
-                yield (topic_id, queue_id), end
+        return (((topic_id, queue_id), end) for topic_id, queue_id, end in self.entries())
 
     def see(self, key: QueueKey, offset: int, stored_at_ms: int | None = None) -> End:
         """A queue is known to end at or behind `offset`; None leaves the time."""
@@ -55,11 +53,10 @@ class Ends(Table[dict[int, End]]):
 
     def checkpoint(self) -> Iterator[bytes]:
         """The whole as encoded changes."""
-        for topic_id, ends in live(self._topics):
-            for queue_id, end in live(ends):
-                yield QueueEnds(topic_id, queue_id, end.offset, end.stored_at_ms).encoded()
-                for begin, stop in end.skipped:
-                    yield OffsetsSkipped(topic_id, queue_id, begin, stop).encoded()
+        for topic_id, queue_id, end in self.drawn():
+            yield QueueEnds(topic_id, queue_id, end.offset, end.stored_at_ms).encoded()
+            for begin, stop in end.skipped:
+                yield OffsetsSkipped(topic_id, queue_id, begin, stop).encoded()
         if self.floor:
             yield OffsetsSkipped(0, 0, 0, self.floor).encoded()
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from ortoo.enode.changes.groups import GroupDeclared, GroupSeen, GroupsEnded
-from ortoo.enode.state.table import GroupTable, live
+from ortoo.enode.state.table import GroupTable
 
 DIRECTORIES_MAX = 16
 
@@ -18,10 +18,6 @@ class Groups(GroupTable[int]):
         self.declared: set[str] = set()
         """Groups that some directory said were declared, until a deletion was carried out."""
         self._ended: dict[str, int] = {}
-
-    def all(self) -> list[tuple[int, str, int]]:
-        """(topic id, group, when it used the topic last) of all of which anything is kept."""
-        return [(topic_id, group, at) for topic_id, groups in self._topics.items() for group, at in groups.items()]
 
     def seen_at_ms(self, topic_id: int, group: str) -> int | None:
         """When a group used a topic last; None when nothing is kept of it there."""
@@ -38,10 +34,9 @@ class Groups(GroupTable[int]):
 
     def checkpoint(self) -> Iterator[bytes]:
         """The whole as encoded changes."""
-        for topic_id, groups in live(self._topics):
-            for group, at_ms in live(groups):
-                if at_ms:
-                    yield GroupSeen(topic_id, group, at_ms).encoded()
+        for topic_id, group, at_ms in self.drawn():
+            if at_ms:
+                yield GroupSeen(topic_id, group, at_ms).encoded()
         for group in sorted(self.declared):
             yield GroupDeclared(True, group).encoded()
         for directory_id, version in list(self._ended.items()):

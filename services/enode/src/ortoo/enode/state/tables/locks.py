@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ortoo.enode.changes.all import LocksPut
-from ortoo.enode.state.table import GroupTable, live, parts
+from ortoo.enode.state.table import GroupTable, parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,22 +28,20 @@ class Locks(GroupTable[dict[int, Lock]]):
 
     def all(self) -> Iterator[tuple[tuple[int, str, int], Lock]]:
         """((topic id, group, queue id), lock) of each."""
-        for topic_id, groups in self._topics.items():
-            for group, locks in groups.items():
-                for queue_id, lock in locks.items():
-                    yield (topic_id, group, queue_id), lock
+        for topic_id, group, locks in self.entries():
+            for queue_id, lock in locks.items():
+                yield (topic_id, group, queue_id), lock
 
     def checkpoint(self) -> Iterator[bytes]:
         """The whole as encoded changes."""
-        for topic_id, groups in live(self._topics):
-            for group, locks in live(groups):
-                holders: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
-                for queue_id, lock in sorted(locks.items()):
-                    holder = (lock.owner, lock.session_id, lock.incarnation)
-                    holders.setdefault(holder, []).append((queue_id, lock.generation))
-                for holder, rows in holders.items():
-                    for part in parts(rows):
-                        yield LocksPut(topic_id, group, *holder, part).encoded()
+        for topic_id, group, locks in self.drawn():
+            holders: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
+            for queue_id, lock in sorted(locks.items()):
+                holder = (lock.owner, lock.session_id, lock.incarnation)
+                holders.setdefault(holder, []).append((queue_id, lock.generation))
+            for holder, rows in holders.items():
+                for part in parts(rows):
+                    yield LocksPut(topic_id, group, *holder, part).encoded()
 
     def _put(self, change: LocksPut) -> None:
         locks = self._topics.setdefault(change.topic_id, {}).setdefault(change.group, {})

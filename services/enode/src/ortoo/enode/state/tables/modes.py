@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from ortoo.common.errors import Conflict
-from ortoo.enode.changes.lives import Mode, ModeSet
-from ortoo.enode.state.table import GroupTable, live
+from ortoo.enode.changes.groups import Mode, ModeSet
+from ortoo.enode.state.table import GroupTable
 
 _WORDS = {
     Mode.OFFSETS: "by offsets (push sessions and pulls)",
@@ -28,9 +28,8 @@ class Modes(GroupTable[Mode]):
 
     def checkpoint(self) -> Iterator[bytes]:
         """The whole as encoded changes."""
-        for topic_id, modes in live(self._topics):
-            for group, mode in live(modes):
-                yield ModeSet(topic_id, group, mode).encoded()
+        for one in self.drawn():
+            yield ModeSet(*one).encoded()
 
     def _set(self, change: ModeSet) -> None:
         modes = self._topics.setdefault(change.topic_id, {})

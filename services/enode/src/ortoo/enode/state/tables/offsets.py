@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from ortoo.common.errors import Fenced
 from ortoo.enode.changes.all import OffsetRows, OffsetsCommitted
-from ortoo.enode.state.table import GroupTable, live, parts
+from ortoo.enode.state.table import GroupTable, parts
 
 
 class Offsets(GroupTable[dict[int, tuple[int, int]]]):
@@ -20,12 +20,6 @@ class Offsets(GroupTable[dict[int, tuple[int, int]]]):
     def groups(self, topic_id: int) -> list[str]:
         """Groups with an offset in this topic, sorted."""
         return sorted(self._topics.get(topic_id, ()))
-
-    def committed(self) -> Iterator[tuple[int, str, Mapping[int, tuple[int, int]]]]:
-        """Topic id, group, and queue id to (next offset, generation), of every group with an offset."""
-        for topic_id, groups in self._topics.items():
-            for group, rows in groups.items():
-                yield topic_id, group, rows
 
     def generation(self, topic_id: int, group: str, queue_id: int) -> int:
         """The newest generation that committed to this queue; 0 = none."""
@@ -43,10 +37,9 @@ class Offsets(GroupTable[dict[int, tuple[int, int]]]):
 
     def checkpoint(self) -> Iterator[bytes]:
         """The whole as encoded changes."""
-        for topic_id, groups in live(self._topics):
-            for group, rows in live(groups):
-                for part in parts([(queue_id, *row) for queue_id, row in sorted(rows.items())]):
-                    yield OffsetRows(topic_id, group, part).encoded()
+        for topic_id, group, rows in self.drawn():
+            for part in parts([(queue_id, *row) for queue_id, row in sorted(rows.items())]):
+                yield OffsetRows(topic_id, group, part).encoded()
 
     def _of(self, topic_id: int, group: str) -> dict[int, tuple[int, int]]:
         return self._topics.get(topic_id, {}).get(group, {})

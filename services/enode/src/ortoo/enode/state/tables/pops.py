@@ -7,7 +7,7 @@ from typing import ClassVar
 from ortoo.enode.changes.all import OffsetsCommitted
 from ortoo.enode.changes.pops import COUNT_MAX, PopFinished, PopIntervals, PopLeased, PopNote, PopReturned
 from ortoo.enode.state.interval_map import Hold, IntervalMap, Phase
-from ortoo.enode.state.table import PlaceTable, live
+from ortoo.enode.state.table import PlaceTable
 from ortoo.enode.state.tables.offsets import Offsets
 
 REPLAY_PREFIX = "%REPLAY%"
@@ -68,9 +68,7 @@ class Pops(PlaceTable[PopQueue]):
 
     def all(self) -> Iterator[tuple[PopKey, PopQueue]]:
         """Every queue of every group, while nothing changes."""
-        for topic_id, queues in self._topics.items():
-            for (group, queue_id), queue in queues.items():
-                yield (topic_id, group, queue_id), queue
+        return (((topic_id, *place), queue) for topic_id, place, queue in self.entries())
 
     @property
     def rows(self) -> int:
@@ -79,9 +77,8 @@ class Pops(PlaceTable[PopQueue]):
 
     def checkpoint(self) -> Iterator[bytes]:
         """The whole as encoded changes."""
-        for topic_id, queues in live(self._topics):
-            for place, queue in live(queues):
-                yield from _encoded((topic_id, *place), queue)
+        for topic_id, place, queue in self.drawn():
+            yield from _encoded((topic_id, *place), queue)
 
     def _hold(self, change: PopLeased | PopReturned) -> None:
         queue = self._queue(change)

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from ortoo.enode.changes.all import OffsetsCommitted
-from ortoo.enode.changes.lives import SentBack, SentBackForgotten
-from ortoo.enode.state.table import PlaceTable, live, parts
+from ortoo.enode.changes.groups import SentBack, SentBackForgotten
+from ortoo.enode.state.table import PlaceTable, parts
 
 Place = tuple[int, str, int]
 """(topic id, group, queue id)."""
@@ -31,14 +31,13 @@ class SentBackMarks(PlaceTable[set[Mark]]):
     @property
     def rows(self) -> int:
         """As of every table, message by message."""
-        return sum(len(marks) for places in self._topics.values() for marks in places.values())
+        return sum(len(marks) for _, _, marks in self.entries())
 
     def checkpoint(self) -> Iterator[bytes]:
         """The whole as encoded changes."""
-        for topic_id, places in live(self._topics):
-            for (group, queue_id), marks in live(places):
-                for part in parts(sorted(marks)):
-                    yield SentBack(topic_id, group, queue_id, part).encoded()
+        for topic_id, place, marks in self.drawn():
+            for part in parts(sorted(marks)):
+                yield SentBack(topic_id, *place, part).encoded()
 
     def _of(self, place: Place) -> set[Mark]:
         return self._topics.get(place[0], {}).get(place[1:], set())

@@ -5,7 +5,7 @@ their time comes near. A timer costs 29 bytes, however far away it is; its messa
 """
 
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,15 @@ CHECKPOINT_ROW = np.dtype(
 )
 Destination = tuple[int, int]
 """(topic id, queue id)."""
+
+
+class DelayedMessage(NamedTuple):
+    """One delayed message of a topic, as it is listed."""
+
+    deliver_at_ms: int
+    timer_id: int
+    place: int
+    queue_id: int
 
 
 class Timers(Table[dict[int, int]]):
@@ -232,9 +241,9 @@ class Timers(Table[dict[int, int]]):
             for bucket in buckets.values():
                 bucket.free()
 
-    def listed(self, topic_id: int, from_ms: int, limit: int) -> list[tuple[int, int, int, int]]:
-        """(deliver at ms, id, place, queue id) of a topic's timers from a time on, by time and id, at most `limit`."""
-        found: list[tuple[int, int, int, int]] = []
+    def listed(self, topic_id: int, from_ms: int, limit: int) -> list[DelayedMessage]:
+        """A topic's delayed messages from a time on, by time and id, at most `limit`."""
+        found: list[DelayedMessage] = []
         queues = {number: queue_id for queue_id, number in self._topics.get(topic_id, {}).items()}
         wanted = np.array(sorted(queues), "<u4")
         spans = [(key * NEAR_MS, NEAR_MS, bucket) for key, bucket in self._near.items()]
@@ -245,7 +254,7 @@ class Timers(Table[dict[int, int]]):
             rows = bucket.live_rows()
             rows = rows[np.isin(rows["destination"], wanted) & (rows["deliver_at_ms"] >= from_ms)]
             rows = rows[np.lexsort((rows["timer_id"], rows["deliver_at_ms"]))][: limit - len(found)]
-            found += [(int(one[0]), int(one[1]), int(one[2]), queues[int(one[3])]) for one in rows]
+            found += [DelayedMessage(int(one[0]), int(one[1]), int(one[2]), queues[int(one[3])]) for one in rows]
             if len(found) >= limit:
                 break
         return found

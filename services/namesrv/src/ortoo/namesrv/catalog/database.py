@@ -1,7 +1,9 @@
-"""What a failure of the database means: try again, tell the client to, or that the data are damaged."""
+"""The database as one thread reaches it, and what its failures mean: try again, tell the client to, or damaged data."""
 
+import asyncio
 from collections.abc import Callable
-from typing import TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -72,6 +74,43 @@ class Transactions:
                 retry_after_ms=1000,
             )
         return _failed(error.orig)
+
+
+class Database(Transactions):
+    """One engine and a thread for it: work runs in the order in which it is given, one transaction each."""
+
+    def __init__(self, engine: sa.Engine, name: str) -> None:
+        """The thread has this name."""
+        super().__init__(engine)
+        self.engine = engine
+        self.thread = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self.failure = ""
+        """Why it did not answer when it was asked last; empty when it did."""
+
+    def submit(self, work: Callable[[], T]) -> "asyncio.Future[T]":
+        """Run `work`, which is one transaction, as `run` does."""
+        future = asyncio.get_running_loop().run_in_executor(self.thread, self.run, work)
+        future.add_done_callback(self._note)
+        return future
+
+    def within(self, decide: Callable[[sa.Connection], T]) -> "asyncio.Future[T]":
+        """Run `decide` in a transaction."""
+
+        def work() -> T:
+            with self.engine.begin() as connection:
+                return decide(connection)
+
+        return self.submit(work)
+
+    async def close(self) -> None:
+        """Finish the work that was given and close the connections."""
+        await asyncio.shield(self.submit(self.engine.dispose))
+        self.thread.shutdown()
+
+    def _note(self, done: "asyncio.Future[Any]") -> None:
+        error = None if done.cancelled() else done.exception()
+        if error is None or isinstance(error, Unavailable | DataLoss):
+            self.failure = "" if error is None else str(error)
 
 
 def _state(error: sa.exc.DBAPIError) -> str:

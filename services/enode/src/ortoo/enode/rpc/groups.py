@@ -1,18 +1,19 @@
-"""CommitOffsets, QueryOffsets, QueryOffsetGroups and FindOffset."""
+"""How groups consume topics: CommitOffsets, QueryOffsets, QueryOffsetGroups, FindOffset, and delivery modes."""
 
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid
 from ortoo.common.grpc.errors import Context
-from ortoo.enode.changes.lives import Mode
+from ortoo.enode.changes.groups import Mode
 from ortoo.enode.rpc.handlers import Handlers
+from ortoo.v1 import enode_lives_pb2 as lives_pb
 from ortoo.v1 import enode_pb2 as pb
 
 OFFSETS_MAX = 10_000
 """How many queues one commit may name."""
 
 
-class OffsetHandlers(Handlers):
-    """How far groups have consumed."""
+class GroupHandlers(Handlers):
+    """How far groups have consumed, and how they do."""
 
     async def CommitOffsets(self, request: pb.CommitOffsetsRequest, context: Context) -> pb.CommitOffsetsResponse:
         """Store how far a group has consumed; without generations of their own all offsets or none."""
@@ -58,6 +59,35 @@ class OffsetHandlers(Handlers):
         offset = await self.store.find_offset(request.topic_id, request.queue_id, request.stored_at_ms)
         return pb.FindOffsetResponse(offset=offset)
 
+    async def UseDeliveryMode(
+        self, request: lives_pb.UseDeliveryModeRequest, context: Context
+    ) -> lives_pb.UseDeliveryModeResponse:
+        """A group is about to consume a topic."""
+        await self.topics.arrival(request.topic_id)
+        check_group_name(request.group)
+        mode = _mode(request.mode)
+        if mode is Mode.UNDECIDED:
+            raise Invalid("say how the group consumes the topic", field="mode")
+        await self.store.modes.use(request.topic_id, request.group, mode)
+        return lives_pb.UseDeliveryModeResponse()
+
+    async def SetStoredMode(
+        self, request: lives_pb.SetStoredModeRequest, context: Context
+    ) -> lives_pb.SetStoredModeResponse:
+        """An operator says how a group consumes a topic."""
+        await self.topics.arrival(request.topic_id)
+        check_group_name(request.group)
+        mode = _mode(request.mode)
+        before = await self.pops.change_mode(request.topic_id, request.group, mode, force=request.force)
+        return lives_pb.SetStoredModeResponse(before=before.value)  # type: ignore[arg-type]
+
+    async def QueryModes(self, request: lives_pb.QueryModesRequest, context: Context) -> lives_pb.QueryModesResponse:
+        """How a group consumes the topics of this enode."""
+        check_group_name(request.group)
+        modes = self.store.modes.of_group(request.group)
+        stored = [lives_pb.StoredMode(topic_id=topic_id, mode=mode.value) for topic_id, mode in modes]  # type: ignore[arg-type]
+        return lives_pb.QueryModesResponse(modes=stored)
+
 
 def _offsets(request: pb.CommitOffsetsRequest) -> dict[int, int]:
     """Queue id to next offset. Errors: Invalid."""
@@ -68,3 +98,11 @@ def _offsets(request: pb.CommitOffsetsRequest) -> dict[int, int]:
     if len(offsets) != len(request.offsets):
         raise Invalid("a queue is named twice; give each queue one offset", field="offsets")
     return offsets
+
+
+def _mode(number: int) -> Mode:
+    """A mode, read. Errors: Invalid for one that this version does not know."""
+    try:
+        return Mode(number)
+    except ValueError:
+        raise Invalid(f"{number} is no delivery mode that this version knows", field="mode") from None

@@ -2,7 +2,7 @@
 
 from ortoo.common.records.batch import Message, encode
 from ortoo.enode.changes.halves import HalfOpen
-from ortoo.enode.deferred.check_watchers import CheckWatchers, DueCheck, Watcher
+from ortoo.enode.deferred.checks import CheckWatchers, DueCheck, Watcher
 
 BATCH = encode([Message(b"x")], now_ms=1)
 

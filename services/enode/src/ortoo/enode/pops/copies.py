@@ -1,0 +1,87 @@
+"""Copies of messages in retry and dead-letter topics: what they say of where a message lay first, and their batches."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+from ortoo.common.records.batch import cut, encode
+from ortoo.common.records.message import Message
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.common.records.text_rules import OF_COPIES
+from ortoo.enode.pops.reading import OpenedBatch
+from ortoo.enode.state.tables.pops import PopKey
+from ortoo.enode.store.store import Store
+
+ORIGIN_TOPIC, ORIGIN_ID = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"
+"""RocketMQ's names for them."""
+_NAMES = (ORIGIN_TOPIC, ORIGIN_ID, "ORIGIN_ENODE", "ORIGIN_QUEUE_ID", "ORIGIN_OFFSET", "ORIGIN_STORED_AT_MS")
+"""What the fields of an `Origin` are called in a copy that is to be tried again."""
+_NUMBER = re.compile("[0-9]{0,18}")
+_WORD_LENGTH_MAX = 255
+"""Longer is no name and no id; said a second time in a dead letter it might find no room there."""
+T = TypeVar("T")
+
+
+class Origin(NamedTuple):
+    """A place in a topic that producers send to, in the words of properties."""
+
+    topic: str
+    message_id: str
+    enode: str
+    """This and what follows is empty where a copy of an older version does not say it."""
+    queue_id: str
+    offset: str
+    stored_at_ms: str
+
+    @classmethod
+    def of_copy(cls, properties: Mapping[str, str]) -> "Origin | None":
+        """What a copy says; None if it is no copy, or its producer made up what it says."""
+        if ORIGIN_TOPIC not in properties or ORIGIN_ID not in properties:
+            return None
+        said = cls(*(properties.get(name, "") for name in _NAMES))
+        are_numbers = all(_NUMBER.fullmatch(one) for one in (said.queue_id, said.offset, said.stored_at_ms))
+        longest = max(map(len, (said.topic, said.message_id, said.enode)))
+        return said if are_numbers and longest <= _WORD_LENGTH_MAX else None
+
+    @classmethod
+    def of_dead_letter(cls, letter: Message) -> "Origin":
+        """What a dead letter says."""
+        said = {"DLQ_ORIGIN_MESSAGE_ID": letter.message_id or "", **letter.properties}
+        return cls(*(said.get(_in_dead_letter(field), "") for field in cls._fields))
+
+    def properties(self) -> dict[str, str]:
+        """What a copy that is to be tried again says of it."""
+        return {name: value for name, value in zip(_NAMES, self, strict=True) if value}
+
+    def dead_letter_properties(self) -> dict[str, str]:
+        """What a dead letter says of it."""
+        return {_in_dead_letter(field): value for field, value in self._asdict().items()}
+
+
+def _in_dead_letter(field: str) -> str:
+    return f"DLQ_ORIGIN_{field.upper()}"
+
+
+def origin_of(
+    message: Message, message_id: str, opened: OpenedBatch, store: Store, place: PopKey, offset: int
+) -> Origin:
+    """Where a message lay first: where it lies, in a queue of `store` at `offset`, unless it is a copy."""
+    topic_id, _, queue_id = place
+    return Origin.of_copy(message.properties) or Origin(
+        store.topic_name(topic_id),
+        message_id,
+        store.enode,
+        str(queue_id),
+        str(offset),
+        str(opened.stored.stored_at_ms),
+    )
+
+
+def in_batches(copies: Sequence[tuple[T, Message]], now_ms: int) -> list[tuple[SealedBatch, list[T]]]:
+    """Copies, each behind what it stands for, as batches, each with what its messages stand for."""
+    batches, at = [], 0
+    for part in cut([copy for _, copy in copies]):
+        stands_for = [of for of, _ in copies[at : at + len(part)]]
+        batches.append((encode(part, now_ms=now_ms, limits=OF_COPIES), stands_for))
+        at += len(part)
+    return batches
