@@ -27,8 +27,7 @@ from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.enode.deferred.intake import Intake
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.observe.findings import EnodeFindings, FlushPace
-from ortoo.enode.reigns.serving import CERTIFICATES_INTERVAL_S, SWITCH_INTERVAL_S, open_parts
-from ortoo.enode.reigns.watching import Health, measured
+from ortoo.enode.reigns.serving import CERTIFICATES_INTERVAL_S, SWITCH_INTERVAL_S, Health, open_parts
 from ortoo.enode.rpc.service import enode_server, reachable_address
 from ortoo.enode.settings import Settings
 from ortoo.enode.store.memory_share import within
@@ -80,7 +79,7 @@ async def open_enode(
         found, pace = Findings("enode", settings.name), FlushPace(store)
         services = [findings_servicer(found, clock), settings_servicer("enode", live)]
         server = enode_server(handlers, settings, background, telemetry.calls, token, memory, services)
-        parts.callback(measured(telemetry.metrics, serving, clock))
+        parts.callback(serving.measured(telemetry.metrics))
         await parts.enter_async_context(telemetry.open(ready=lambda: server.serving))
         await parts.enter_async_context(server)
 

@@ -1,6 +1,7 @@
 """The bytes of a member's open log: read for those who follow, and a damaged frame written again."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -152,9 +153,6 @@ class LogBytes:
 
 def _write_again(segment: Segment, position: int, frame: bytes) -> None:
     # A failed sync is told once to each descriptor: on the log's own one the flush beside this would never hear of it.
-    file = segment.disk.open(segment.path)
-    try:
+    with closing(segment.disk.open(segment.path)) as file:
         file.write(position - segment.base, [frame])
         file.sync_data()
-    finally:
-        file.close()

@@ -4,6 +4,7 @@ As little is written as can be: what no flush of this disk covers is written aga
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise, zip_longest
@@ -364,11 +365,10 @@ def cut_files(disk: Disk, folder: Path, position: int) -> None:
                 if name in names:
                     disk.remove(folder / name)
         segment.close()
-    mark = TideMark(disk, folder)
     if read_tide_mark(disk, folder) > position:
-        mark.write(position)
-        mark.write(position)  # the higher slot counts, so both have to say it
-    mark.close()
+        with closing(TideMark(disk, folder)) as mark:
+            mark.write(position)
+            mark.write(position)  # the higher slot counts, so both have to say it
     disk.sync_directory(folder)
 
 

@@ -29,8 +29,7 @@ from ortoo.enode.members.member import Member
 from ortoo.enode.members.roles import Candidate, Follower, Leader, Voter
 from ortoo.enode.observe.findings import EnodeFindings, FlushPace
 from ortoo.enode.recovery.member_opening import owed
-from ortoo.enode.reigns.serving import Parts, open_parts
-from ortoo.enode.reigns.watching import Health, measured
+from ortoo.enode.reigns.serving import Health, Parts, open_parts
 from ortoo.enode.rpc.leader_only import LeaderOnly, committed_reads
 from ortoo.enode.rpc.members.operators import EnodeMembersService
 from ortoo.enode.rpc.members.peers import MemberPeers, copy_frame, join
@@ -80,8 +79,9 @@ class Lives:
         """Nothing is open."""
         self.service = LeaderOnly(self.moved)
         self.reports = MemberReports(self.name_servers, self.channels, self._report, self.background, self.clock)
-        set_id, running = lambda: self.joining.kept.set_id, lambda: self.driver
-        self.members = EnodeMembersService(self.settings.name, set_id, running, self.moved, self.admit)
+        self.members = EnodeMembersService(
+            self.settings.name, lambda: self.joining.kept.set_id, lambda: self.driver, self.moved, self.admit
+        )
         self._stopping = asyncio.Event()
         self._living: asyncio.Task[Any] | None = None
 
@@ -297,7 +297,7 @@ class Lives:
                 open_parts(Store(log.engine), settings, background, clock=clock, randomness=self.randomness)
             )
             parts.handlers.streams = Streams(background, over)
-            stack.callback(measured(self.metrics, parts, clock))
+            stack.callback(parts.measured(self.metrics))
             address = reachable_address(settings, self.server)
             telling = parts.announced(address, self.name_servers, self.channels, epoch=epoch)
             leases = await stack.enter_async_context(telling)

@@ -1,16 +1,19 @@
-"""What decides over a store and answers for it: opened with an enode of one member, and with each reign of another."""
+"""What decides over a store, answers for it and tells of it: opened for good with one member, else with each reign."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from ortoo.common.cluster.announcing import Announcing
 from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID, HALF_TOPIC_ID
 from ortoo.common.grpc.channels import Channels
+from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
+from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
+from ortoo.common.telemetry.metrics import Metrics
 from ortoo.common.telemetry.tracing import open_tracing
 from ortoo.enode.cluster.group_lives import LOOK_INTERVAL_S, GroupLives
 from ortoo.enode.cluster.registration import registration
@@ -20,6 +23,8 @@ from ortoo.enode.deferred.identified import IdentifiedIntake
 from ortoo.enode.deferred.intake import Intake
 from ortoo.enode.deferred.moves import TimerMoves
 from ortoo.enode.deferred.transactions import Transactions
+from ortoo.enode.observe.findings import FlushPace
+from ortoo.enode.observe.metrics import register, register_groups, register_pops, register_transactions
 from ortoo.enode.observe.traces import TracedIntake
 from ortoo.enode.pops.leasing import Leasing
 from ortoo.enode.pops.sending_back import SendingBack
@@ -36,6 +41,7 @@ CERTIFICATES_INTERVAL_S = 1.0
 """How often the files of certificates are looked at."""
 IDLE_INTERVAL_S = 60.0
 """How often groups that pop nothing are put out of memory."""
+_log = get_logger("enode")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,16 @@ class Parts:
         self.groups.retention_ms = settings.group_retention_ms
         self.delays.delay_max_ms = settings.delay_max_ms
         self.handlers.identified.window_ms = settings.dedup_window_ms
+
+    def measured(self, metrics: Metrics) -> Callable[[], None]:
+        """Name what can be read of it in numbers; the function that is returned takes the names back."""
+        before = metrics.names
+        register(metrics, self.store, self.clock)
+        register_pops(metrics, self.store, self.handlers.pops, self.handlers.sending)
+        register_transactions(metrics, self.store, self.transactions)
+        register_groups(metrics, self.groups)
+        named = metrics.names - before
+        return lambda: metrics.forget(named)
 
     @contextlib.asynccontextmanager
     async def announced(
@@ -139,3 +155,39 @@ async def open_parts(
         sending = SendingBack(store, pops.opened, intake, clock, background)
         handlers = EnodeService(store, topics, taking, identified, pops, sending, AttachedSnodes(store))
         yield Parts(settings, background, clock, randomness, store, groups, delays, transactions, intake, handlers)
+
+
+@dataclass(slots=True)
+class Health:
+    """Says whether this enode can do its work: by grpc.health.v1, and with `changed` to the name servers.
+
+    It can when it takes messages and others know of it.
+    """
+
+    store: Store
+    server: GrpcServer
+    changed: Callable[[], object]
+    pace: FlushPace
+    is_known: Callable[[], bool] = lambda: True
+    """Whether others are told of this enode; a member leads because it is."""
+    may_open_again: bool = False
+    """Whether this process opens a log anew whose disk failed; else only a new process can do its work."""
+    writable: bool = True
+
+    async def look(self) -> None:
+        """Compare with the store and the leases, and tell a change."""
+        self.pace.look()
+        if self.server.draining.is_set():
+            return
+        description = self.store.describe()
+        if description.writable != self.writable:
+            self.writable = description.writable
+            self.changed()
+            if self.store.engine.appender.failure and not self.may_open_again:
+                self.server.never_again()
+            if self.writable:
+                _log.info("taking messages again")
+            else:
+                _log.error("takes no messages", reason=description.reason)
+        if (is_ready := self.writable and self.is_known()) != self.server.serving:
+            await self.server.set_serving(is_ready)
