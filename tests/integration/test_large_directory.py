@@ -40,8 +40,9 @@ class Large:
 
     def __init__(self, change: RouteChange) -> None:
         self._change = change
+        self.watches = self
 
-    async def watch(self) -> AsyncGenerator[RouteChange, None]:
+    async def follow(self) -> AsyncGenerator[RouteChange, None]:
         """Everything, and one change."""
         yield self._change
         yield RouteChange(10, deleted_topics=("gone",))

@@ -88,7 +88,7 @@ async def open_namesrv(
         token, tls = cluster_token(settings.cluster_token_file, clock), cluster_listener(settings)
         is_guarded = token is not None or tls is not None
         admin_token = read_token(settings.admin_token_file, "admin_token_file")
-        handlers = service.NameService(directory, elections, catalog, clock, admin_token, guarded=is_guarded)
+        handlers = service.NameService(directory, elections, catalog, clock, admin_token, is_guarded)
         memory = MemoryBudget(settings.memory_budget_bytes, clock)
         register_memory(telemetry.metrics, memory)
         found = Findings("name server", settings.name, [catalog.findings, handlers.findings])

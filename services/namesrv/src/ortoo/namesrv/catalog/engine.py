@@ -31,7 +31,7 @@ def url_of(database_url: str, data_dir: Path) -> sa.URL:
             "this is no database URL; give one like sqlite:////var/lib/ortoo/namesrv.db, or leave it empty",
             field="database_url",
         ) from error
-    if url.get_backend_name() == "sqlite" and (url.database or "").startswith((":", "file:")):
+    if url.get_backend_name() == "sqlite" and (url.database or ":memory:").startswith((":", "file:")):
         raise Invalid("the database must be a plain file, sqlite:///PATH; topics must survive", field="database_url")
     return url
 

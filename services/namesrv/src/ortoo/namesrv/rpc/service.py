@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
 
 from ortoo.common.errors import Conflict, Fenced, Invalid
 from ortoo.common.errors.findings import Finding
@@ -29,31 +30,23 @@ from ortoo.v1.namesrv_pb2_grpc import NameServiceServicer
 NAME = "ortoo.v1.NameService"
 
 
+@dataclass(eq=False, repr=False)
 class NameService(NameServiceServicer):
     """The directory of the cluster, for enodes, snodes and operators' tools."""
 
-    def __init__(
-        self,
-        directory: Directory,
-        elections: Elections,
-        catalog: Catalog,
-        clock: Clock,
-        admin_token: str = "",
-        *,
-        guarded: bool = False,
-    ) -> None:
-        """Calls about secrets need the admin's token; `guarded` = whoever calls has proved to be of the cluster."""
-        self._directory = directory
-        self._elections = elections
-        self._catalog = catalog
-        self._clock = clock
-        self._admin_token = admin_token
-        self._guarded = guarded
-        self._refusals = Refusals()
+    directory: Directory
+    elections: Elections
+    catalog: Catalog
+    clock: Clock
+    admin_token: str = ""
+    """What calls about secrets need; empty = nothing."""
+    guarded: bool = False
+    """Whether whoever calls has proved to be of the cluster."""
+    _refusals: Refusals = field(default_factory=Refusals, init=False)
 
     def findings(self) -> Iterator[Finding]:
         """Which processes are refused."""
-        return self._refusals.findings(self._clock.monotonic_s())
+        return self._refusals.findings(self.clock.monotonic_s())
 
     @contextlib.contextmanager
     def _noting(self, who: str) -> Iterator[None]:
@@ -61,7 +54,7 @@ class NameService(NameServiceServicer):
         try:
             yield
         except (Conflict, Fenced) as error:
-            self._refusals.refused(who, error.message, self._clock.monotonic_s())
+            self._refusals.refused(who, error.message, self.clock.monotonic_s())
             raise
         self._refusals.accepted(who)
 
@@ -70,112 +63,112 @@ class NameService(NameServiceServicer):
         unknown = [read(HeldTopic, one) for one in request.unknown_topics]
         enode = read(Enode, request.enode, "enode", alive=True, members=())  # of its members we know better
         with self._noting(f"enode {enode.name} at {enode.address}"):
-            self._directory.register_enode(enode, request.directory_id, unknown, request.unknown_topics_more)
-        return write(pb.RegisterEnodeResponse, self._directory, lease_ms=self._directory.lease_ms)
+            self.directory.register_enode(enode, request.directory_id, unknown, request.unknown_topics_more)
+        return write(pb.RegisterEnodeResponse, self.directory, lease_ms=self.directory.lease_ms)
 
     async def RegisterSnode(self, request: pb.RegisterSnodeRequest, context: Context) -> pb.RegisterSnodeResponse:
         """Announce a snode or renew its lease."""
         snode, shares = read(Snode, request.snode, alive=True), request.shares_membership
         with self._noting(f"snode {snode.name} at {snode.address}"):
-            self._directory.register_snode(snode, request.incarnation, shares_membership=shares)
-        return write(pb.RegisterSnodeResponse, self._directory, lease_ms=self._directory.lease_ms)
+            self.directory.register_snode(snode, request.incarnation, shares_membership=shares)
+        return write(pb.RegisterSnodeResponse, self.directory, lease_ms=self.directory.lease_ms)
 
     async def Unregister(self, request: pb.UnregisterRequest, context: Context) -> pb.UnregisterResponse:
         """End a lease at once."""
         match request.WhichOneof("who"):
             case "enode":
-                self._directory.unregister_enode(request.enode, request.epoch)
+                self.directory.unregister_enode(request.enode, request.epoch)
             case "snode":
-                self._directory.unregister_snode(request.snode)
+                self.directory.unregister_snode(request.snode)
             case _:
                 raise Invalid("nobody is named; give the name of an enode or of a snode", field="who")
         return pb.UnregisterResponse()
 
     async def CreateTopic(self, request: pb.CreateTopicRequest, context: Context) -> pb.CreateTopicResponse:
         """Create a topic, or answer the equal one that exists."""
-        topic = await self._directory.create_topic(read(NewTopic, request))
+        topic = await self.directory.create_topic(read(NewTopic, request))
         return pb.CreateTopicResponse(topic=wire.topic_to(topic))
 
     async def UpdateTopic(self, request: pb.UpdateTopicRequest, context: Context) -> pb.UpdateTopicResponse:
         """Change a topic."""
-        topic = await self._directory.update_topic(wire.topic_change_of(request))
+        topic = await self.directory.update_topic(wire.topic_change_of(request))
         return pb.UpdateTopicResponse(topic=wire.topic_to(topic))
 
     async def DeleteTopic(self, request: pb.DeleteTopicRequest, context: Context) -> pb.DeleteTopicResponse:
         """Delete a topic."""
         at_once, version = request.at_once, request.version
-        deletion = await self._directory.delete_topic(request.name, at_once=at_once, version=version)
+        deletion = await self.directory.delete_topic(request.name, at_once=at_once, version=version)
         return write(pb.DeleteTopicResponse, deletion)
 
     async def UndeleteTopic(self, request: pb.UndeleteTopicRequest, context: Context) -> pb.UndeleteTopicResponse:
         """Take a deletion back."""
-        topic = await self._directory.undelete_topic(request.name, request.topic_id)
+        topic = await self.directory.undelete_topic(request.name, request.topic_id)
         return pb.UndeleteTopicResponse(topic=wire.topic_to(topic))
 
     async def ListDeletedTopics(
         self, request: pb.ListDeletedTopicsRequest, context: Context
     ) -> pb.ListDeletedTopicsResponse:
         """The deleted topics that can come back."""
-        return pb.ListDeletedTopicsResponse(topics=map(wire.deleted_to, self._directory.deleted_topics()))
+        return pb.ListDeletedTopicsResponse(topics=map(wire.deleted_to, self.directory.deleted_topics()))
 
     async def ListOfferedTopics(
         self, request: pb.ListOfferedTopicsRequest, context: Context
     ) -> pb.ListOfferedTopicsResponse:
         """What enodes hold and the directory does not know."""
-        offered, more = self._directory.offered_topics()
+        offered, more = self.directory.offered_topics()
         return pb.ListOfferedTopicsResponse(topics=[write(pb.OfferedTopic, one) for one in offered], more=more)
 
     async def AdoptTopics(self, request: pb.AdoptTopicsRequest, context: Context) -> pb.AdoptTopicsResponse:
         """Take offered topics into the directory."""
         if bool(request.names) == request.all:
             raise Invalid("name the topics to adopt, or say all; not both", field="names")
-        taken, refused = await self._directory.adopt_topics(tuple(request.names), everything=request.all)
+        taken, refused = await self.directory.adopt_topics(tuple(request.names), everything=request.all)
         return pb.AdoptTopicsResponse(
             topics=map(wire.topic_to, taken), refused=[write(pb.OfferedTopic, one) for one in refused]
         )
 
     async def GetTopic(self, request: pb.GetTopicRequest, context: Context) -> pb.GetTopicResponse:
         """One topic."""
-        return pb.GetTopicResponse(topic=wire.topic_to(self._directory.topic(request.name)))
+        return pb.GetTopicResponse(topic=wire.topic_to(self.directory.topic(request.name)))
 
     async def ListTopics(self, request: pb.ListTopicsRequest, context: Context) -> pb.ListTopicsResponse:
         """All topics."""
-        return pb.ListTopicsResponse(topics=map(wire.topic_to, self._directory.topics()))
+        return pb.ListTopicsResponse(topics=map(wire.topic_to, self.directory.topics()))
 
     async def PutGroup(self, request: pb.PutGroupRequest, context: Context) -> pb.PutGroupResponse:
         """Create or change a group."""
         asked, meant = wire.group_of(request.group), wire.meant_by(request)
-        group = await self._directory.put_group(asked, create_only=request.create_only, meant=meant)
+        group = await self.directory.put_group(asked, create_only=request.create_only, meant=meant)
         return pb.PutGroupResponse(group=write(topic_pb2.Group, group))
 
     async def DeleteGroup(self, request: pb.DeleteGroupRequest, context: Context) -> pb.DeleteGroupResponse:
         """Delete a group."""
-        return write(pb.DeleteGroupResponse, await self._directory.delete_group(request.name, at_once=request.at_once))
+        return write(pb.DeleteGroupResponse, await self.directory.delete_group(request.name, at_once=request.at_once))
 
     async def UndeleteGroup(
         self, request: deletion_pb.UndeleteGroupRequest, context: Context
     ) -> deletion_pb.UndeleteGroupResponse:
         """Take a deletion back."""
-        group = await self._directory.undelete_group(request.name)
+        group = await self.directory.undelete_group(request.name)
         return deletion_pb.UndeleteGroupResponse(group=write(topic_pb2.Group, group))
 
     async def ListDeletedGroups(
         self, request: deletion_pb.ListDeletedGroupsRequest, context: Context
     ) -> deletion_pb.ListDeletedGroupsResponse:
         """The deleted groups that can come back."""
-        deleted = [write(deletion_pb.DeletedGroup, one) for one in self._directory.deleted_groups()]
+        deleted = [write(deletion_pb.DeletedGroup, one) for one in self.directory.deleted_groups()]
         return deletion_pb.ListDeletedGroupsResponse(groups=deleted)
 
     async def ListGroups(self, request: pb.ListGroupsRequest, context: Context) -> pb.ListGroupsResponse:
         """All groups."""
-        return pb.ListGroupsResponse(groups=[write(topic_pb2.Group, group) for group in self._directory.groups()])
+        return pb.ListGroupsResponse(groups=[write(topic_pb2.Group, group) for group in self.directory.groups()])
 
     async def PutUser(self, request: pb.PutUserRequest, context: Context) -> pb.PutUserResponse:
         """Create or change a user."""
         self._check_token(context)
         asked = request.user
-        enabled, now_ms = asked.enabled if asked.HasField("enabled") else None, self._clock.now_ms()
-        user = await self._catalog.change_users(
+        enabled, now_ms = asked.enabled if asked.HasField("enabled") else None, self.clock.now_ms()
+        user = await self.catalog.change_users(
             lambda users: users.put(asked.access_key, request.secret_key, enabled=enabled, now_ms=now_ms)
         )
         return pb.PutUserResponse(user=wire.user_to(user))
@@ -183,34 +176,34 @@ class NameService(NameServiceServicer):
     async def DeleteUser(self, request: pb.DeleteUserRequest, context: Context) -> pb.DeleteUserResponse:
         """Delete a user."""
         self._check_token(context)
-        await self._catalog.change_users(lambda users: users.delete(request.access_key))
+        await self.catalog.change_users(lambda users: users.delete(request.access_key))
         return pb.DeleteUserResponse()
 
     async def ListUsers(self, request: pb.ListUsersRequest, context: Context) -> pb.ListUsersResponse:
         """All users, without their secrets."""
         self._check_token(context)
-        return pb.ListUsersResponse(users=map(wire.user_to, await self._catalog.change_users(Users.all)))
+        return pb.ListUsersResponse(users=map(wire.user_to, await self.catalog.change_users(Users.all)))
 
     async def GetUser(self, request: pb.GetUserRequest, context: Context) -> pb.GetUserResponse:
         """One user with the secret."""
         self._check_token(context)
-        user = await self._catalog.change_users(lambda users: users.get(request.access_key))
+        user = await self.catalog.change_users(lambda users: users.get(request.access_key))
         return pb.GetUserResponse(user=wire.user_to(user), secret_key=user.secret_key)
 
     def _check_token(self, context: Context) -> None:
         given = dict(context.invocation_metadata() or ()).get(ADMIN_TOKEN, "")
-        check_admin_token(self._admin_token, given if isinstance(given, str) else "")
+        check_admin_token(self.admin_token, given if isinstance(given, str) else "")
 
     async def AcquireRight(self, request: pb.AcquireRightRequest, context: Context) -> pb.AcquireRightResponse:
         """Give or renew an exclusive right."""
-        right = await self._catalog.change_rights(
+        right = await self.catalog.change_rights(
             lambda rights: rights.acquire(request.resource, request.owner, request.lease_ms)
         )
         return pb.AcquireRightResponse(epoch=right.epoch, lease_ms=right.left_ms)
 
     async def ReleaseRight(self, request: pb.ReleaseRightRequest, context: Context) -> pb.ReleaseRightResponse:
         """Give a right back."""
-        await self._catalog.change_rights(lambda rights: rights.release(request.resource, request.owner, request.epoch))
+        await self.catalog.change_rights(lambda rights: rights.release(request.resource, request.owner, request.epoch))
         return pb.ReleaseRightResponse()
 
     async def ReportMember(
@@ -219,30 +212,30 @@ class NameService(NameServiceServicer):
         """Hear what a member says of itself, and say who is to lead."""
         report = read(MemberReport, request)
         with self._noting(f"member {report.member.number} of enode {report.enode} at {report.member_address}"):
-            members = await self._elections.report(report)
-        return wire.answer_to(members, self._elections.offered(members))
+            members = await self.elections.report(report)
+        return wire.answer_to(members, self.elections.offered(members))
 
     async def ListMembers(self, request: admin_pb.ListMembersRequest, context: Context) -> admin_pb.ListMembersResponse:
         """The members of one enode, or of all."""
-        sets = [self._elections.found(request.enode)] if request.enode else self._elections.sets()
-        now_s = self._clock.monotonic_s()
+        sets = [self.elections.found(request.enode)] if request.enode else self.elections.sets()
+        now_s = self.clock.monotonic_s()
         return admin_pb.ListMembersResponse(
-            enodes=[wire.members_to(one, self._elections.proposal(one.enode), now_s) for one in sets]
+            enodes=[wire.members_to(one, self.elections.proposal(one.enode), now_s) for one in sets]
         )
 
     async def ElectMember(self, request: admin_pb.ElectMemberRequest, context: Context) -> admin_pb.ElectMemberResponse:
         """Propose whom an operator chose."""
         chosen = request.member
-        proposal = await self._elections.elect(request.enode, chosen.number, chosen.disk)
+        proposal = await self.elections.elect(request.enode, chosen.number, chosen.disk)
         return admin_pb.ElectMemberResponse(proposal=write(report_pb.Proposal, proposal))
 
     async def WatchRoutes(
         self, request: pb.WatchRoutesRequest, context: Context
     ) -> AsyncIterator[pb.WatchRoutesResponse]:
         """Everything, then every change."""
-        if request.with_handle_keys and not self._guarded:
+        if request.with_handle_keys and not self.guarded:
             self._check_token(context)
-        async with contextlib.aclosing(self._directory.watches.follow()) as changes:
+        async with contextlib.aclosing(self.directory.watches.follow()) as changes:
             async for change in changes:
                 for part in wire.change_to(change, with_handle_keys=request.with_handle_keys):
                     yield part
