@@ -2,14 +2,13 @@
 
 import sys
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ortoo.cli.terminal.command import AsJson, GroupName, TopicName
 from ortoo.cli.terminal.completion import offered_groups, offered_topics
-from ortoo.cli.terminal.output import Answer, Columns, Table, body_start, message_fields
+from ortoo.cli.terminal.output import Answer, Columns, Table, body_start, message_fields, utc
 from ortoo.common.errors import NotFound
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ async def show_all(
     letters = [letter async for letter in found]
     columns: Columns = {
         "MESSAGE ID": "message_id",
-        "PARKED": lambda letter: _time(letter.parked_at_ms),
+        "PARKED": lambda letter: f"{utc(letter.parked_at_ms):%Y-%m-%d %H:%M:%S}",
         "TOPIC": "origin_queue.topic",
         "REASON": "reason",
         "ATTEMPTS": "attempts",
@@ -125,7 +124,3 @@ def _fields(letter: "DeadLetter") -> dict[str, object]:
         "parked_at_ms": letter.parked_at_ms,
         "replayed": letter.replayed,
     }
-
-
-def _time(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

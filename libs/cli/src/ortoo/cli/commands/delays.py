@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ortoo.cli.terminal.command import TopicName
-from ortoo.cli.terminal.output import Answer, Columns, Table
+from ortoo.cli.terminal.output import Answer, Columns, Table, utc
 from ortoo.common.errors import Invalid
 
 if TYPE_CHECKING:
@@ -51,6 +50,4 @@ def milliseconds_of(duration: str) -> int:
 
 def text_of_time(time_ms: int) -> str:
     """A time for people, in UTC."""
-    return (
-        datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
-    )
+    return utc(time_ms).isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")

@@ -9,11 +9,11 @@ import typer
 from ortoo.cli.commands.delays import text_of_time
 from ortoo.cli.terminal.command import GroupName, TopicName
 from ortoo.cli.terminal.completion import offered_deleted_groups, offered_groups, offered_topics
-from ortoo.cli.terminal.output import Answer, Columns, Table
+from ortoo.cli.terminal.output import Answer, Columns, Table, utc
 from ortoo.common.errors import Conflict, Invalid
 
 if TYPE_CHECKING:
-    from ortoo.client import Client, GroupLag, MessageDelivery
+    from ortoo.client import Client, GroupLag
 
 
 async def show_all(mq: "Client") -> Answer:
@@ -261,19 +261,13 @@ async def delivery(
     return Answer(found, (Table(_DELIVERY_COLUMNS, found.messages), *away, *more))
 
 
-def _until(row: "MessageDelivery") -> str:
-    if not row.until_ms:
-        return "-"
-    return datetime.fromtimestamp(row.until_ms / 1000, UTC).strftime("%H:%M:%SZ")
-
-
 _DELIVERY_COLUMNS: Columns = {
     "ENODE": "queue.enode",
     "QUEUE": "queue.queue_id",
     "OFFSET": "offset",
     "STATE": "state",
     "TRY": "attempt",
-    "UNTIL": _until,
+    "UNTIL": lambda row: f"{utc(row.until_ms):%H:%M:%SZ}" if row.until_ms else "-",
     "CONSUMER": lambda row: row.consumer or "-",
     "SAID": lambda row: row.error or "-",
 }

@@ -1,17 +1,16 @@
 """`ortoo cluster` and `ortoo clients`: who is there; `ortoo settings`: by what settings they run."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ortoo.cli.terminal.completion import offered_groups
-from ortoo.cli.terminal.output import Answer, Columns, Table
+from ortoo.cli.terminal.output import Answer, Columns, Table, utc
 
 if TYPE_CHECKING:
-    from ortoo.client import Client, ClientInfo, ProcessSettings
+    from ortoo.client import Client, ProcessSettings
 
 RoleName = Annotated[str, typer.Argument(help="namesrv, enode or snode.", autocompletion=lambda: list(ROLES))]
 Process = Annotated[str, typer.Option(help="One process alone, by its name or address.")]
@@ -48,7 +47,8 @@ async def clients(
     return Answer(
         found,
         (
-            f"{it.client_id}: {it.language} {it.client_version}, at {it.snode} from {it.peer} since {_since(it)}",
+            f"{it.client_id}: {it.language} {it.client_version}, at {it.snode} from {it.peer} "
+            f"since {_time(it.since_ms)}",
             *([f"it does not answer: {found.failure}"] if found.failure else []),
             Table(_QUEUE_COLUMNS, found.queues),
         ),
@@ -116,11 +116,7 @@ def _unheard(found: "Sequence[ProcessSettings]") -> list[str]:
 
 
 def _time(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")
-
-
-def _since(client: "ClientInfo") -> str:
-    return _time(client.since_ms)
+    return utc(at_ms).isoformat(timespec="seconds")
 
 
 _PROCESS_COLUMNS: Columns = {
@@ -142,7 +138,7 @@ _CLIENT_COLUMNS: Columns = {
     "VERSION": "client_version",
     "PRODUCER OF": lambda it: ",".join(it.producer_groups) or "-",
     "CONSUMER OF": lambda it: ",".join(it.consumer_groups) or "-",
-    "SINCE": _since,
+    "SINCE": lambda it: _time(it.since_ms),
 }
 _QUEUE_COLUMNS: Columns = {
     "GROUP": "group",

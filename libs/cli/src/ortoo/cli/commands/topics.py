@@ -1,6 +1,5 @@
 """`ortoo topic ...`."""
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -8,7 +7,7 @@ import typer
 from ortoo.cli.commands.delays import milliseconds_of
 from ortoo.cli.terminal.command import TopicName
 from ortoo.cli.terminal.completion import offered_adoptions, offered_deleted_topics, offered_enodes
-from ortoo.cli.terminal.output import Answer, Columns, Table
+from ortoo.cli.terminal.output import Answer, Columns, Table, utc
 from ortoo.common.errors import Invalid
 
 if TYPE_CHECKING:
@@ -109,8 +108,8 @@ async def deleted(mq: "Client") -> Answer:
     columns: Columns = {
         "TOPIC": "topic.name",
         "ID": lambda one: f"{one.topic.topic_id:#x}",
-        "DELETED": lambda one: _time(one.deleted_at_ms),
-        "UNTIL": lambda one: _time(one.due_at_ms),
+        "DELETED": lambda one: f"{utc(one.deleted_at_ms):%Y-%m-%d %H:%M:%SZ}",
+        "UNTIL": lambda one: f"{utc(one.due_at_ms):%Y-%m-%d %H:%M:%SZ}",
     }
     return Answer(topics, Table(columns, topics))
 
@@ -145,10 +144,6 @@ def _offers(topics: "Sequence[OfferedTopic]") -> Table:
         "OBSTACLE": "obstacle",
     }
     return Table(columns, topics)
-
-
-def _time(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def _id(text: str) -> int:

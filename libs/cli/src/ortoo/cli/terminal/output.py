@@ -8,6 +8,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -97,6 +98,11 @@ def message_fields(it: "StoredMessage | PeekedMessage | DeadLetter") -> dict[str
 def body_start(it: "StoredMessage | PeekedMessage | DeadLetter") -> str:
     """The first characters of a message's body, for a table."""
     return it.message.body[: 4 * BODY_CHARACTERS].decode(errors="backslashreplace")[:BODY_CHARACTERS]
+
+
+def utc(time_ms: int) -> datetime:
+    """A moment as the cluster says it, milliseconds since 1970-01-01 UTC."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC)
 
 
 def _print_rows(cells: Sequence[Sequence[str]]) -> None:

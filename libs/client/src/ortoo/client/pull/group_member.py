@@ -300,14 +300,14 @@ class GroupMember:
         shares = await self._shares.look()
         now_s = self._clock.monotonic_s()
         pulled = {it.queue: now_s if it.is_suspended else it.pulled_at_s for it in self.queues}
-        change = change_of(pulled, shares, self._shares.topics, now_s)
-        for queue in change.drop:
+        drop, take = change_of(pulled, shares, self._shares.topics, now_s)
+        for queue in drop:
             self._begin_to_drop(queue)
         settled = await self._handover.settle(patient=self.in_order)
-        wanted = [queue for queue in change.take if queue not in self._handover]
+        wanted = [queue for queue in take if queue not in self._handover]
         taken = await self._take(wanted)
         self._spread_limits()
-        return settled and taken and len(wanted) == len(change.take)
+        return settled and taken and len(wanted) == len(take)
 
     async def _take(self, queues: Sequence[Queue]) -> bool:
         """Lock and start queues; whether all were."""

@@ -50,21 +50,13 @@ def allocated(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class QueueChange:
-    """What to do to own the right queues."""
-
-    drop: tuple[Queue, ...]
-    take: tuple[Queue, ...]
-
-
 def change_of(
     owned: Mapping[Queue, float],
     allocated_by_topic: Mapping[str, Iterable[Queue]],
     topics: Collection[str],
     now_s: float,
-) -> QueueChange:
-    """Compare what is owned (queue -> when it was last pulled) with what was allocated.
+) -> tuple[list[Queue], list[Queue]]:
+    """What to drop and what to take, of what is owned (queue -> when it was last pulled) and what was allocated.
 
     Topics that are wanted but whose allocation is not known now stay as they are; those not wanted any more go; a
     queue that was not pulled for PULL_IDLE_S goes, and comes back with the next look.
@@ -76,4 +68,4 @@ def change_of(
         if is_gone or now_s - pulled_at_s > PULL_IDLE_S:
             drop.append(queue)
     take = [queue for queues in allocated_by_topic.values() for queue in queues if queue not in owned]
-    return QueueChange(tuple(sorted(drop)), tuple(sorted(take)))
+    return sorted(drop), sorted(take)
