@@ -49,7 +49,8 @@ class PopCalls(ConsumerServiceServicer):
             return pb.PopResponse()
         with self.long_calls.running():
             answer = await self.pop.popping.pop(call)
-        batches = [_batch(one, self.cluster.directory.seals, readable=request.readable) for one in answer.batches]
+        seals = self.cluster.directory.seals
+        batches = [_batch(one, seals, readable=request.readable) for one in answer.batches]
         return pb.PopResponse(batches=batches, blocked=answer.blocked)
 
     async def Ack(self, request: pb.AckRequest, context: Context) -> pb.AckResponse:
@@ -88,10 +89,11 @@ class PopCalls(ConsumerServiceServicer):
             raise Invalid(f"{len(sent)} receipts; give 1 to {RECEIPTS_MAX}", field="receipts")
         if sum(len(one.offsets) for one in sent) > OFFSETS_MAX:
             raise Invalid(f"more than {OFFSETS_MAX} offsets", field="receipts.offsets")
+        seals = self.cluster.directory.seals
         texts, receipts, errors = list[str](), list[tuple[ReceiptHandle, list[int]]](), list[tuple[str, OrtooError]]()
         for one in sent:
             try:
-                handle = read_receipt(one.receipt_handle, self.cluster.directory.seals, "receipts.receipt_handle")
+                handle = read_receipt(one.receipt_handle, seals, "receipts.receipt_handle")
             except OrtooError as error:
                 errors.append((one.receipt_handle, error))
             else:
