@@ -99,7 +99,7 @@ async def open_enode(
         leases = await parts.enter_async_context(
             announced(serving, enode, settings, background, name_servers, channels, clock=clock, randomness=randomness)
         )
-        own = EnodeFindings(store, serving.pops, pace, clock)
+        own = EnodeFindings(store, pace, clock)
         found.sources += [own.disk, own.messages, leases.findings, memory.findings, telemetry.findings, live.findings]
         background.every("certificates", CERTIFICATES_INTERVAL_S, channels.renew, clock=clock)
         health = Health(store, server, leases.hurry, pace, lambda: leases.is_known)

@@ -326,7 +326,7 @@ class Lives:
                 randomness=self.randomness,
             )
             leases = await stack.enter_async_context(telling)
-            own = EnodeFindings(parts.store, parts.pops, FlushPace(parts.store), clock)
+            own = EnodeFindings(parts.store, FlushPace(parts.store), clock)
             self.sources = (own.disk, own.messages, leases.findings)
             self.service.service, self.parts = parts.handlers, parts
             await self.server.set_serving(True)
