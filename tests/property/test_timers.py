@@ -12,6 +12,7 @@ from ortoo.enode.changes.all import Change, TopicGone, decode_changes, encode_ch
 from ortoo.enode.changes.timers import TimerEnd, TimersDone, TimersSet
 from ortoo.enode.state.tables.timers import FAR_MS, Timers
 from ortoo.enode.state.timer_bucket import Hold
+from tests.unit.enode.state.folding import fold
 
 NOW_MS = 1_800_000_000_000
 times = st.one_of(
@@ -46,7 +47,7 @@ class TimersAgainstADictionary(RuleBasedStateMachine):
         """Fold and remember."""
         decoded = list(decode_changes(encode_changes([change.encoded()])))
         assert decoded == [change]
-        self.timers.apply(change)
+        fold(self.timers, change)
         self.since.append(change)
 
     @rule(number=st.integers(0, 2), queue=st.integers(0, 2), due=st.lists(times, min_size=1, max_size=8))
@@ -136,9 +137,9 @@ class TimersAgainstADictionary(RuleBasedStateMachine):
         """The state comes back from the checkpoint and the log behind it."""
         self.timers = Timers()
         for change in decode_changes(encode_changes(self.checkpoint)):
-            self.timers.apply(change)
+            fold(self.timers, change)
         for change in self.since:
-            self.timers.apply(change)
+            fold(self.timers, change)
         self.taken.clear()
         self.timers.advance(self.now_ms)
 
@@ -167,5 +168,5 @@ TestTimers.settings = settings(max_examples=40, stateful_step_count=30)
 def test_ending_unknown_timers_does_nothing(several: list[tuple[int, int]]) -> None:
     """The fold passes over what is not there: a stretch of the log may be folded twice."""
     timers = Timers()
-    timers.apply(TimersDone(TimerEnd.DELIVERED, int64s(at for at, _ in several), int64s(one for _, one in several)))
+    fold(timers, TimersDone(TimerEnd.DELIVERED, int64s(at for at, _ in several), int64s(one for _, one in several)))
     assert timers.live == 0

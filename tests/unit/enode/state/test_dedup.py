@@ -5,6 +5,7 @@ import pytest
 from ortoo.common.errors import Conflict, Invalid, NotFound, Unavailable
 from ortoo.enode.changes.all import Forget, WindowBatch
 from ortoo.enode.state.tables.dedup import Duplicate, Key, Sequencer, Windows
+from tests.unit.enode.state.folding import fold
 
 KEY: Key = (1, 2, 3)
 DAY_MS = 86_400_000
@@ -75,7 +76,7 @@ def test_an_idle_producer_is_forgotten_and_begins_anew() -> None:
     assert sequencer.decide(KEY, 0, 1, 5, DAY_MS + 2) is None
     assert windows.idle_before_ms(1, 10) == 0
     assert windows.idle_before_ms(2, 10) == 2
-    windows.apply(Forget(2, 0))
+    fold(windows, Forget(2, 0))
     assert len(windows) == 0
 
 
@@ -84,7 +85,7 @@ def test_the_longest_idle_go_when_there_are_too_many() -> None:
     windows = Windows()
     for producer in range(10):
         windows.add((1, 1, producer), WindowBatch(0, 1, producer, 100 + producer, 0))
-    windows.apply(Forget(windows.idle_before_ms(0, 3), 0))
+    fold(windows, Forget(windows.idle_before_ms(0, 3), 0))
     assert len(windows) == 3
     assert windows.get((1, 1, 9)) is not None
     assert windows.get((1, 1, 6)) is None

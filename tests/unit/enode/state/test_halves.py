@@ -6,6 +6,7 @@ from ortoo.enode.changes.all import Change, TopicGone, decode_changes, encode_ch
 from ortoo.enode.changes.halves import HalfEnded, HalfOpen, Source, Verdict
 from ortoo.enode.deferred.checks import CheckSchedule
 from ortoo.enode.state.tables.halves import Halves
+from tests.unit.enode.state.folding import fold
 
 OPEN = HalfOpen(5, 7, 0, 5, 1, 1_000, 7_000, 0, False, 99, "p")
 ENDED = HalfEnded(5, 7, Verdict.COMMITTED, Source.PRODUCER, 2_000)
@@ -16,7 +17,7 @@ def test_an_end_is_final() -> None:
     halves = Halves()
     changes: list[Change] = [OPEN, ENDED, replace(ENDED, verdict=Verdict.ROLLED_BACK), replace(OPEN, checks=1)]
     for change in changes:
-        halves.apply(change)
+        fold(halves, change)
     assert halves.open == {}
     assert halves.ended == {5: ENDED}
     assert halves.of_key(99) is None
@@ -27,14 +28,14 @@ def test_a_checkpoint_and_what_follows_give_the_same_state() -> None:
     halves = Halves()
     changes: list[Change] = [OPEN, replace(OPEN, number=6, key=0), replace(OPEN, number=7, key=3, parked=True), ENDED]
     for change in changes:
-        halves.apply(change)
+        fold(halves, change)
     again = Halves()
     for change in (*decode_changes(encode_changes(list(halves.checkpoint()))), *changes[-2:]):
-        again.apply(change)
+        fold(again, change)
     assert (again.open, again.ended) == (halves.open, halves.ended)
     assert again.of_key(3) == changes[2]
     assert [one.number for one in again.listed(parked_only=True)] == [7]
-    again.apply(TopicGone(7))
+    fold(again, TopicGone(7))
     assert again.open == {}
 
 

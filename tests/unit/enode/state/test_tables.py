@@ -25,6 +25,7 @@ from ortoo.enode.state.tables.modes import check
 from ortoo.enode.state.tables.offsets import Offsets, Reservations
 from ortoo.enode.state.tables.sent_back import SentBackMarks
 from ortoo.enode.state.tables.topics import Topics
+from tests.unit.enode.state.folding import fold
 
 A, B, C = (bytes([number]) * 16 for number in range(3))
 
@@ -32,9 +33,9 @@ A, B, C = (bytes([number]) * 16 for number in range(3))
 def test_offsets_are_those_of_the_last_commit_and_a_generation_stays_until_another_comes() -> None:
     """By queue, some or all; the smallest of any group is what retention asks for."""
     offsets = Offsets()
-    offsets.apply(OffsetsCommitted(1, "g", 4, ((2, 20), (0, 5))))
-    offsets.apply(OffsetsCommitted(1, "g", 0, ((2, 30),)))
-    offsets.apply(OffsetRows(1, "h", ((2, 7, 9),)))
+    fold(offsets, OffsetsCommitted(1, "g", 4, ((2, 20), (0, 5))))
+    fold(offsets, OffsetsCommitted(1, "g", 0, ((2, 30),)))
+    fold(offsets, OffsetRows(1, "h", ((2, 7, 9),)))
     offsets.follow(1, "h", 3, 11)
     offsets.follow(1, "h", 2, 8)
     assert offsets.of(1, "g") == {0: 5, 2: 30}
@@ -61,7 +62,7 @@ def test_offsets_are_those_of_the_last_commit_and_a_generation_stays_until_anoth
 def test_a_commit_by_an_older_generation_is_refused_also_while_the_newer_is_on_its_way() -> None:
     """It says which queue and both generations; without a generation nothing is refused."""
     offsets, on_the_way = Offsets(), Reservations()
-    offsets.apply(OffsetsCommitted(1, "g", 4, ((0, 5),)))
+    fold(offsets, OffsetsCommitted(1, "g", 4, ((0, 5),)))
     on_the_way.add(1, "g", {1: 7}, 6)
     on_the_way.add(1, "g", {1: 8}, 5)
     on_the_way.add(1, "g", {2: 8}, 0)
@@ -92,10 +93,10 @@ def test_ends_only_grow_and_remember_what_was_skipped() -> None:
     ends = Ends()
     assert ends.see((1, 0), 5, 100).offset == 5
     ends.see((1, 0), 3, 200)
-    ends.apply(QueueEnds(1, 0, 5, 300))
+    fold(ends, QueueEnds(1, 0, 5, 300))
     ends.see((1, 0), 7)
     for skipped in ((1, 0, 9, 12), (1, 0, 9, 12), (1, 1, 4, 4), (0, 0, 0, 40), (0, 0, 0, 30)):
-        ends.apply(OffsetsSkipped(*skipped))
+        fold(ends, OffsetsSkipped(*skipped))
     assert {key: (end.offset, end.stored_at_ms, end.skipped) for key, end in ends.all()} == {
         (1, 0): (12, 100, ((9, 12),)),
         (1, 1): (4, 0, ()),
@@ -106,12 +107,12 @@ def test_ends_only_grow_and_remember_what_was_skipped() -> None:
 def test_of_a_topic_the_newest_version_in_the_directory_that_spoke_last_counts() -> None:
     """The same version again is taken: it says the same."""
     topics = Topics()
-    topics.apply(TopicOf(1, 5, 4, "d", "a"))
-    topics.apply(TopicOf(1, 4, 9, "d", "old"))
-    topics.apply(TopicOf(1, 5, 6, "d", "a"))
+    fold(topics, TopicOf(1, 5, 4, "d", "a"))
+    fold(topics, TopicOf(1, 4, 9, "d", "old"))
+    fold(topics, TopicOf(1, 5, 6, "d", "a"))
     assert [(one.name, one.queue_count, one.version, one.directory_id) for one in topics.all()] == [("a", 6, 5, "d")]
-    topics.apply(TopicOf(1, 2, 3, "e", "a"))
-    topics.apply(TopicPut(2, 1, 1, "b"))
+    fold(topics, TopicOf(1, 2, 3, "e", "a"))
+    fold(topics, TopicPut(2, 1, 1, "b"))
     assert [(one.version, one.directory_id) for one in topics.all()] == [(2, "e"), (1, "")]
     assert topics.get(3) is None
 
@@ -119,33 +120,33 @@ def test_of_a_topic_the_newest_version_in_the_directory_that_spoke_last_counts()
 def test_ids_are_remembered_for_their_window_the_longest_remembered_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """By time, and by count."""
     ids = MessageIds()
-    ids.apply(IdsRemembered(1, 2, 10, False, 5, 100, (A, B)))
+    fold(ids, IdsRemembered(1, 2, 10, False, 5, 100, (A, B)))
     assert ids.of(1, B, 99) == Remembered(2, 11, False, 5, 100)
     assert (ids.of(1, B, 100), ids.of(1, C, 9), ids.of(2, A, 9)) == (None, None, None)
     assert (ids.are_over(99), ids.are_over(100), len(ids), ids.rows) == (False, True, 2, 2)
-    ids.apply(IdsRemembered(1, 3, 0, True, 6, 200, (A,)))
+    fold(ids, IdsRemembered(1, 3, 0, True, 6, 200, (A,)))
     assert [offset for offset, _ in enumerate(ids.checkpoint())] == [0, 1]
-    ids.apply(Forget(0, 100))
+    fold(ids, Forget(0, 100))
     assert (ids.of(1, B, 9), ids.of(1, A, 9)) == (None, Remembered(3, 0, True, 6, 200))
-    ids.apply(IdsRemembered(1, 3, 1, True, 200, 300, (B,)))
+    fold(ids, IdsRemembered(1, 3, 1, True, 200, 300, (B,)))
     assert ids.of(1, A, 9) is None
     monkeypatch.setattr(message_ids, "IDS_MAX", 2)
-    ids.apply(IdsRemembered(1, 3, 2, True, 201, 300, (A, C)))
+    fold(ids, IdsRemembered(1, 3, 2, True, 201, 300, (A, C)))
     assert [ids.of(1, one, 9) is None for one in (B, A, C)] == [True, False, False]
-    ids.apply(Forget(0, 300))
+    fold(ids, Forget(0, 300))
     assert (len(ids), list(ids.checkpoint()), ids.are_over(999)) == (0, [], False)
 
 
 def test_a_mark_lives_until_its_message_is_passed() -> None:
     """Marks of other queues and of later messages stay."""
     marks = SentBackMarks()
-    marks.apply(SentBack(1, "g", 0, ((3, 0), (4, 1))))
-    marks.apply(SentBack(1, "g", 1, ((3, 0),)))
+    fold(marks, SentBack(1, "g", 0, ((3, 0), (4, 1))))
+    fold(marks, SentBack(1, "g", 1, ((3, 0),)))
     assert marks.has((1, "g", 0), (4, 1))
     assert not marks.has((1, "g", 0), (4, 0))
-    marks.apply(OffsetsCommitted(1, "g", 0, ((0, 4),)))
+    fold(marks, OffsetsCommitted(1, "g", 0, ((0, 4),)))
     assert [marks.count((1, "g", queue)) for queue in range(3)] == [1, 1, 0]
-    marks.apply(OffsetsCommitted(1, "g", 0, ((0, 5), (2, 9))))
+    fold(marks, OffsetsCommitted(1, "g", 0, ((0, 5), (2, 9))))
     assert (marks.rows, list(marks._topics[1])) == (1, [("g", 1)])
 
 
@@ -154,21 +155,21 @@ def test_when_a_group_used_a_topic_counts_once_a_directory_was_heard() -> None:
     table = Groups()
     table.use(1, "g", 50)
     assert (list(table.entries()), table.seen_at_ms(1, "g"), table.seen_at_ms(1, "h")) == ([(1, "g", 0)], 0, None)
-    table.apply(GroupsEnded(7, "d"))
+    fold(table, GroupsEnded(7, "d"))
     table.use(1, "g", 60)
     table.use(1, "g", 55)
-    table.apply(GroupSeen(1, "g", 58))
+    fold(table, GroupSeen(1, "g", 58))
     assert table.seen_at_ms(1, "g") == 60
-    table.apply(GroupSeen(1, "g", 61))
+    fold(table, GroupSeen(1, "g", 61))
     assert table.seen_at_ms(1, "g") == 61
-    table.apply(GroupsEnded(6, "d"))
+    fold(table, GroupsEnded(6, "d"))
     assert (table.ended("d"), table.ended("e")) == (7, None)
     for number in range(groups.DIRECTORIES_MAX):
-        table.apply(GroupsEnded(number, f"d{number}"))
+        fold(table, GroupsEnded(number, f"d{number}"))
     assert (table.ended("d"), table.ended("d0")) == (None, 0)
-    table.apply(GroupDeclared(True, "g"))
-    table.apply(GroupDeclared(True, "h"))
-    table.apply(GroupDeclared(False, "g"))
+    fold(table, GroupDeclared(True, "g"))
+    fold(table, GroupDeclared(True, "h"))
+    fold(table, GroupDeclared(False, "g"))
     assert table.declared == {"h"}
 
 
@@ -177,7 +178,7 @@ def test_open_transactions_are_found_by_topic_group_place_and_key_the_oldest_fir
     halves = Halves()
     rows = [(1, 7, 5, 300, False, 0, "p"), (2, 8, 6, 200, True, 44, "p"), (3, 7, 9, 200, True, 0, "q")]
     for number, topic, place, stored_at_ms, parked, key, group in rows:
-        halves.apply(HalfOpen(number, topic, 0, place, 1, stored_at_ms, 9_000, 0, parked, key, group))
+        fold(halves, HalfOpen(number, topic, 0, place, 1, stored_at_ms, 9_000, 0, parked, key, group))
     assert [one.number for one in halves.listed()] == [2, 3, 1]
     assert [one.number for one in halves.listed(limit=2)] == [2, 3]
     assert [one.number for one in halves.listed(topic_id=7)] == [3, 1]

@@ -15,6 +15,7 @@ from ortoo.enode.state.tables.message_ids import IDS_PER_CHANGE, MessageIds
 from ortoo.enode.state.tables.modes import Modes
 from ortoo.enode.state.tables.offsets import Offsets
 from ortoo.enode.state.tables.pops import Pops
+from tests.unit.enode.state.folding import fold
 
 HOLD = Hold(Phase.LEASED, 1, 7, 100, 10)
 
@@ -35,7 +36,7 @@ def test_a_group_that_is_gone_takes_nothing_of_others_with_it() -> None:
     """All of its queues go, in this topic alone."""
     pops = Pops(Offsets())
     for change in (leased("g", 0, 5), leased("g", 1, 6), leased("h", 0, 7)):
-        pops.apply(change)
+        fold(pops, change)
     pops.drop_group(2, "g")
     assert len(list(pops.all())) == 3
     pops.drop_group(1, "g")
@@ -49,22 +50,22 @@ def test_a_group_that_pops_begins_where_its_offset_is() -> None:
     """And its offset is known from then on, though it never committed one."""
     offsets = Offsets()
     pops = Pops(offsets)
-    offsets.apply(OffsetsCommitted(1, "g", 0, ((2, 40), (3, 50))))
-    pops.apply(leased("g", 2, 38, 5))
+    fold(offsets, OffsetsCommitted(1, "g", 0, ((2, 40), (3, 50))))
+    fold(pops, leased("g", 2, 38, 5))
     assert held(pops, "g", 2) == [Piece(40, 43, HOLD)]
-    pops.apply(leased("h", 2, 0))
+    fold(pops, leased("h", 2, 0))
     assert offsets.of(1, "h") == {2: 0}
 
 
 def test_rows_of_a_checkpoint_replace_what_was_known_when_they_are_the_first() -> None:
     """The others add to it; a queue that was not known begins with whichever comes."""
     pops = Pops(Offsets())
-    pops.apply(leased("g", 0, 90))
+    fold(pops, leased("g", 0, 90))
     row = (int(HOLD.phase), HOLD.attempt, HOLD.number, HOLD.until_ms, HOLD.duration_ms)
-    pops.apply(PopIntervals(1, "g", 0, 10, True, ((12, 2, *row),)))
-    pops.apply(PopIntervals(1, "g", 0, 10, False, ((20, 1, *row), (21, 1, 0, 0, 0, 0, 0))))
+    fold(pops, PopIntervals(1, "g", 0, 10, True, ((12, 2, *row),)))
+    fold(pops, PopIntervals(1, "g", 0, 10, False, ((20, 1, *row), (21, 1, 0, 0, 0, 0, 0))))
     assert held(pops, "g", 0) == [Piece(12, 14, HOLD), Piece(20, 21, HOLD), Piece(21, 22, None)]
-    pops.apply(PopIntervals(1, "g", 5, 3, False, ((4, 1, *row),)))
+    fold(pops, PopIntervals(1, "g", 5, 3, False, ((4, 1, *row),)))
     assert held(pops, "g", 5) == [Piece(4, 5, HOLD)]
 
 
@@ -72,9 +73,9 @@ def test_ids_in_a_row_share_changes_of_a_checkpoint() -> None:
     """A gap, another queue or too many of them begin the next one; all of them come back."""
     ids = MessageIds()
     several = tuple(number.to_bytes(16, "big") for number in range(2 * IDS_PER_CHANGE + 3))
-    ids.apply(IdsRemembered(1, 2, 0, False, 5, 100, several))
-    ids.apply(IdsRemembered(1, 2, 9_000, False, 5, 100, (b"after a gap.....",)))
-    ids.apply(IdsRemembered(1, 3, 9_001, False, 5, 100, (b"in another queue",)))
+    fold(ids, IdsRemembered(1, 2, 0, False, 5, 100, several))
+    fold(ids, IdsRemembered(1, 2, 9_000, False, 5, 100, (b"after a gap.....",)))
+    fold(ids, IdsRemembered(1, 3, 9_001, False, 5, 100, (b"in another queue",)))
     written = list(ids.checkpoint())
     assert len(written) == 5
     assert len(written[0]) == len(written[1]) > len(written[2]) > len(written[3])
@@ -85,7 +86,7 @@ def test_the_longest_ended_transactions_are_forgotten_first(monkeypatch: pytest.
     monkeypatch.setattr(halves, "ENDED_MAX", 2)
     known = Halves()
     for number, verdict in ((1, 1), (2, 1), (2, 2), (3, 1)):
-        known.apply(HalfEnded(number, 1, verdict, 1, 5))
+        fold(known, HalfEnded(number, 1, verdict, 1, 5))
     assert list(known.ended) == [2, 3]
     assert known.ended[2].verdict == 1
     assert known.of_key(0) is None
@@ -96,9 +97,9 @@ def test_a_mode_that_is_undecided_again_is_none() -> None:
     """Those of other groups stay."""
     modes = Modes()
     for group in ("g", "h"):
-        modes.apply(ModeSet(1, group, Mode.POP))
-    modes.apply(ModeSet(1, "g", Mode.UNDECIDED))
-    modes.apply(ModeSet(2, "g", Mode.UNDECIDED))
+        fold(modes, ModeSet(1, group, Mode.POP))
+    fold(modes, ModeSet(1, "g", Mode.UNDECIDED))
+    fold(modes, ModeSet(2, "g", Mode.UNDECIDED))
     assert (modes.of(1, "g"), modes.of(1, "h")) == (Mode.UNDECIDED, Mode.POP)
     assert (modes.of_group("g"), modes.of_group("h")) == ([], [(1, Mode.POP)])
 
@@ -106,7 +107,7 @@ def test_a_mode_that_is_undecided_again_is_none() -> None:
 def test_a_commit_without_a_generation_has_none_unless_there_was_one() -> None:
     """Generations are of locks: a group without locks is never fenced."""
     offsets = Offsets()
-    offsets.apply(OffsetsCommitted(1, "g", 0, ((0, 5),)))
+    fold(offsets, OffsetsCommitted(1, "g", 0, ((0, 5),)))
     assert offsets.generation(1, "g", 0) == 0
 
 

@@ -10,7 +10,8 @@ from ortoo.enode.changes.all import TopicGone, decode_changes, encode_changes
 from ortoo.enode.changes.timers import TimerEnd, TimersDone, TimersSet
 from ortoo.enode.state.tables import timers as timers_module
 from ortoo.enode.state.tables.timers import FAR_MS, NEAR_MS, Timers
-from ortoo.enode.state.timer_bucket import Hold, TimerArray
+from ortoo.enode.state.timer_bucket import Hold, TimerArray, times_and_ids
+from tests.unit.enode.state.folding import fold
 
 NOW_MS = 3_000 * FAR_MS
 NO_MORE = 255
@@ -29,13 +30,13 @@ def int64s(*numbers: int) -> "np.ndarray":
 
 def put(timers: Timers, topic_id: int, queue_id: int, first: int, *due_ms: int, ids: tuple[int, ...] = ()) -> None:
     """Set timers at the places from `first` on; their ids are their places, unless they have some."""
-    timers.apply(TimersSet(topic_id, queue_id, first, 0, 0, 5, 6, column(*due_ms), column(*ids)))
+    fold(timers, TimersSet(topic_id, queue_id, first, 0, 0, 5, 6, column(*due_ms), column(*ids)))
 
 
 def end(timers: Timers, *several: tuple[int, int]) -> None:
     """End timers: (due ms, id)."""
     due_ms, ids = zip(*several, strict=True)
-    timers.apply(TimersDone(TimerEnd.DELIVERED, column(*due_ms), column(*ids)))
+    fold(timers, TimersDone(TimerEnd.DELIVERED, column(*due_ms), column(*ids)))
 
 
 def ids_of(rows: TimerArray) -> list[int]:
@@ -186,7 +187,7 @@ def test_a_timer_leads_to_its_topic_alone() -> None:
     assert not timers.leads_to(2, TOMORROW_MS, 12)
     assert not timers.leads_to(1, TOMORROW_MS, 20)
     assert not timers.leads_to(1, TOMORROW_MS + FAR_MS, 12)
-    timers.apply(TopicGone(1))
+    fold(timers, TopicGone(1))
     assert not timers.leads_to(1, TOMORROW_MS, 12)
     assert timers.leads_to(2, SOON_MS, 20)
 
@@ -194,8 +195,8 @@ def test_a_timer_leads_to_its_topic_alone() -> None:
 def test_timers_of_a_topic_that_is_gone_come_due_and_lead_nowhere() -> None:
     """They are neither listed nor written; others keep their way, and the topic's queues may come again."""
     timers = some()
-    timers.apply(TopicGone(1))
-    timers.apply(TopicGone(9))
+    fold(timers, TopicGone(1))
+    fold(timers, TopicGone(9))
     assert timers.live == 6
     assert timers.listed(1, 0, 10) == []
     rows = timers.take(SOON_MS, 10)
@@ -212,7 +213,7 @@ def folded_again(timers: Timers) -> Timers:
     """What a checkpoint of it says."""
     folded = Timers()
     for change in decode_changes(encode_changes(list(timers.checkpoint()))):
-        folded.apply(change)
+        fold(folded, change)
     return folded
 
 
@@ -245,7 +246,7 @@ def test_what_comes_near_while_a_checkpoint_is_drawn_is_in_it(monkeypatch: pytes
         timers.advance(NOW_MS + 200 * FAR_MS)
         folded = Timers()
         for change in decode_changes(encode_changes([*drawn, *drawing])):
-            folded.apply(change)
+            fold(folded, change)
         assert (folded.live, folded.digest()) == (8, timers.digest()), f"after {drawn_before} changes"
 
 
@@ -296,7 +297,7 @@ def test_a_sixteenth_of_the_timers_counts_as_rows() -> None:
 def test_the_change_that_ends_timers_names_them() -> None:
     """Folded, it ends them."""
     timers = some()
-    change = timers.done_change(timers.take(SOON_MS, 2), TimerEnd.LOST)
+    change = TimersDone(TimerEnd.LOST, *(one.tobytes() for one in times_and_ids(timers.take(SOON_MS, 2))))
     assert change == TimersDone(TimerEnd.LOST, column(NOW_MS, SOON_MS), column(10, 20))
-    timers.apply(change)
+    fold(timers, change)
     assert timers.live == 4

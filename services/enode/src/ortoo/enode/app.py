@@ -85,7 +85,7 @@ async def open_enode(
 
         telling = serving.announced(reachable_address(settings, server), name_servers, channels)
         leases = await parts.enter_async_context(telling)
-        own = EnodeFindings(store, handlers.pops, pace, clock)
+        own = EnodeFindings(store, pace, clock)
         found.sources += [own.disk, own.messages, leases.findings, memory.findings, telemetry.findings, live.findings]
         background.every("certificates", CERTIFICATES_INTERVAL_S, channels.renew, clock=clock)
         health = Health(store, server, leases.hurry, pace, lambda: leases.is_known)

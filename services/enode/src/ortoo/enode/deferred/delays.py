@@ -28,7 +28,7 @@ from ortoo.enode.deferred.staging import Due, Staging, StagingBuffer, staged
 from ortoo.enode.deferred.waiting_messages import read_waiting
 from ortoo.enode.log.answers import Appended
 from ortoo.enode.state.tables.timers import NEAR_MS
-from ortoo.enode.state.timer_bucket import Hold, Int64s, TimerArray
+from ortoo.enode.state.timer_bucket import Hold, Int64s, TimerArray, times_and_ids
 from ortoo.enode.store.deferral import ChangesAt, Deferral, Write
 from ortoo.enode.store.store import FlushMode, Store
 
@@ -90,8 +90,6 @@ class Delays:
         """Everything due before this was taken, as far as it was known then."""
         self._is_reading_ahead = self._is_reading_new = False
         self._look_again_s = 0.0
-        self.delivered = 0
-        """How many messages were delivered."""
 
     async def append(
         self,
@@ -276,7 +274,7 @@ class Delays:
                     raise Unavailable("they were just stored elsewhere, and their segment is gone")
                 done = end
                 if opened is None:
-                    self._timers.unstage(*_times_and_ids(rows[start:end]), Hold.UNREADABLE)
+                    self._timers.unstage(*times_and_ids(rows[start:end]), Hold.UNREADABLE)
                     continue
                 for due in self._due_in(rows[start:end], opened, chosen):
                     buffer.add(due)
@@ -289,17 +287,17 @@ class Delays:
                         buffer.hand_over(self._staging)
                         self._wake(0)
         finally:
-            self._timers.unstage(*_times_and_ids(rows[done:]))
+            self._timers.unstage(*times_and_ids(rows[done:]))
             buffer.hand_over(self._staging)
 
     def _are_moved(self, rows: TimerArray) -> bool:
         """Whether any of these messages lies elsewhere since somebody looked."""
-        places = self._timers.places(*_times_and_ids(rows))
+        places = self._timers.places(*times_and_ids(rows))
         return bool(((places >= 0) & (places != rows["place"])).any())
 
     def _due_in(self, rows: TimerArray, opened: OpenedBatch, chosen: Int32s) -> Iterator[Due]:
         """Messages of one batch, by destination."""
-        times, ids = _times_and_ids(rows)
+        times, ids = times_and_ids(rows)
         destinations = rows["destination"]
         for destination in np.unique(destinations).tolist():
             at = np.flatnonzero(destinations == destination)
@@ -347,7 +345,6 @@ class Delays:
                 raise Unavailable("their topic is not here, and nothing says yet that it is deleted")
             done = TimersDone(TimerEnd.DELIVERED, times.tobytes(), ids.tobytes())
             await self._store.append(topic.topic_id, destination[1] % topic.queue_count, batch, consumes=(done,))
-            self.delivered += batch.count
         except OrtooError as error:
             _log.warning("delayed messages are not delivered yet; trying on", messages=batch.count, reason=str(error))
             self._in_trouble = True
@@ -361,7 +358,3 @@ def deliver_at_column(batch: SealedBatch) -> bytes:
     column = record_reader.buffer(fields, NUMBERS["deliver_at_ms"], _PATH)
     record_reader.check_size(column, batch.count, 8, _PATH)
     return bytes(column)
-
-
-def _times_and_ids(rows: TimerArray) -> tuple[Int64s, Int64s]:
-    return rows["deliver_at_ms"].astype("<i8"), rows["timer_id"].astype("<i8")

@@ -15,7 +15,7 @@ from ortoo.enode.changes.all import Change
 from ortoo.enode.changes.timers import TimerEnd, TimersDone, TimersSet
 from ortoo.enode.deferred.waiting_messages import read_waiting
 from ortoo.enode.state.tables.timers import Destination
-from ortoo.enode.state.timer_bucket import Hold, Int64s, TimerArray
+from ortoo.enode.state.timer_bucket import Hold, Int64s, TimerArray, times_and_ids
 from ortoo.enode.store.deferral import Deferral
 from ortoo.enode.store.store import Store
 
@@ -47,7 +47,7 @@ class TimerMoves:
             lost = rows[rows["hold"] == Hold.UNREADABLE]
             if len(lost):
                 _log.error("delayed messages are lost: their bytes are damaged and their segment goes", count=len(lost))
-                await self._store.change(self._timers.done_change(lost, TimerEnd.LOST))
+                await self._lose(*times_and_ids(lost))
             movable = rows[np.isin(rows["hold"], (Hold.STAGED, Hold.FREE))]
             for start in range(0, len(movable), MOVED_AT_ONCE):
                 moved += await self._move(movable[start : start + MOVED_AT_ONCE])
@@ -62,9 +62,8 @@ class TimerMoves:
 
     async def _move(self, rows: TimerArray) -> int:
         """Move those that are still to be moved; returns how many."""
-        holds = self._timers.holds(rows["deliver_at_ms"].astype("<i8"), rows["timer_id"].astype("<i8"))
-        rows = rows[np.isin(holds, (Hold.STAGED, Hold.FREE))]
-        times, ids = rows["deliver_at_ms"].astype("<i8"), rows["timer_id"].astype("<i8")
+        rows = rows[np.isin(self._timers.holds(*times_and_ids(rows)), (Hold.STAGED, Hold.FREE))]
+        times, ids = times_and_ids(rows)
         were_staged = self._timers.holds(times, ids) == Hold.STAGED
         self._timers.hold(times, ids, Hold.MOVING)
         try:

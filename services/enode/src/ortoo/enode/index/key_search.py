@@ -86,7 +86,9 @@ class KeySearch:
 
     def find(self, query: Query, stretches: Sequence[Stretch]) -> list[FoundMessage]:
         """The newest messages first, at most `query.limit`; `stretches` in order of position, only those existing."""
-        self._forget_all_but({one.base for one in stretches})
+        for base in (self._files.keys() | self._tails.keys()) - {one.base for one in stretches}:
+            self._tails.pop(base, None)
+            self._files.pop(base, None)
         wanted = text_hash(query.text.encode(), query.topic_id, query.kind)
         found: list[FoundMessage] = []
         looked_at = 0
@@ -154,8 +156,3 @@ class KeySearch:
         if base not in self._segments:
             self._segments[base] = Segment(self.disk, self.folder, base, base)
         return self._segments[base]
-
-    def _forget_all_but(self, bases: set[int]) -> None:
-        for base in (self._files.keys() | self._tails.keys()) - bases:
-            self._tails.pop(base, None)
-            self._files.pop(base, None)

@@ -7,7 +7,6 @@ from itertools import islice
 
 from ortoo.common.errors.findings import Finding
 from ortoo.common.process.clock import Clock
-from ortoo.enode.pops.leasing import Leasing
 from ortoo.enode.store.store import Store
 
 DEAD_LETTERS = "%DLQ%"
@@ -49,7 +48,6 @@ class EnodeFindings:
     """Looks at an open store, on its event loop; it reads no disk."""
 
     store: Store
-    pops: Leasing
     pace: FlushPace
     clock: Clock
 

@@ -301,7 +301,7 @@ class Lives:
             address = reachable_address(settings, self.server)
             telling = parts.announced(address, self.name_servers, self.channels, epoch=epoch)
             leases = await stack.enter_async_context(telling)
-            own = EnodeFindings(parts.store, parts.handlers.pops, FlushPace(parts.store), clock)
+            own = EnodeFindings(parts.store, FlushPace(parts.store), clock)
             self.sources = (own.disk, own.messages, leases.findings)
             self.service.service, self.parts = parts.handlers, parts
             await self.server.set_serving(True)

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any, ClassVar, Generic, TypeVar
 
-from ortoo.enode.changes.all import Change, TopicGone
+from ortoo.enode.changes.all import Change
 
 ROWS_PER_CHANGE = 1_024
 """How many rows of a checkpoint share one change."""
@@ -24,14 +24,6 @@ class Table(ABC, Generic[V]):
         """Nothing."""
         self._topics: dict[int, V] = {}
         """Topic id to what is known of that topic: dropping a topic costs what it holds."""
-
-    def apply(self, change: Change) -> None:
-        """Fold one change in; one that does not concern the table does nothing."""
-        fold = self.FOLDS.get(type(change))
-        if fold is not None:
-            fold(self, change)
-        elif isinstance(change, TopicGone):
-            self.drop_topic(change.topic_id)
 
     def drop_topic(self, topic_id: int) -> None:
         """Forget everything of a deleted topic."""

@@ -165,3 +165,8 @@ def _joined(table: TimerArray, ids: Int64s, at: NDArray[np.intp]) -> TimerArray:
     for name in _COLUMNS:
         rows[name] = table[name][at]
     return rows
+
+
+def times_and_ids(rows: TimerArray) -> tuple[Int64s, Int64s]:
+    """When timers are due, and their ids: how they are found again."""
+    return rows["deliver_at_ms"].astype("<i8"), rows["timer_id"].astype("<i8")

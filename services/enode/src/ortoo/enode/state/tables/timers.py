@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from ortoo.enode.changes.timers import TimerEnd, TimerRows, TimersDone, TimersSet
+from ortoo.enode.changes.timers import TimerRows, TimersDone, TimersSet
 from ortoo.enode.state.table import ROWS_PER_CHANGE, Table, live
 from ortoo.enode.state.timer_bucket import ROW, Hold, Int64s, TimerArray, TimerBucket
 
@@ -271,10 +271,6 @@ class Timers(Table[dict[int, int]]):
                     parts.append(rows)
         found: TimerArray = np.concatenate(parts) if parts else np.zeros(0, ROW)
         return found[np.argsort(found["place"], kind="stable")]
-
-    def done_change(self, rows: TimerArray, end: TimerEnd) -> TimersDone:
-        """The change that says that these timers are no more."""
-        return TimersDone(end, rows["deliver_at_ms"].astype("<i8").tobytes(), rows["timer_id"].astype("<i8").tobytes())
 
 
 def _int64s(data: bytes) -> Int64s:
