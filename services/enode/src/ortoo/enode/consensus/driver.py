@@ -96,7 +96,7 @@ class Driver:
         self.member = member
         self.log = log
         self.suggestion: Suggestion | None = None
-        """What name servers have to hear; whoever tells them takes it away when an epoch above it is known."""
+        """What the name servers have to hear next; whoever has told them takes it away."""
         self.is_leader_silent = False
         self.leads: int | None = None
         """The epoch in which this member serves clients; None while it does not."""
