@@ -190,3 +190,22 @@ async def test_who_is_refused_at_once_hears_that_another_part_was_on_its_way() -
             await publisher.publish("t", IN_TWO_QUEUES, None)
     assert enode.end(0) == 1
     assert told.value.field == ""
+
+
+async def test_a_queue_for_which_there_is_no_room_is_passed_over_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While as many queues are served as may be, the turn goes on from one that is not to those that are."""
+    monkeypatch.setattr("ortoo.snode.send.publisher.BATCHERS_MAX", 1)
+    enode = FakeEnode()
+    enode.gate.clear()
+    async with asyncio.timeout(10), Background("test") as background:
+        publisher = publisher_to(enode, background)
+        one = background.asked("1", publisher.publish("t", [Message(b"1")], None))
+        await enode.arrived.wait()
+        [served] = publisher._batchers.values()
+        served.batches_cut += 1  # nothing more can join: the turn goes on
+        for _ in range(len(QUEUES) - 1):
+            with pytest.raises(Unavailable):
+                await publisher.publish("t", [Message(b"lost")], None)
+        other = background.asked("2", publisher.publish("t", [Message(b"2")], None))
+        enode.gate.set()
+        assert [(await it)[0].queue for it in (one, other)] == [(await one)[0].queue] * 2

@@ -77,10 +77,9 @@ class DeadLetters:
             return
         async for queue, part in self._parts(topic, where):
             pending = await self._pending(topic, group, queue, _offsets(part))
-            for offset, message in messages_of(part):
-                if with_replayed or offset in pending:
-                    message_id = id_of(message, topic.topic_id, queue, offset)
-                    yield Letter(message_id, queue, offset, part.stored_at_ms, message, offset not in pending)
+            for offset, message in messages_of(part, None if with_replayed else pending):
+                message_id = id_of(message, topic.topic_id, queue, offset)
+                yield Letter(message_id, queue, offset, part.stored_at_ms, message, offset not in pending)
 
     async def replay(self, replay: Replay) -> AsyncIterator[Progress]:
         """Send dead letters again, step by step; the same progress is given after each.

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import heapq
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -263,15 +263,17 @@ class Reading:
                 at = error.end_offset
 
 
-def messages_of(part: Selected) -> Iterator[tuple[int, Message]]:
-    """The messages of a part, each with its offset."""
+def messages_of(part: Selected, among: Container[int] | None = None) -> Iterator[tuple[int, Message]]:
+    """The messages of a part, each with its offset; of others than those `among` some offsets none is decoded."""
     if part.batch is None:
         return
     view = open_batch(part.batch)
     rows = np.frombuffer(part.rows, "<i4").tolist() or range(view.count)
     is_gathered = len(rows) == view.count
     for number, row in enumerate(rows):
-        yield part.first_offset + row, view.message(number if is_gathered else row)
+        offset = part.first_offset + row
+        if among is None or offset in among:
+            yield offset, view.message(number if is_gathered else row)
 
 
 def _end_of(ranges: Iterable[QueueRange], queue: Queue, from_offset: int) -> int:

@@ -101,13 +101,14 @@ class ConnectCall:
         elif kind == "command_result":
             self.sessions.answered(session, request.command_result.command_id, request.command_result)
         elif kind is not None and kind.startswith(("register", "unregister")):
-            group, members, refusal = getattr(request, kind).group, None, None
+            group = getattr(request, kind).group
             try:
                 members = await self._register(session, kind, request)
-            except OrtooError as error:
-                refusal = error
-            answer = RegistrationAnswer(request.request_id, group, session.client_id, refusal, members)
-            session.outbox.put(answer)
+            except OrtooError as error:  # no local keeps it: its traceback leads to this frame
+                session.outbox.put(RegistrationAnswer(request.request_id, group, session.client_id, error))
+            else:
+                answer = RegistrationAnswer(request.request_id, group, session.client_id, members=members)
+                session.outbox.put(answer)
 
     async def _register(self, session: ClientSession, kind: str, request: pb.ConnectRequest) -> GroupMembers | None:
         match kind:

@@ -209,6 +209,7 @@ class Publisher:
             if not batcher.idle and batcher.batches_cut == cut:
                 return alive[at % len(alive)]
             at += 1
+            self._choices[topic.topic_id] = (at, batcher, cut)  # the turn goes on also where no batcher can be made
         to = alive[at % len(alive)]
         chosen = self._batcher(topic, to)
         self._choices[topic.topic_id] = (at, chosen, chosen.batches_cut + (1 if chosen.idle else 0))

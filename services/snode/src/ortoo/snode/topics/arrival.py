@@ -94,30 +94,35 @@ class SendableTopics:
     _: KW_ONLY
     auto_create: bool
     queue_count: int
-    _making: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary, init=False)
-    """Who comes while a topic is being made waits for it."""
+    _making: dict[str, asyncio.Event] = field(default_factory=dict, init=False)
+    """Who comes while a topic is being made waits for that, then asks beside the others: one after another, as under a
+    lock, the last one of many would wait for all their timeouts when the name server hangs."""
 
     async def topic(self, name: str) -> Topic:
         """A topic that may be sent to. Errors: Invalid; NotFound where none is made; Overloaded, Unavailable."""
-        try:
-            return await self.topics.topic(name)
-        except NotFound:
-            if not self.auto_create or name.startswith(RESERVED_PREFIX):
-                raise
-        async with self._making.setdefault(name, asyncio.Lock()):
+        while True:
             try:
                 return await self.topics.topic(name)
             except NotFound:
+                if not self.auto_create or name.startswith(RESERVED_PREFIX):
+                    raise
+            if (making := self._making.get(name)) is None:
                 return await self._make(name)
+            await making.wait()
 
     async def _make(self, name: str) -> Topic:
+        making = self._making[name] = asyncio.Event()
         try:
-            topic = await self.name_server.create_topic(name, queue_count=self.queue_count)
-            _log.info("a topic was made by its first message", topic=name)
-        except AlreadyExists:  # somebody else made it meanwhile, with other queues
-            topic = await self.name_server.get_topic(name)
-        await self.arrival.of(topic)
-        return topic
+            try:
+                topic = await self.name_server.create_topic(name, queue_count=self.queue_count)
+                _log.info("a topic was made by its first message", topic=name)
+            except AlreadyExists:  # somebody else made it meanwhile, with other queues
+                topic = await self.name_server.get_topic(name)
+            await self.arrival.of(topic)
+            return topic
+        finally:
+            del self._making[name]
+            making.set()
 
 
 _groups_log = get_logger("groups")

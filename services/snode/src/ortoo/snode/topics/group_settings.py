@@ -53,8 +53,12 @@ class GroupSettings:
         """
         if self._directory.group(name) is None:
             await self._create(name)
-        if (refusal := self.refusal(name, broadcast=broadcast)) is not None:
-            raise refusal
+        refusal = self.refusal(name, broadcast=broadcast)
+        if refusal is not None:
+            try:
+                raise refusal
+            finally:
+                del refusal  # its traceback leads to this frame, which must not lead back
 
     async def _create(self, name: str) -> None:
         if not self.auto_create:

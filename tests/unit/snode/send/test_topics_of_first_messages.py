@@ -1,0 +1,49 @@
+"""Topics that their first message makes."""
+
+import asyncio
+from typing import Any
+
+from ortoo.common.errors import NotFound, Unavailable
+from ortoo.common.process.randomness import Randomness
+from ortoo.snode.cluster.directory import Directory
+from ortoo.snode.cluster.routes import Topic
+from ortoo.snode.cluster.watch import DirectoryWatch
+from ortoo.snode.topics.arrival import SendableTopics, TopicArrival
+from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time, running_clock
+
+TIMEOUT_S = 3.0
+
+
+class SilentNameServer:
+    """It knows no topic, and answers nothing more once it is asked to make one."""
+
+    def __init__(self) -> None:
+        self.is_silent = False
+
+    async def get_topic(self, name: str) -> Topic:
+        """There is none."""
+        if not self.is_silent:
+            raise NotFound("no such topic")
+        raise await self._late()
+
+    async def create_topic(self, name: str, *, queue_count: int) -> Topic:
+        """Nobody hears."""
+        self.is_silent = True
+        raise await self._late()
+
+    async def _late(self) -> Unavailable:
+        await running_clock().sleep(TIMEOUT_S)
+        return Unavailable("the name server did not answer")
+
+
+@in_virtual_time
+async def test_senders_to_a_topic_that_cannot_be_made_do_not_wait_for_each_other() -> None:
+    """One tries, and the others ask together afterwards: each hears within two timeouts, however many there are."""
+    name_server: Any = SilentNameServer()
+    clock, links = running_clock(), None
+    watch = DirectoryWatch(Directory(), name_server, clock=clock, randomness=Randomness(1))
+    arrival = TopicArrival(watch, links, clock=clock)  # type: ignore[arg-type]
+    sendable = SendableTopics(watch, name_server, arrival, auto_create=True, queue_count=4)
+    ended = await asyncio.gather(*(sendable.topic("new") for _ in range(20)), return_exceptions=True)
+    assert [type(one) for one in ended] == [Unavailable] * 20
+    assert clock.monotonic_s() <= 2 * TIMEOUT_S + 0.1

@@ -1,0 +1,69 @@
+"""Clients try again and again: what they are refused must go at once, with the request and the frames it leads to."""
+
+import contextlib
+import gc
+import weakref
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+from ortoo.common.errors import Conflict, OrtooError
+from ortoo.common.process.memory_budget import MemoryBudget
+from ortoo.snode.clients.session import RegistrationAnswer
+from ortoo.snode.cluster.directory import Directory
+from ortoo.snode.cluster.routes import Group
+from ortoo.snode.rpc.session import ConnectCall
+from ortoo.snode.rpc.streams import Kept
+from ortoo.snode.topics.group_settings import GroupSettings
+from ortoo.v1 import session_pb2 as pb
+
+
+@contextlib.contextmanager
+def nobody_collects() -> Iterator[None]:
+    """Garbage stays where it is."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+async def test_the_refusal_of_a_closed_group_is_gone_with_who_hears_it() -> None:
+    """Of a group that is switched off every pop is refused so."""
+    directory: Any = Directory()
+    directory.learn_group(Group("g", 1, consume_enabled=False))
+    groups = GroupSettings(directory, SimpleNamespace(), auto_create=True)  # type: ignore[arg-type]
+
+    async def refused() -> weakref.ref[OrtooError] | None:
+        try:
+            await groups.check("g")
+        except Conflict as error:
+            return weakref.ref(error)
+        return None
+
+    with nobody_collects():
+        error = await refused()
+        assert error is not None
+        assert error() is None
+
+
+async def test_a_refused_registration_is_gone_once_it_is_told() -> None:
+    """It waits in the session until the client has heard of it, and no longer."""
+    told: list[RegistrationAnswer] = []
+
+    def refuse(session: Any, group: str) -> None:
+        raise Conflict("it is somebody else's")
+
+    sessions: Any = SimpleNamespace(register_producer=refuse)
+    session: Any = SimpleNamespace(client_id="c", outbox=SimpleNamespace(put=told.append))
+    call = ConnectCall(sessions, None, Kept(MemoryBudget().share("Connect")))  # type: ignore[arg-type]
+    request = pb.ConnectRequest(request_id=3, register_producer=pb.RegisterProducer(group="g"))
+    with nobody_collects():
+        await call._act(session, request)
+        [answer] = told
+        assert (answer.request_id, answer.group, answer.client_id, answer.members) == (3, "g", "c", None)
+        assert answer.error is not None
+        error = weakref.ref(answer.error)
+        told.clear()
+        del answer
+        assert error() is None
