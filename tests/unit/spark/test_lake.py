@@ -17,6 +17,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 from ortoo.common.errors import Invalid
 from ortoo.spark.lake.lake_sink import LakeWriter, lake_schema, statistics
 from ortoo.spark.lake.table import Lake
+from ortoo.spark.pipeline.jobs.compact import compact
+from ortoo.spark.pipeline.running.settings import LakeSettings, PipelineSettings
 
 UTC = datetime.UTC
 FIELDS = [StructField("stored_at", TimestampType()), StructField("offset", LongType())]
@@ -87,3 +89,19 @@ def test_bounds_of_times_are_rounded_outwards(tmp_path: Path) -> None:
         {"at": "2026-01-01T00:00:00.001Z"}, {"at": "2026-01-01T00:00:00.002Z"}
     )  # fmt: skip
     assert found["nullCount"] == {"at": 0, "body": 0}
+
+
+def test_what_a_topic_holds_that_was_created_again_is_no_repetition(tmp_path: Path) -> None:
+    """Its messages have the places of older ones, on the same day; compacting drops what is there twice alone."""
+    settings = PipelineSettings(lake=LakeSettings(path=str(tmp_path / "lake"), format="parquet"))
+    lake = settings.the_lake()
+    names = ("topic", "enode", "queue_id", "offset", "stored_at", "body")
+    folder = tmp_path / "lake" / "dt=2026-01-02"
+    folder.mkdir(parents=True)
+    before, after = (datetime.datetime(2026, 1, 2, hour, tzinfo=UTC) for hour in (1, 2))
+    for number, (moment, body) in enumerate(((before, b"old"), (after, b"new"), (after, b"new"))):
+        row = dict(zip(names, ("orders", "enode-0", 0, 0, moment, body), strict=True))
+        pq.write_table(pa.Table.from_pylist([row]), folder / f"{number}.parquet")
+    assert compact(settings, lambda text: None) == (3, 1)
+    table = pq.read_table(lake.file_paths()[0], partitioning=None)
+    assert sorted(table["body"].to_pylist()) == [b"new", b"old"]

@@ -35,7 +35,7 @@ def replay(spark: Any, settings: PipelineSettings, say: Say) -> int:
         say(f"job {job_id} was done before, so nothing was added to {job.topic}; another job_id replays again")
         return count
     ordered = frame.repartition(job.tasks, "topic", "enode", "queue_id").sortWithinPartitions(
-        "topic", "enode", "queue_id", "offset"
+        "topic", "enode", "queue_id", "offset", "stored_at"
     )
     register(spark)
     options = {
