@@ -91,6 +91,21 @@ def test_bounds_of_times_are_rounded_outwards(tmp_path: Path) -> None:
     assert found["nullCount"] == {"at": 0, "body": 0}
 
 
+@FORMATS
+def test_dates_are_those_of_utc_whatever_the_zone_of_the_session(tmp_path: Path, lake_format: str) -> None:
+    """A session's zone is in the times that Spark gives: neither folders nor types of columns follow it."""
+    lake = Lake(str(tmp_path / "lake"), lake_format)
+    writer = LakeWriter(lake, NARROW)
+    lake.create(lake_schema(writer._rows))
+    moment = datetime.datetime(2026, 1, 2, 1, tzinfo=UTC)
+    for batch_id, zone in enumerate(("America/New_York", "UTC", "Asia/Tokyo")):
+        times = pa.array([moment], pa.timestamp("us", zone))
+        rows = pa.RecordBatch.from_arrays([times, pa.array([batch_id])], names=["stored_at", "offset"])
+        writer.commit([writer.write(iter([rows]))], batch_id)
+    assert {Path(path).parent.name for path in lake.file_paths()} == {"dt=2026-01-02"}
+    lake.create(lake_schema(writer._rows))  # as the next run of an archive does
+
+
 def test_what_a_topic_holds_that_was_created_again_is_no_repetition(tmp_path: Path) -> None:
     """Its messages have the places of older ones, on the same day; compacting drops what is there twice alone."""
     settings = PipelineSettings(lake=LakeSettings(path=str(tmp_path / "lake"), format="parquet"))
