@@ -1,0 +1,36 @@
+"""Rows and times that are rare: without a time, with large texts."""
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed; run `make spark-setup`")
+
+import pyarrow as pa
+from pyspark.sql.types import StringType, StructField, StructType, TimestampType
+
+from ortoo.common.errors import Invalid
+from ortoo.spark.pipeline.jobs.replay import _columns
+from ortoo.spark.writing.rows import message_rows
+from ortoo.spark.writing.write_options import WriteOptions, parse
+
+
+def write_options(semantics: str) -> WriteOptions:
+    """Those of a sink for rows with a time."""
+    fields = [StructField("body", StringType()), StructField("born_at", TimestampType())]
+    options = {"address": "localhost:1", "topic": "orders", "deliverySemantics": semantics}
+    return parse(options, StructType([*fields, StructField("tag", StringType()), StructField("keys", StringType())]))
+
+
+@pytest.mark.parametrize("semantics", ["idempotent", "exactly-once"])
+def test_a_row_without_a_time_is_refused_where_it_must_be_the_same_again(semantics: str) -> None:
+    """The time of writing would differ when the task is repeated, which would be refused for ever."""
+    times = pa.array([1, None], pa.timestamp("us", "UTC"))
+    rows = pa.RecordBatch.from_arrays([pa.array(["a", "b"]), times], names=["body", "born_at"])
+    with pytest.raises(Invalid, match=r"coalesce\(born_at"):
+        message_rows(rows, write_options(semantics))
+    assert message_rows(rows, write_options("at-least-once")).num_rows == 2
+
+
+def test_a_replay_has_a_time_for_rows_older_than_their_column() -> None:
+    """A lake to which the column was added has null there in older rows."""
+    assert "coalesce(born_at, stored_at) as born_at" in _columns(["body", "stored_at", "born_at"], "")
+    assert "stored_at as born_at" in _columns(["body", "stored_at"], "")
