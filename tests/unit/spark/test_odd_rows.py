@@ -8,7 +8,9 @@ import pyarrow as pa
 from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
 from ortoo.common.errors import Invalid
+from ortoo.common.records.view import RecordBatchView
 from ortoo.spark.pipeline.jobs.replay import _columns
+from ortoo.spark.writing.record_encoder import sealed_batch
 from ortoo.spark.writing.rows import message_rows
 from ortoo.spark.writing.write_options import WriteOptions, parse
 
@@ -34,3 +36,15 @@ def test_a_replay_has_a_time_for_rows_older_than_their_column() -> None:
     """A lake to which the column was added has null there in older rows."""
     assert "coalesce(born_at, stored_at) as born_at" in _columns(["body", "stored_at", "born_at"], "")
     assert "stored_at as born_at" in _columns(["body", "stored_at"], "")
+
+
+def test_large_texts_are_what_they_were() -> None:
+    """A session with spark.sql.execution.arrow.useLargeVarTypes gives texts with offsets twice as wide."""
+    columns = [pa.array(texts, pa.large_string()) for texts in (["a", "b"], ["red", None], ["k", "l"])]
+    rows = message_rows(
+        pa.RecordBatch.from_arrays(columns, names=["body", "tag", "keys"]), write_options("at-least-once")
+    )
+    view = RecordBatchView(sealed_batch(rows, now_ms=1).records)
+    assert [(message.tag, message.keys) for message in (view.message(at) for at in range(2))] == [
+        ("red", ("k",)), (None, ("l",))
+    ]  # fmt: skip

@@ -40,6 +40,8 @@ def message_rows(batch: Any, options: WriteOptions) -> Any:
 
 def _plain(column: Any) -> Any:
     kind = column.type
+    if pa.types.is_large_string(kind):  # with spark.sql.execution.arrow.useLargeVarTypes
+        return column.cast(pa.string())
     if pa.types.is_map(kind):
         return column.cast(_MAP)
     if pa.types.is_list(kind):
