@@ -128,6 +128,16 @@ def test_the_account_stays_when_its_topic_gets_queues_on_another_enode(broker: B
     assert stored(broker, name) == 2 * TASKS * ROWS
 
 
+def test_a_commit_that_comes_late_takes_nothing_back(broker: Broker, topic: str) -> None:
+    """A driver that was taken for dead commits its batch when its successor has committed the next one."""
+    first, second = Batch(broker, topic, 0), Batch(broker, topic, 1)
+    late = first.write_all()
+    first.commit(first.write_all())
+    second.commit(second.write_all())
+    first.commit(late)
+    assert all(task.skipped for task in second.write_all())
+
+
 def test_two_attempts_of_a_task_at_once_store_its_rows_once(broker: Broker, topic: str) -> None:
     """Check 7: a speculative second attempt sends the same rows at the same time; whoever is first counts."""
     attempts = Batch(broker, topic, 0).write_twice_at_once(0)

@@ -39,8 +39,9 @@ class SinkAccount:
         return batch_id < stored & ((1 << _BATCH_BITS) - 1)
 
     def commit(self, link: Link, batch_id: int) -> None:
-        """Remember that a batch is written. Doing it again changes nothing."""
-        commit_group(link, self._group, {self._queues(link)[0]: self._mark << _BATCH_BITS | batch_id + 1})
+        """Remember that a batch is written. Doing it again, or late, changes nothing. Errors: as `is_committed`."""
+        if not self.is_committed(link, batch_id):
+            commit_group(link, self._group, {self._queues(link)[0]: self._mark << _BATCH_BITS | batch_id + 1})
 
     @property
     def _group(self) -> str:
