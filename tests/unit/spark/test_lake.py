@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
-from ortoo.common.errors import Invalid
+from ortoo.common.errors import Conflict, Invalid
 from ortoo.spark.lake.lake_sink import LakeWriter, lake_schema, statistics
 from ortoo.spark.lake.table import Lake
 from ortoo.spark.pipeline.jobs.compact import compact
@@ -89,6 +89,23 @@ def test_bounds_of_times_are_rounded_outwards(tmp_path: Path) -> None:
         {"at": "2026-01-01T00:00:00.001Z"}, {"at": "2026-01-01T00:00:00.002Z"}
     )  # fmt: skip
     assert found["nullCount"] == {"at": 0, "body": 0}
+
+
+@FORMATS
+def test_a_batch_that_comes_again_with_other_messages_is_refused(tmp_path: Path, lake_format: str) -> None:
+    """A checkpoint that was restored from an old copy cuts its batches anew: what is new in them is not dropped."""
+    lake = Lake(str(tmp_path / "lake"), lake_format)
+    for batch_id in range(3):
+        write(lake, NARROW, batch_id)
+    writer, day = LakeWriter(lake, NARROW), datetime.datetime(2026, 1, 2, 12, tzinfo=UTC)
+    for offsets in ([3], [3, 5]):  # what is here already, cut otherwise, is no loss
+        again = pa.RecordBatch.from_pydict({"stored_at": [day] * len(offsets), "offset": offsets}, schema=writer._rows)
+        writer.commit([writer.write(iter([again]))], 1)
+    more = pa.RecordBatch.from_pydict({"stored_at": [day] * 3, "offset": [3, 5, 7]}, schema=writer._rows)
+    other_day = pa.RecordBatch.from_pydict({"stored_at": [day.replace(day=3)], "offset": [7]}, schema=writer._rows)
+    for batch_id, rows in ((1, more), (2, more), (2, other_day)):
+        with pytest.raises(Conflict, match="not 1 of its messages: the checkpoint is older"):
+            writer.commit([writer.write(iter([rows]))], batch_id)
 
 
 @FORMATS
