@@ -7,9 +7,11 @@ pytest.importorskip("pyspark", reason="pyspark is not installed; run `make spark
 import pyarrow as pa
 from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
+from ortoo.client import Queue
 from ortoo.common.errors import Invalid
 from ortoo.common.records.view import RecordBatchView
 from ortoo.spark.pipeline.jobs.replay import _columns
+from ortoo.spark.writing.lanes import _named
 from ortoo.spark.writing.record_encoder import sealed_batch
 from ortoo.spark.writing.rows import message_rows
 from ortoo.spark.writing.write_options import WriteOptions, parse
@@ -48,3 +50,17 @@ def test_large_texts_are_what_they_were() -> None:
     assert [(message.tag, message.keys) for message in (view.message(at) for at in range(2))] == [
         ("red", ("k",)), (None, ("l",))
     ]  # fmt: skip
+
+
+def test_a_queue_without_its_enode_is_refused() -> None:
+    """It would go to any queue in silence, though its row names one; a row that names neither may go anywhere."""
+    queues = (Queue("orders", "enode-0", 0), Queue("orders", "enode-0", 1))
+
+    def rows(enode: str | None, queue_id: int | None) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pydict(
+            {"enode": pa.array([enode, "enode-0"]), "queue_id": pa.array([queue_id, 1], pa.int32())}
+        )
+
+    with pytest.raises(Invalid, match="names a queue but no enode"):
+        _named(rows(None, 0), queues, "orders")
+    assert list(_named(rows(None, None), queues, "orders")) == [-1, 1]
