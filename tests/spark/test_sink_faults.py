@@ -114,6 +114,30 @@ def test_a_batch_is_stored_once_wherever_its_tasks_or_its_commit_fail(broker: Br
     assert stored(broker, topic) == 2 * TASKS * ROWS
 
 
+def test_the_account_stays_when_its_topic_gets_queues_on_another_enode(broker: Broker, topic: str) -> None:
+    """A topic grows onto an enode whose name is before all others: a committed batch is still known as one."""
+    name = f"{topic[:80]}-grows"
+    broker.client.admin.create_topic(name, queue_count=1, enodes=["enode-1"])
+    batch = Batch(broker, name, 0)
+    batch.commit(batch.write_all())
+    broker.client.admin.update_topic(name, add_enodes=["enode-0"])
+    assert all(task.skipped for task in batch.write_all())
+    following = Batch(broker, name, 1)
+    following.commit(following.write_all())
+    assert all(task.skipped for task in following.write_all())
+    assert stored(broker, name) == 2 * TASKS * ROWS
+
+
+def test_a_commit_that_comes_late_takes_nothing_back(broker: Broker, topic: str) -> None:
+    """A driver that was taken for dead commits its batch when its successor has committed the next one."""
+    first, second = Batch(broker, topic, 0), Batch(broker, topic, 1)
+    late = first.write_all()
+    first.commit(first.write_all())
+    second.commit(second.write_all())
+    first.commit(late)
+    assert all(task.skipped for task in second.write_all())
+
+
 def test_two_attempts_of_a_task_at_once_store_its_rows_once(broker: Broker, topic: str) -> None:
     """Check 7: a speculative second attempt sends the same rows at the same time; whoever is first counts."""
     attempts = Batch(broker, topic, 0).write_twice_at_once(0)

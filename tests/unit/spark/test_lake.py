@@ -14,9 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
-from ortoo.common.errors import Invalid
+from ortoo.common.errors import Conflict, Invalid
 from ortoo.spark.lake.lake_sink import LakeWriter, lake_schema, statistics
 from ortoo.spark.lake.table import Lake
+from ortoo.spark.pipeline.jobs.compact import compact
+from ortoo.spark.pipeline.running.settings import LakeSettings, PipelineSettings
 
 UTC = datetime.UTC
 FIELDS = [StructField("stored_at", TimestampType()), StructField("offset", LongType())]
@@ -87,3 +89,51 @@ def test_bounds_of_times_are_rounded_outwards(tmp_path: Path) -> None:
         {"at": "2026-01-01T00:00:00.001Z"}, {"at": "2026-01-01T00:00:00.002Z"}
     )  # fmt: skip
     assert found["nullCount"] == {"at": 0, "body": 0}
+
+
+@FORMATS
+def test_a_batch_that_comes_again_with_other_messages_is_refused(tmp_path: Path, lake_format: str) -> None:
+    """A checkpoint that was restored from an old copy cuts its batches anew: what is new in them is not dropped."""
+    lake = Lake(str(tmp_path / "lake"), lake_format)
+    for batch_id in range(3):
+        write(lake, NARROW, batch_id)
+    writer, day = LakeWriter(lake, NARROW), datetime.datetime(2026, 1, 2, 12, tzinfo=UTC)
+    for offsets in ([3], [3, 5]):  # what is here already, cut otherwise, is no loss
+        again = pa.RecordBatch.from_pydict({"stored_at": [day] * len(offsets), "offset": offsets}, schema=writer._rows)
+        writer.commit([writer.write(iter([again]))], 1)
+    more = pa.RecordBatch.from_pydict({"stored_at": [day] * 3, "offset": [3, 5, 7]}, schema=writer._rows)
+    other_day = pa.RecordBatch.from_pydict({"stored_at": [day.replace(day=3)], "offset": [7]}, schema=writer._rows)
+    for batch_id, rows in ((1, more), (2, more), (2, other_day)):
+        with pytest.raises(Conflict, match="not 1 of its messages: the checkpoint is older"):
+            writer.commit([writer.write(iter([rows]))], batch_id)
+
+
+@FORMATS
+def test_dates_are_those_of_utc_whatever_the_zone_of_the_session(tmp_path: Path, lake_format: str) -> None:
+    """A session's zone is in the times that Spark gives: neither folders nor types of columns follow it."""
+    lake = Lake(str(tmp_path / "lake"), lake_format)
+    writer = LakeWriter(lake, NARROW)
+    lake.create(lake_schema(writer._rows))
+    moment = datetime.datetime(2026, 1, 2, 1, tzinfo=UTC)
+    for batch_id, zone in enumerate(("America/New_York", "UTC", "Asia/Tokyo")):
+        times = pa.array([moment], pa.timestamp("us", zone))
+        rows = pa.RecordBatch.from_arrays([times, pa.array([batch_id])], names=["stored_at", "offset"])
+        writer.commit([writer.write(iter([rows]))], batch_id)
+    assert {Path(path).parent.name for path in lake.file_paths()} == {"dt=2026-01-02"}
+    lake.create(lake_schema(writer._rows))  # as the next run of an archive does
+
+
+def test_what_a_topic_holds_that_was_created_again_is_no_repetition(tmp_path: Path) -> None:
+    """Its messages have the places of older ones, on the same day; compacting drops what is there twice alone."""
+    settings = PipelineSettings(lake=LakeSettings(path=str(tmp_path / "lake"), format="parquet"))
+    lake = settings.the_lake()
+    names = ("topic", "enode", "queue_id", "offset", "stored_at", "body")
+    folder = tmp_path / "lake" / "dt=2026-01-02"
+    folder.mkdir(parents=True)
+    before, after = (datetime.datetime(2026, 1, 2, hour, tzinfo=UTC) for hour in (1, 2))
+    for number, (moment, body) in enumerate(((before, b"old"), (after, b"new"), (after, b"new"))):
+        row = dict(zip(names, ("orders", "enode-0", 0, 0, moment, body), strict=True))
+        pq.write_table(pa.Table.from_pylist([row]), folder / f"{number}.parquet")
+    assert compact(settings, lambda text: None) == (3, 1)
+    table = pq.read_table(lake.file_paths()[0], partitioning=None)
+    assert sorted(table["body"].to_pylist()) == [b"new", b"old"]

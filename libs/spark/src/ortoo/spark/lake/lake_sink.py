@@ -56,7 +56,8 @@ class LakeWriter(DataSourceStreamArrowWriter):
         """Write the rows of one task: one file a date, under a name that nobody has again."""
         writers: dict[str, tuple[str, Any, list[Any]]] = {}
         name, folder = Randomness().id_text(), self._lake.files()
-        for batch in iterator:
+        for given in iterator:
+            batch = given.cast(self._rows)  # Spark gives times in its session's zone; dates here are those of UTC
             dates = pc.strftime(batch.column("stored_at"), "%Y-%m-%d")
             distinct = pc.unique(dates).to_pylist()
             for date in distinct:

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ortoo.common.errors import Invalid
+from ortoo.common.errors import Conflict, Invalid
 from ortoo.common.process.clock import SystemClock
 
 DATE = "dt"
 STAGING = "_staging"
 NOTES = "_ortoo"
+PLACE = ("topic", "enode", "queue_id", "offset")
+"""The columns that say which message a row is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,10 @@ class Lake:
         files.move(f"{place}.new", place)
 
     def add(self, query_id: str, batch_id: int, files: Sequence[NewFile], schema: Any) -> bool:
-        """Make files part of the lake, all or none; False if this batch is in it already."""
+        """Make files part of the lake, all or none; False if this batch is in it already.
+
+        Errors: Conflict when the batch that is in it is another one: the query's checkpoint is an older copy.
+        """
         return (self._add_delta if self.format == "delta" else self._add_plain)(query_id, batch_id, files, schema)
 
     def file_paths(self) -> list[str]:
@@ -142,6 +147,7 @@ class Lake:
         table = self.table()
         done = table.transaction_version(query_id)
         if done is not None and done >= batch_id:
+            self._check_held(batch_id, files)
             return False
         now_ms = SystemClock().now_ms()
         actions = [
@@ -160,6 +166,7 @@ class Lake:
         del schema
         done = self.note(f"q{query_id}")
         if done is not None and int(done) >= batch_id:
+            self._check_held(batch_id, files)
             for file in files:
                 (self.folder / file.path).unlink(missing_ok=True)
             return False
@@ -172,6 +179,34 @@ class Lake:
             (self.folder / file.path).rename(target)
         self.keep_note(f"q{query_id}", str(batch_id))
         return True
+
+    def _check_held(self, batch_id: int, files: Sequence[NewFile]) -> None:
+        """Look whether the lake holds the messages of a batch that came again. Errors: Conflict, as `add` says."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        for date in sorted({file.date for file in files}):
+            new = []
+            for file in (file for file in files if file.date == date):
+                with self.files().open_input_file(file.path) as source:
+                    new.append(pq.ParquetFile(source).read(list(PLACE)))
+            came = pa.concat_tables(new)
+            held = self._held(date, came.schema)
+            if missing := came.join(held, came.column_names, join_type="left anti").num_rows:
+                raise Conflict(
+                    f"batch {batch_id} of this query is in the lake {self.path}, but not {missing} of its messages: "
+                    "the checkpoint is older than the lake. Take a new checkpoint and start where the lake ends",
+                    field="archive.checkpoint_path",
+                )
+
+    def _held(self, date: str, schema: Any) -> Any:
+        """Columns of one date's rows, as a pyarrow table."""
+        import pyarrow.dataset as ds
+
+        if self.format == "delta":
+            return self.table().to_pyarrow_dataset().to_table(schema.names, filter=ds.field(DATE) == date)
+        files = [str(file) for file in self.folder.glob(f"{DATE}={date}/*.parquet")]
+        return ds.dataset(files, schema).to_table()
 
 
 def _kinds(schema: Any) -> dict[str, str]:

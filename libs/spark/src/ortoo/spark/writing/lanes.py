@@ -148,6 +148,8 @@ def _named(rows: Any, queues: tuple[Queue, ...], topic: str) -> Any:
     ids = rows.column("queue_id").cast(pa.string())
     if "enode" in rows.schema.names:
         enodes = rows.column("enode")
+        if pc.any(pc.and_(enodes.is_null(), ids.is_valid())).as_py():
+            raise Invalid("a row names a queue but no enode; name both, or neither", field="enode")
         places: Mapping[str, int] = {f"{queue.enode}/{queue.queue_id}": at for at, queue in enumerate(queues)}
         column = pc.binary_join_element_wise(enodes, ids, "/")
     else:

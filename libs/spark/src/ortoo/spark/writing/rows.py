@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ortoo.common.errors import Invalid
 from ortoo.spark.writing.write_options import COLUMNS, WriteOptions
 
 _MAP = pa.map_(pa.string(), pa.string())
@@ -17,6 +18,12 @@ def message_rows(batch: Any, options: WriteOptions) -> Any:
     columns = dict(zip(names, batch.columns, strict=True))
     rows = len(batch)
     body = columns["body"]
+    if options.repeatable and columns["born_at"].null_count:
+        raise Invalid(
+            f"a row has no born_at, and the time of writing would differ when it is repeated; "
+            f"{options.semantics} needs one in every row: coalesce(born_at, ...)",
+            field="born_at",
+        )
     made: dict[str, Any] = {"body": body.cast(pa.binary())}
     made |= {name: _plain(column) for name, column in columns.items() if name in COLUMNS and name != "body"}
     if options.topic:
@@ -33,6 +40,8 @@ def message_rows(batch: Any, options: WriteOptions) -> Any:
 
 def _plain(column: Any) -> Any:
     kind = column.type
+    if pa.types.is_large_string(kind):  # with spark.sql.execution.arrow.useLargeVarTypes
+        return column.cast(pa.string())
     if pa.types.is_map(kind):
         return column.cast(_MAP)
     if pa.types.is_list(kind):

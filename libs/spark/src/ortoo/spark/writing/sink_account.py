@@ -26,7 +26,8 @@ class SinkAccount:
 
     def is_committed(self, link: Link, batch_id: int) -> bool:
         """Whether a batch is written and committed. Errors: Conflict when the sink belongs to another query."""
-        stored = group_offset(link, self._group, self._queue(link))
+        every = (group_offset(link, self._group, queue) for queue in self._queues(link))
+        stored = next((offset for offset in every if offset >= 0), -1)
         if stored < 0:
             return False
         if stored >> _BATCH_BITS != self._mark:
@@ -38,9 +39,9 @@ class SinkAccount:
         return batch_id < stored & ((1 << _BATCH_BITS) - 1)
 
     def commit(self, link: Link, batch_id: int) -> None:
-        """Remember that a batch is written. Doing it again changes nothing."""
-        queue = self._queue(link)
-        commit_group(link, self._group, {queue: self._mark << _BATCH_BITS | batch_id + 1})
+        """Remember that a batch is written. Doing it again, or late, changes nothing. Errors: as `is_committed`."""
+        if not self.is_committed(link, batch_id):
+            commit_group(link, self._group, {self._queues(link)[0]: self._mark << _BATCH_BITS | batch_id + 1})
 
     @property
     def _group(self) -> str:
@@ -51,6 +52,7 @@ class SinkAccount:
         """24 bits of the query's id."""
         return int.from_bytes(hashlib.blake2b(self.query_id.encode(), digest_size=3).digest(), "little")
 
-    def _queue(self, link: Link) -> Queue:
+    def _queues(self, link: Link) -> list[Queue]:
+        """Where the account is: in the first queue, or, if the topic got that one since, in one of the next."""
         topic = link.run(link.admin.describe_topic(self.topic)).topic
-        return Queue(self.topic, min(placement.enode for placement in topic.placements), 0)
+        return [Queue(self.topic, enode, 0) for enode in sorted(placement.enode for placement in topic.placements)]

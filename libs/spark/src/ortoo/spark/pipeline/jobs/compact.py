@@ -13,7 +13,8 @@ from ortoo.spark.lake.table import DATE, Lake
 from ortoo.spark.pipeline.running.progress import Say
 from ortoo.spark.pipeline.running.settings import PipelineSettings
 
-_KEY = ("topic", "enode", "queue_id", "offset")
+_KEY = ("topic", "enode", "queue_id", "offset", "stored_at")
+"""What tells messages apart: a topic that was deleted and created again begins at the same offsets, at another time."""
 
 
 def compact(settings: PipelineSettings, say: Say) -> tuple[int, int]:

@@ -35,7 +35,7 @@ def replay(spark: Any, settings: PipelineSettings, say: Say) -> int:
         say(f"job {job_id} was done before, so nothing was added to {job.topic}; another job_id replays again")
         return count
     ordered = frame.repartition(job.tasks, "topic", "enode", "queue_id").sortWithinPartitions(
-        "topic", "enode", "queue_id", "offset"
+        "topic", "enode", "queue_id", "offset", "stored_at"
     )
     register(spark)
     options = {
@@ -57,9 +57,8 @@ def _columns(names: list[str], mark: str) -> list[str]:
     kept = [
         name for name in names if name in COLUMNS and name not in (*_PLACES, "properties", "message_id", "deliver_at")
     ]
-    chosen = [f"`{name}`" for name in kept]
-    if "born_at" not in names:
-        chosen.append("stored_at as born_at")
+    chosen = [f"`{name}`" for name in kept if name != "born_at"]
+    chosen.append("coalesce(born_at, stored_at) as born_at" if "born_at" in names else "stored_at as born_at")
     place = "concat_ws('/', topic, enode, queue_id, `offset`)"
     given = "coalesce(properties, map())" if "properties" in names else "map()"
     if mark:
