@@ -17,6 +17,11 @@ FIRST: dict[str, dict[str, Any]] = {
 pytestmark = pytest.mark.ortoo(topics=["orders", "bills"])
 
 
+def at_a_time(kind: str, concurrency: int) -> dict[str, Any]:
+    """So many handlers of a consumer's `run`."""
+    return {"handling": Handling(concurrency=concurrency)} if kind == "pull_consumer" else {"concurrency": concurrency}
+
+
 def test_a_blocking_program_runs_on_virtual_time(blocking_broker: BlockingBroker) -> None:
     """Delayed messages, looks, a killed enode and hours that pass, all by calls that return when they are done."""
     clock = blocking_broker.clock
@@ -148,8 +153,27 @@ def test_a_consumer_that_was_stopped_begins_no_other_message(kind: str, blocking
     with connect() as mq, mq.producer("orders") as orders, mq.producer("bills") as bills:
         orders.send_many([Message(b"%d" % number, message_group="a") for number in range(5)])
         with getattr(mq, kind)("stopping", "orders", **FIRST.get(kind, {})) as consumer:
-            consumer.run(stopping(consumer, bills, seen))
+            consumer.run(stopping(consumer, bills, seen), **at_a_time(kind, 1))
     assert seen == [b"0"]
+
+
+@pytest.mark.parametrize("kind", ["consumer", "pull_consumer", "pop_consumer"])
+def test_what_handlers_had_when_their_consumer_was_stopped_is_not_lost_to_it(
+    kind: str, blocking_broker: BlockingBroker
+) -> None:
+    """Several are given out at once, and the first one stops it: it handles the others then, or when it runs again."""
+    seen: list[bytes] = []
+
+    def handler(message: Any) -> None:
+        seen.append(message.body)
+        if len(seen) in (1, 6):
+            consumer.stop()
+
+    blocking_broker.send("orders", *(b"%d" % number for number in range(6)))
+    with connect() as mq, getattr(mq, kind)("stopping", "orders", **FIRST.get(kind, {})) as consumer:
+        while len(seen) < 6:
+            consumer.run(handler, **at_a_time(kind, 6))
+    assert sorted(seen) == [b"0", b"1", b"2", b"3", b"4", b"5"]
 
 
 def test_what_a_stopped_pull_consumer_has_handled_of_several_comes_not_again(blocking_broker: BlockingBroker) -> None:

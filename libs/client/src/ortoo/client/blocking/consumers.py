@@ -21,10 +21,6 @@ T = TypeVar("T")
 M = TypeVar("M")
 
 
-class _NotBegun:
-    """What comes of a message that had waited for its thread when the consumer was stopped."""
-
-
 class HandlerFacade(OpenFacade[A]):
     """A consumer whose handlers run in threads, until somebody stops them; one run at a time."""
 
@@ -39,7 +35,6 @@ class HandlerFacade(OpenFacade[A]):
 
         Handlers that still run are waited for, and what they have processed is acknowledged.
         """
-        self._is_stopped = True  # at once, for what has waited for its thread until now
         self._thread.soon(self._stop)
 
     def _stop(self) -> None:
@@ -55,17 +50,11 @@ class HandlerFacade(OpenFacade[A]):
     ) -> None:
         """Wait for `run`, which gets a handler for the loop, until it ends or `stop` is called. Errors: those of it."""
 
-        def begin(received: M) -> T | _NotBegun:
-            return _NotBegun() if self._is_stopped else handler(received)
-
         async def handle(received: M) -> T:
             task = asyncio.current_task()
             if task is not None and task.cancelling():  # stopped while the message before it was handled
                 raise asyncio.CancelledError
-            done = await completed(asyncio.get_running_loop().run_in_executor(pool, begin, received))
-            if isinstance(done, _NotBegun):
-                raise asyncio.CancelledError
-            return done
+            return await completed(asyncio.get_running_loop().run_in_executor(pool, handler, received))
 
         async def until_stopped() -> None:
             self._running = asyncio.current_task()

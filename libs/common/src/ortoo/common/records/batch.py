@@ -3,7 +3,7 @@
     sealed = encode([Message(b"hello", "greeting", ("k1",))], now_ms=clock.now_ms())
     sealed = encode_columns(Columns(bodies, "flight", ["a", "b", ...]), now_ms=...)    # bulk, without Message objects
     for part in cut(messages): encode(part, now_ms=...)                                # any number of messages
-    view = open_batch(sealed)                                                          # see record_view.py
+    view = open_batch(sealed)                                                          # see view.py
     view.bodies(); view.tags(); view.message(0); list(view)
 
 `encode` is deterministic: the same messages give the same bytes. docs/formats/record-batch.md describes them.
