@@ -32,6 +32,21 @@ async def test_a_proposal_is_offered_only_while_it_may_win() -> None:
     assert elections.proposal("e") == Proposal(2, SECOND)
 
 
+async def test_a_proposal_that_has_won_is_offered_no_more() -> None:
+    """Who led by it, and handed over within its time, would stand against its successor."""
+    elections = Elections(ProposalRow(), lambda members: None, lease_s=3.0, shared=False, clock=VirtualClock())  # type: ignore[arg-type]
+    for number in (1, 3):
+        await elections.report(report(number, epoch=1, is_leader_silent=True))
+    members = await elections.report(report(2, epoch=1, is_leader_silent=True))
+    proposal = elections.offered(members)
+    assert proposal is not None
+    leads: dict[str, Any] = {"epoch": proposal.epoch, "is_leading": True}
+    await elections.report(report(proposal.leader.number, **leads))
+    let_go = await elections.report(report(proposal.leader.number, epoch=proposal.epoch))
+    assert elections.proposal("e") == proposal
+    assert elections.offered(let_go) is None
+
+
 async def test_a_set_that_is_founded_anew_inherits_no_failed_turns() -> None:
     """What the set before it failed at gives nobody of this one more time, though it may have the same disks."""
     clock, stored = VirtualClock(), ProposalRow()

@@ -76,9 +76,13 @@ class Elections:
         return self._enodes[enode].standing.proposal if enode in self._enodes else None
 
     def offered(self, members: MemberSet) -> Proposal | None:
-        """Who is to stand now. One that had its time is offered to nobody: it would depose who leads since."""
+        """Who is to stand now. One that had its time is offered to nobody: it would depose who leads since.
+
+        Nor is one that has won: who led by it, and has handed over since, would stand against its successor.
+        """
         standing = self._enodes[members.enode].standing
-        return standing.proposal if self._clock.monotonic_s() < standing.patient_until_s(members) else None
+        may_win = self._clock.monotonic_s() < standing.patient_until_s(members) and standing.epoch > members.led_epoch
+        return standing.proposal if may_win else None
 
     async def report(self, report: MemberReport) -> MemberSet:
         """Take over what a member says, and propose a leader if one is wanted. Errors: as `Members.put`.
