@@ -116,7 +116,7 @@ async def test_tags_are_filtered_and_offsets_still_advance(snode: Snode) -> None
     """A member that wants one tag gets rows of that tag only; what it does not want moves its offset (E-077)."""
     await snode.topic("t")
     here = queue("t")
-    tags = ["A", "B", "A", "B"]
+    tags: list[str | None] = ["A", "B", "A", "B"]
     requests = [batch_request(1, here, [b"0", b"1", b"2", b"3"], tags=tags), batch_request(2, here, [b"4"], tags="A")]
     assert len(await snode.produce(*requests)) == 2
     async with PushClient(snode, "g", "t", tags="B", from_first=True) as member:
