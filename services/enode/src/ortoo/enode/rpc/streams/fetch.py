@@ -1,6 +1,7 @@
 """FetchBatches: reads of many queues over one stream, most of them waiting at the end of their queue."""
 
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 from ortoo.common.errors import NOT_TAKEN_FIELD, OrtooError, OutOfRange, Overloaded, Unavailable
@@ -132,8 +133,7 @@ class CommittedStream(ReadStream):
     """Reads of a member that follows: of what is committed here, and of readers who take any member's word for it."""
 
     def __init__(self, engine: Engine, moved: Callable[[], OrtooError]) -> None:
-        super().__init__(self._committed, engine.work)
-        self._engine = engine
+        super().__init__(partial(_committed, engine), engine.work)
         self._moved = moved
 
     async def _read(self, request: enode_pb2.FetchBatchesRequest) -> tuple[Bulky, int]:
@@ -141,15 +141,22 @@ class CommittedStream(ReadStream):
             raise self._moved()
         return await self._read_now(request, PushedDown.of(request))
 
-    async def _committed(
-        self, topic_id: int, queue_id: int, from_offset: int, *, bytes_max: int, wait_ms: int, look: Look | None = None
-    ) -> Fetched:
-        """Whole batches from an offset on. Errors: Unavailable when it is not here; DataLoss when it is damaged."""
-        engine = self._engine
-        queue = engine.catalog.queues.get((topic_id, queue_id))
-        if engine.closed or queue is None or not queue.begin_offset <= from_offset < queue.end_offset:
-            raise Unavailable("this member does not have that: ask the enode's leader", field=NOT_TAKEN_FIELD)
-        return await engine.reader.read(queue, from_offset, min(bytes_max, engine.settings.fetch_bytes_max), look)
+
+async def _committed(
+    engine: Engine,
+    topic_id: int,
+    queue_id: int,
+    from_offset: int,
+    *,
+    bytes_max: int,
+    wait_ms: int,
+    look: Look | None = None,
+) -> Fetched:
+    """Whole batches from an offset on. Errors: Unavailable when it is not here; DataLoss when it is damaged."""
+    queue = engine.catalog.queues.get((topic_id, queue_id))
+    if engine.closed or queue is None or not queue.begin_offset <= from_offset < queue.end_offset:
+        raise Unavailable("this member does not have that: ask the enode's leader", field=NOT_TAKEN_FIELD)
+    return await engine.reader.read(queue, from_offset, min(bytes_max, engine.settings.fetch_bytes_max), look)
 
 
 def _answer(request: enode_pb2.FetchBatchesRequest, found: Fetched | Chosen) -> Bulky:
