@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-from ortoo.common.errors import Conflict, OrtooError
+from ortoo.common.errors import Conflict, Invalid, OrtooError
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.snode.clients.session import RegistrationAnswer
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.routes import Group
+from ortoo.snode.rpc.pop import PopCalls
 from ortoo.snode.rpc.session import ConnectCall
 from ortoo.snode.rpc.streams import Kept
 from ortoo.snode.topics.group_settings import GroupSettings
+from ortoo.v1 import pop_pb2
 from ortoo.v1 import session_pb2 as pb
 
 
@@ -66,4 +68,23 @@ async def test_a_refused_registration_is_gone_once_it_is_told() -> None:
         error = weakref.ref(answer.error)
         told.clear()
         del answer
+        assert error() is None
+
+
+async def test_the_refusal_of_receipts_is_gone_with_who_hears_it() -> None:
+    """Of several that cannot be read the first is told, and the others do not keep the call's frame."""
+    cluster: Any = SimpleNamespace(directory=Directory())
+    calls = PopCalls(cluster=cluster, pop=None, long_calls=None)  # type: ignore[arg-type]
+    receipts = [pop_pb2.LeaseReceipt(receipt_handle=text) for text in ("rubbish", "waste")]
+
+    async def refused() -> weakref.ref[OrtooError] | None:
+        try:
+            await calls.Ack(pop_pb2.AckRequest(receipts=receipts), None)  # type: ignore[arg-type]
+        except Invalid as error:
+            return weakref.ref(error)
+        return None
+
+    with nobody_collects():
+        error = await refused()
+        assert error is not None
         assert error() is None

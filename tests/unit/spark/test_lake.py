@@ -2,6 +2,8 @@
 
 import datetime
 import json
+import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 from ortoo.common.errors import Conflict, Invalid
 from ortoo.spark.lake.lake_sink import LakeWriter, lake_schema, statistics
 from ortoo.spark.lake.table import Lake
+from ortoo.spark.pipeline.jobs import compact as compacting
 from ortoo.spark.pipeline.jobs.compact import compact
 from ortoo.spark.pipeline.running.settings import LakeSettings, PipelineSettings
 
@@ -121,6 +124,29 @@ def test_dates_are_those_of_utc_whatever_the_zone_of_the_session(tmp_path: Path,
         writer.commit([writer.write(iter([rows]))], batch_id)
     assert {Path(path).parent.name for path in lake.file_paths()} == {"dt=2026-01-02"}
     lake.create(lake_schema(writer._rows))  # as the next run of an archive does
+
+
+def test_compacting_removes_files_behind_what_replaces_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power cut amid it costs nothing: the new file and its name are on the disk before the first old one goes."""
+    settings = PipelineSettings(lake=LakeSettings(path=str(tmp_path / "lake"), format="parquet"))
+    lake = settings.the_lake()
+    for batch_id in range(2):
+        write(lake, NARROW, batch_id)
+    done = list[str]()
+    monkeypatch.setattr(compacting, "_KEY", ("offset",))
+    monkeypatch.setattr(os, "fsync", lambda descriptor: done.append(os.readlink(f"/proc/self/fd/{descriptor}")))
+    unlink = Path.unlink
+
+    def removed(path: Path) -> None:
+        done.append(f"gone {path}")
+        unlink(path)
+
+    monkeypatch.setattr(Path, "unlink", removed)
+    old = sorted((tmp_path / "lake" / "dt=2026-01-01").glob("*.parquet"))
+    assert compact(settings, lambda text: None) == (4, 2)
+    new, folder, *gone = done[:4]
+    assert re.fullmatch(r".*/dt=2026-01-01/_compacted-\w+\.new", new)
+    assert [folder, *gone] == [str(old[0].parent), *(f"gone {file}" for file in old)]
 
 
 def test_what_a_topic_holds_that_was_created_again_is_no_repetition(tmp_path: Path) -> None:

@@ -356,7 +356,7 @@ async def test_a_fork_is_named_in_the_child() -> None:
 
 async def test_addresses_are_checked_before_anything_is_sent() -> None:
     """Nothing, a name without a port and a port that is none are named."""
-    for wrong in ([], ["nowhere"], ["host:port"], ["host:99999"], [":8081"]):
+    for wrong in ([], ["nowhere"], ["host:port"], ["host:99999"], ["host:0"], ["host:８０８１"], [":8081"]):
         with pytest.raises(Invalid):
             async with connect(wrong):
                 pass

@@ -4,11 +4,9 @@ import contextlib
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from ortoo.common.cluster.address_server import found_name_servers, listed_again
 from ortoo.common.cluster.live_settings import LiveSettings
-from ortoo.common.errors import Invalid
 from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
 from ortoo.common.grpc.tls import cluster_tls
@@ -25,6 +23,7 @@ from ortoo.common.telemetry.role import Telemetry
 from ortoo.common.telemetry.settings_service import settings_servicer
 from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.enode.deferred.intake import Intake
+from ortoo.enode.disk.data_dir import make_data_dir
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.observe.findings import EnodeFindings, FlushPace
 from ortoo.enode.reigns.serving import CERTIFICATES_INTERVAL_S, SWITCH_INTERVAL_S, Health, open_parts
@@ -63,7 +62,7 @@ async def open_enode(
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     telemetry, token = Telemetry("enode", settings, clock), cluster_token(settings.cluster_token_file, clock)
     async with contextlib.AsyncExitStack() as parts:
-        _make_folder(disk, settings.data_dir)
+        make_data_dir(disk, settings.data_dir)
         chosen = within(settings.store_settings, settings.memory_share_percent, memory_bytes())
         store = await Store.open(settings.data_dir, settings=chosen, disk=disk, clock=clock, randomness=randomness)
         parts.push_async_callback(store.close)
@@ -102,12 +101,3 @@ async def open_enode(
             reload=live.reread,
             health_address=server.address,
         )
-
-
-def _make_folder(disk: Disk, folder: Path) -> None:
-    try:
-        disk.make_folder(folder)
-    except OSError as error:
-        raise Invalid(
-            f"the folder {folder} cannot be made: {error.strerror}; give one that this user may write", field="data_dir"
-        ) from error

@@ -11,6 +11,7 @@ from google.protobuf import json_format
 
 from ortoo.client.core.closed import Closed
 from ortoo.client.core.credentials import Credentials, credentials_from, tls_from
+from ortoo.common.cluster.addresses import is_address
 from ortoo.common.cluster.process_name import process_name
 from ortoo.common.errors import Conflict, Invalid, OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
@@ -52,8 +53,7 @@ class Connection:
         if not addresses:
             raise Invalid("no address; give host:port of a snode, such as localhost:8081", field="addresses")
         for address in addresses:
-            host, colon, port = address.rpartition(":")
-            if not (host and colon and port.isdecimal() and int(port) < 65536):
+            if not is_address(address):
                 raise Invalid(f"{address!r} is not host:port, such as localhost:8081", field="addresses")
         self.clock = clock
         self.randomness = randomness

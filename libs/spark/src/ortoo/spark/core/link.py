@@ -17,6 +17,7 @@ from ortoo.client.blocking.loop_thread import LoopThread
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.credentials import credentials_from
 from ortoo.client.read.fetch import fetch
+from ortoo.common.cluster.addresses import is_address
 from ortoo.common.errors import Invalid
 from ortoo.common.grpc.tls import SYSTEM, TlsClient
 from ortoo.common.machine.allocator import keep_freed_buffers
@@ -52,8 +53,7 @@ class Cluster:
                 'where is the cluster? Give .option("address", "host:8081"), or set ORTOO_ADDRESS', field="address"
             )
         for address in addresses:
-            host, _, port = address.rpartition(":")
-            if not (host and port.isdecimal() and int(port) < 65536):
+            if not is_address(address):
                 raise Invalid(f"{address!r} is not host:port, such as localhost:8081", field="address")
         if len(half := take.given("accessKey", "secretKey")) == 1:
             raise Invalid("give both accessKey and secretKey, or neither", field=half[0])

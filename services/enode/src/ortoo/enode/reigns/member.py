@@ -25,6 +25,7 @@ from ortoo.common.telemetry.process_metrics import register_memory
 from ortoo.common.telemetry.role import Telemetry
 from ortoo.common.telemetry.settings_service import settings_servicer
 from ortoo.enode.consensus.joining import Joining
+from ortoo.enode.disk.data_dir import make_data_dir
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.reigns.lives import Lives
 from ortoo.enode.reigns.serving import CERTIFICATES_INTERVAL_S, SWITCH_INTERVAL_S
@@ -60,7 +61,7 @@ async def open_member(
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     telemetry, token = Telemetry("enode", settings, clock), cluster_token(settings.cluster_token_file, clock)
     async with contextlib.AsyncExitStack() as stack:
-        disk.make_folder(settings.data_dir)
+        make_data_dir(disk, settings.data_dir)
         number, members, addresses = settings.member, settings.members, settings.member_address_list
         lock = disk.lock(settings.data_dir)
         try:

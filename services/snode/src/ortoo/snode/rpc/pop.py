@@ -95,12 +95,12 @@ class PopCalls(ConsumerServiceServicer):
             try:
                 handle = read_receipt(one.receipt_handle, seals, "receipts.receipt_handle")
             except OrtooError as error:
-                errors.append((one.receipt_handle, error))
+                errors.append((one.receipt_handle, error.with_traceback(None)))  # it would keep this frame
             else:
                 texts.append(one.receipt_handle)
                 receipts.append((handle, list(one.offsets)))
         if not receipts:
-            raise errors[0][1]
+            raise errors.pop(0)[1]
         refused = [pb.RefusedReceipt(receipt_handle=text, failure=failure_of(error)) for text, error in errors]
         if isinstance(verdict, GiveBack) and verdict.park:
             await self.pop.popping.ensure_dead_letters(handle for handle, _ in receipts)

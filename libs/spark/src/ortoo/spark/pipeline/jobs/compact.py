@@ -1,6 +1,7 @@
 """compact: few large files instead of many small ones, date by date; plain lakes lose what is in them twice."""
 
 import datetime
+import os
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +51,20 @@ def _compact_plain(lake: Lake, date: str) -> None:
     waiting = folder / f"_{name}.new"
     pq.write_table(table, waiting, compression="zstd")
     # A crash between the two leaves every message twice, which readers may see until the next compaction; never less.
+    _sync(waiting)
     waiting.rename(folder / f"{name}.parquet")
+    _sync(folder)
     for file in old:
         file.unlink()
+
+
+def _sync(path: Path) -> None:
+    """Have a file's bytes, or a folder's names, outlive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _without_repetitions(table: Any) -> Any:

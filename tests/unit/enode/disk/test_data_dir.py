@@ -1,0 +1,24 @@
+"""The folder that an enode is given, alone or as a member."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ortoo.common.errors import Invalid
+from ortoo.enode.app import open_enode
+from ortoo.enode.reigns.member import open_member
+from ortoo.enode.settings import Settings
+
+
+@pytest.mark.parametrize("opened", [open_enode, open_member])
+async def test_a_folder_that_cannot_be_made_is_named(opened: Any, tmp_path: Path) -> None:
+    """A file lies where a folder would have to be."""
+    (tmp_path / "file").touch()
+    settings = Settings(
+        name="enode-0", data_dir=tmp_path / "file" / "data", members=1, member=1, member_listen_address="127.0.0.1:0"
+    )
+    with pytest.raises(Invalid, match="file/data cannot be made: File exists; give one") as refused:
+        async with opened(settings):
+            pass
+    assert refused.value.field == "data_dir"
