@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ortoo.enode.members.driver import Action, Event, Lead, LeaderSilent, Proposed, Suggest
 from ortoo.enode.members.identity import MemberId
 from ortoo.enode.members.messages import Heartbeat
-from ortoo.enode.members.roles import Candidate, Leader
+from ortoo.enode.members.roles import Leader
 from ortoo.enode.members.rules import Rules
 from ortoo.namesrv.decisions import members as reported
 from ortoo.namesrv.decisions.proposals import Standing, wanted
@@ -119,8 +119,7 @@ class ProposedWalk(Walk):
                 is_leading=isinstance(role, Leader) and role.is_serving,
                 tail=reported.LogTail(tail.epoch, tail.position),
                 is_electable=rules.is_electable(log, member.reign),
-                is_leader_silent=not isinstance(role, Leader)
-                and (world.silent.get(number, False) or isinstance(role, Candidate)),
+                is_leader_silent=not isinstance(role, Leader) and world.silent.get(number, False),
                 suggested=_id(suggested) if suggested else None,
                 suggested_above=above,
                 voters=tuple(map(_id, log.members.voters)),

@@ -41,7 +41,17 @@ EMPTIED = replace(NO_LEASES, steps=300, weights={"wipe": 3, "start": 20, "propos
 DAMAGED = replace(NO_LEASES, weights={**TURNS, "damage": 1.5, "start": 12, "power": 1.5})
 JOINING = Scenario(joiners=1, weights={"change": 2})
 LEAVING = replace(NO_LEASES, voters_min=1, weights={**TURNS, "change": 6})
-FOUR = Scenario(voters=4, weights={**TURNS, "change": 8}, window_bytes=3)
+NOTHING_ELSE = dict.fromkeys(("send", "kill", "power", "start", "propose", "hand_over", "late"), 0.0)
+FOUR = replace(
+    NO_LEASES,
+    voters=4,
+    steps=120,
+    weights={**NOTHING_ELSE, "usurp": 8, "isolate": 8, "heal": 0.5, "change": 10, "deliver": 40, "tick": 1},
+    window_bytes=3,
+    lost=0.0,
+    doubled=0.0,
+)
+"""Two leaders of four change the members behind each other's backs: a rare walk, so nothing else happens in it."""
 LEASES = Scenario(
     steps=300,
     silence_s=60.0,
@@ -290,36 +300,36 @@ class ForgetsTheMark(World):
 
 
 SWITCHES: Mapping[str, Switch] = {
-    "promises_twice": Switch(CALM, PromisesTwice, seed=112),
-    "promises_downwards": Switch(CALM, PromisesDownwards, seed=35),
-    "promises_to_a_later_start": Switch(RESTARTS, PromisesToALaterStart, seed=17),
-    "breaks_the_silence": Switch(LEASES, BreaksTheSilence, seed=565),
-    "counts_emptied_disks": Switch(EMPTIED, CountsEmptiedDisks, seed=333),
-    "half_is_enough": Switch(CALM, HalfIsEnough, seed=1),
-    "leads_with_less": Switch(CALM, LeadsWithLess, seed=16),
-    "compares_lengths": Switch(SLOW, ComparesLengths, seed=42),
-    "forgets_what_it_owes": Switch(DAMAGED, ForgetsWhatItOwes, seed=315),
-    "leads_with_a_hole": Switch(DAMAGED, LeadsWithAHole, seed=232),
-    "obeys_the_old": Switch(LEASES, ObeysTheOld, seed=1186),
-    "counts_what_is_not_flushed": Switch(POWER, CountsWhatIsNotFlushed, seed=11),
-    "commits_old_epochs": Switch(SLOW, CommitsOldEpochs, seed=207),
-    "serves_at_once": Switch(LEASES, ServesAtOnce, seed=38),
-    "believes_commit_unmatched": Switch(CALM, BelievesCommitUnmatched, seed=175),
-    "matches_by_length": Switch(SLOW, MatchesByLength, seed=75),
-    "matches_its_own_end": Switch(CALM, MatchesItsOwnEnd, seed=16),
-    "hears_old_answers": Switch(OLD_ANSWERS, HearsOldAnswers, seed=30),
+    "promises_twice": Switch(CALM, PromisesTwice, seed=26),
+    "promises_downwards": Switch(CALM, PromisesDownwards, seed=21),
+    "promises_to_a_later_start": Switch(RESTARTS, PromisesToALaterStart, seed=31),
+    "breaks_the_silence": Switch(LEASES, BreaksTheSilence, seed=85),
+    "counts_emptied_disks": Switch(EMPTIED, CountsEmptiedDisks, seed=49),
+    "half_is_enough": Switch(CALM, HalfIsEnough, seed=9),
+    "leads_with_less": Switch(CALM, LeadsWithLess, seed=19),
+    "compares_lengths": Switch(SLOW, ComparesLengths, seed=238),
+    "forgets_what_it_owes": Switch(DAMAGED, ForgetsWhatItOwes, seed=410),
+    "leads_with_a_hole": Switch(DAMAGED, LeadsWithAHole, seed=3646),
+    "obeys_the_old": Switch(LEASES, ObeysTheOld, seed=892),
+    "counts_what_is_not_flushed": Switch(POWER, CountsWhatIsNotFlushed, seed=49),
+    "commits_old_epochs": Switch(SLOW, CommitsOldEpochs, seed=1139),
+    "serves_at_once": Switch(LEASES, ServesAtOnce, seed=6),
+    "believes_commit_unmatched": Switch(CALM, BelievesCommitUnmatched, seed=16),
+    "matches_by_length": Switch(SLOW, MatchesByLength, seed=195),
+    "matches_its_own_end": Switch(CALM, MatchesItsOwnEnd, seed=54),
+    "hears_old_answers": Switch(OLD_ANSWERS, HearsOldAnswers, seed=208),
     "counts_unmatched": Switch(CALM, CountsUnmatched, seed=1),
-    "changes_twice": Switch(LEAVING, ChangesTwice, seed=650),
-    "changes_at_once": Switch(FOUR, ChangesAtOnce, seed=353),
-    "joins_empty": Switch(JOINING, JoinsEmpty, seed=2),
-    "changes_when_committed": Switch(LEAVING, ChangesWhenCommitted, seed=27),
+    "changes_twice": Switch(LEAVING, ChangesTwice, seed=15),
+    "changes_at_once": Switch(FOUR, ChangesAtOnce, seed=792),
+    "joins_empty": Switch(JOINING, JoinsEmpty, seed=33),
+    "changes_when_committed": Switch(LEAVING, ChangesWhenCommitted, seed=38),
     "leases_from_the_answer": Switch(LEASES, LeasesFromTheAnswer, seed=54),
-    "speaks_before_it_is_saved": Switch(UNSAVED, world=SpeaksBeforeItIsSaved, seed=424),
+    "speaks_before_it_is_saved": Switch(UNSAVED, world=SpeaksBeforeItIsSaved, seed=608),
     "speaks_before_it_is_flushed": Switch(POWER, world=SpeaksBeforeItIsFlushed, seed=1),
-    "believes_what_it_finds": Switch(POWER, world=BelievesWhatItFinds, seed=810),
-    "keeps_the_disks_name": Switch(EMPTIED, world=KeepsTheDisksName, seed=240),
-    "keeps_its_start": Switch(SAID_TWICE, world=KeepsItsStart, seed=8),
-    "forgets_the_mark": Switch(DAMAGED, world=ForgetsTheMark, seed=232),
+    "believes_what_it_finds": Switch(POWER, world=BelievesWhatItFinds, seed=30),
+    "keeps_the_disks_name": Switch(EMPTIED, world=KeepsTheDisksName, seed=49),
+    "keeps_its_start": Switch(SAID_TWICE, world=KeepsItsStart, seed=12),
+    "forgets_the_mark": Switch(DAMAGED, world=ForgetsTheMark, seed=194),
 }
 
 

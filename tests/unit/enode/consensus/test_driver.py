@@ -37,11 +37,23 @@ def leading(clock: Stopped | None = None) -> tuple[Driver, Any]:
     run = Run()
     run.lead()
     run.followed()
+    return driving(run, clock or Stopped())
+
+
+def following(clock: Stopped) -> Driver:
+    """A driver whose member follows."""
+    run = Run()
+    run.follow()
+    return driving(run, clock)[0]
+
+
+def driving(run: Run, clock: Stopped) -> tuple[Driver, Any]:
+    """A driver and its log, whose work is not begun."""
     engine = SimpleNamespace(appender=SimpleNamespace(), committer=SimpleNamespace(), housekeeping=SimpleNamespace())
     log: Any = SimpleNamespace(engine=engine, bytes=SimpleNamespace(newest=whole), commit=lambda position: None)
     joining: Any = SimpleNamespace(kept=KeptReign(ONE.member))
     background = Background("test")
-    return Driver(log, run.member, joining, lambda to, message: None, background, clock or Stopped(), Doubts()), log
+    return Driver(log, run.member, joining, lambda to, message: None, background, clock, Doubts()), log
 
 
 async def test_a_change_of_the_members_that_waits_for_the_log_is_the_only_one() -> None:

@@ -95,7 +95,7 @@ class Driver:
     clock: Clock
     doubts: Doubts
     suggestion: Suggest | None = None
-    """What the name servers have to hear next; whoever has told them takes it away."""
+    """What name servers have to hear; whoever tells them takes it away when an epoch above it is known."""
     is_leader_silent: bool = False
     leads: int | None = None
     """The epoch in which this member serves clients; None while it does not."""

@@ -88,12 +88,15 @@ def _start_again(member: Member, base: Base) -> None:
 
 
 def on_cut_done(member: Member, event: CutDone) -> None:
-    """The log is what the leader has, as far as it goes; unless another leads since, who will be asked again."""
+    """The log is what the leader has, as far as it goes; unless another leads since, whose answer could not count."""
     if event.cuts != member.log.cuts:
         return
     member.log = replace(member.log, is_cutting=False)
-    if isinstance(member.role, Follower) and member.role.is_cutting:
+    role = member.role
+    if isinstance(role, Follower) and role.is_cutting:
         _match(member)
+    elif isinstance(role, Follower) and role.asked_epoch >= 0:
+        _ask(member)
 
 
 def _match(member: Member) -> None:

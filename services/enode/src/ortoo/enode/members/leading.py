@@ -66,6 +66,9 @@ def on_matched(member: Member, message: Matched) -> None:
     if stream is None or stream.is_matched or not log.begin <= position <= log.appended:
         return
     _know(member, replace(stream, is_matched=True, sent=position, flushed=min(position, message.flushed)))
+    if rounds := member.leading.rounds:  # the last beat may have met a promise that was not on its disk yet
+        to = message.follower.member
+        member.want(Send(to, _beat_for(member, to, rounds[-1][0])))
     _ship_all(member)
     advance(member)
 
@@ -97,8 +100,8 @@ def on_heartbeat_answer(member: Member, answer: HeartbeatAnswer, now_s: float) -
     kept = tuple(one for one in role.heard if one.member != who)
     member.role = replace(role, heard=(*kept, heard))
     on_ack(member, answer)
-    if isinstance(member.role, Leader) and who not in member.rules.in_force(member.log).voters:
-        make_new_voters(member)
+    if isinstance(member.role, Leader):
+        advance(member)
 
 
 def _stream_now(member: Member, epoch: int, follower: Process, number: int) -> Stream | None:
@@ -144,13 +147,17 @@ def deletable_below(member: Member, keep_bytes: int) -> int:
 
 
 def advance(member: Member) -> None:
-    """Commit what a majority has. With its EPOCH frame committed, the leader serves."""
+    """Commit what a majority has. The leader serves when its EPOCH frame is committed and a majority has heard of it.
+
+    Before, it must not say what it reads: whoever asked would be sent away, and wait for longer than that takes.
+    """
     rules = member.rules
     position = rules.commit_position(member.log, member.leading, member.me.member)
     if position > member.log.committed and rules.commits(member.leading, position):
         commit(member, position)
         forget_strangers(member)
-    if not member.leading.is_serving and rules.may_serve(member.leading, member.log.committed):
+    is_late = not member.leading.is_serving and rules.may_serve(member.leading, member.log.committed)
+    if is_late and member.is_heard:
         member.role = replace(member.leading, is_serving=True)
         member.want(Lead(member.reign.epoch))
     make_new_voters(member)

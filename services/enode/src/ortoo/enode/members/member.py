@@ -93,6 +93,13 @@ class Member:
         others = [one for one in members.voters if one != self.me.member]
         return tuple(one for one in others if now_s - role.heard_of(one).at_s < self.limits.silence_s)
 
+    @property
+    def is_heard(self) -> bool:
+        """Whether a majority, this leader with it, has answered one of its rounds."""
+        members = self.rules.in_force(self.log)
+        others = [one for one in members.voters if one != self.me.member]
+        return 1 + sum(self.leading.heard_of(one).round > 0 for one in others) >= members.majority
+
     def may_append(self) -> bool:
         """Whether messages and changes may be appended to the log: sends wait or are refused otherwise."""
         return isinstance(self.role, Leader) and self.role.is_serving and self.role.successor is None

@@ -333,8 +333,7 @@ class Lives:
             request.is_leading = driver.leads is not None
             request.tail.CopyFrom(write(member_report_pb2.LogTail, rules.claimed_tail(log, member.reign)))
             request.is_electable = rules.is_electable(log, member.reign) and not log.is_cutting
-            is_silent = driver.is_leader_silent or isinstance(member.role, Candidate)
-            request.is_leader_silent = is_silent and not isinstance(member.role, Leader)
+            request.is_leader_silent = driver.is_leader_silent and not isinstance(member.role, Leader)
             request.committed = log.committed
             request.voters.extend(write(member_report_pb2.MemberId, one) for one in log.members.voters)
             request.learners.extend(write(member_report_pb2.MemberId, one) for one in log.members.learners)

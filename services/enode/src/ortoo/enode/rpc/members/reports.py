@@ -97,8 +97,10 @@ class MemberReports:
         for one in answer.members:
             self.addresses[read(MemberId, one.member)] = one
         if driver is not None and driver is self.driver:
-            if suggestion is not None and driver.suggestion is suggestion:
-                driver.suggestion = None
             if answer.HasField("proposal"):
                 driver.post(Proposed(answer.proposal.epoch, read(MemberId, answer.proposal.leader)))
+            # A name server whose database failed has heard it in vain: it is told until an epoch above it is known.
+            known = max(driver.member.reign.epoch, answer.proposal.epoch)
+            if suggestion is not None and driver.suggestion is suggestion and known > suggestion.above:
+                driver.suggestion = None
         return True
