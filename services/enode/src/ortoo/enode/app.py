@@ -1,5 +1,6 @@
 """The enode, opened room by room: store, deferred messages, pops, server, announcements."""
 
+import asyncio
 import contextlib
 import sys
 from collections.abc import AsyncIterator
@@ -27,7 +28,8 @@ from ortoo.enode.disk.data_dir import make_data_dir
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.observe.findings import EnodeFindings, FlushPace
 from ortoo.enode.reigns.serving import CERTIFICATES_INTERVAL_S, SWITCH_INTERVAL_S, Health, open_parts
-from ortoo.enode.rpc.service import enode_server, reachable_address
+from ortoo.enode.rpc.service import EnodeService, enode_server, reachable_address
+from ortoo.enode.rpc.streams.all import Streams
 from ortoo.enode.settings import Settings
 from ortoo.enode.store.memory_share import within
 from ortoo.enode.store.store import Store
@@ -77,7 +79,9 @@ async def open_enode(
         register_memory(telemetry.metrics, memory)
         found, pace = Findings("enode", settings.name), FlushPace(store)
         services = [findings_servicer(found, clock), settings_servicer("enode", live)]
-        server = enode_server(handlers, settings, background, telemetry.calls, token, memory, services)
+        server = enode_server(handlers, settings, telemetry.calls, token, memory, services)
+        handlers.streams = Streams(background, server.draining)
+        background.contained("drain", _let_go(handlers, server.draining))
         parts.callback(serving.measured(telemetry.metrics))
         await parts.enter_async_context(telemetry.open(ready=lambda: server.serving))
         await parts.enter_async_context(server)
@@ -101,3 +105,9 @@ async def open_enode(
             reload=live.reread,
             health_address=server.address,
         )
+
+
+async def _let_go(handlers: EnodeService, draining: asyncio.Event) -> None:
+    """At a stop, answer pops that wait: whoever has asked other enodes as well is told so while it can be told."""
+    await draining.wait()
+    await handlers.pops.lines.close()
