@@ -6,7 +6,6 @@ set back, what is not due yet waits.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Iterator
 
 import numpy as np
@@ -197,12 +196,8 @@ class Delays:
         wait_s = min(max(next_s, TICK_S), limit_s)
         self._nap_until_ms = now_ms + int(wait_s * 1000)
         self._nap = self._background.contained("nap", self._clock.sleep(wait_s))
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.shield(self._nap)
+        await asyncio.wait([self._nap])
         self._nap = None
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise asyncio.CancelledError
 
     def _wake(self, due_ms: int) -> None:
         if self._nap is not None and due_ms < self._nap_until_ms:
@@ -268,7 +263,7 @@ class Delays:
         done, places, buffer = 0, rows["place"].tolist(), StagingBuffer()
         handed_over_s = self._clock.monotonic_s()
         try:
-            found = read_waiting(self._store, DELAYED_TOPIC_ID, places, clock=self._clock, pause_s=pause_s)
+            found = read_waiting(self._store, places, clock=self._clock, pause_s=pause_s)
             async for start, end, opened, chosen in found:
                 if opened is None and self._are_moved(rows[start:end]):
                     raise Unavailable("they were just stored elsewhere, and their segment is gone")

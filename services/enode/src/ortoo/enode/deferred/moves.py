@@ -68,9 +68,8 @@ class TimerMoves:
         self._timers.hold(times, ids, Hold.MOVING)
         try:
             by_queue: dict[int, list[tuple[int, Message]]] = {}
-            async for start, end, opened, chosen in read_waiting(
-                self._store, DELAYED_TOPIC_ID, rows["place"].tolist(), clock=self._clock
-            ):
+            found = read_waiting(self._store, rows["place"].tolist(), clock=self._clock)
+            async for start, end, opened, chosen in found:
                 if opened is None:
                     await self._lose(times[start:end], ids[start:end])
                     continue
