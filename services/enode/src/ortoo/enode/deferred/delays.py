@@ -6,11 +6,9 @@ set back, what is not due yet waits.
 """
 
 import asyncio
-from collections.abc import Iterator
 
 import numpy as np
 
-from ortoo.common.arrays.opened_batch import Int32s, OpenedBatch
 from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError, Overloaded, Unavailable
 from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID
 from ortoo.common.process.background import Background
@@ -23,7 +21,7 @@ from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.records.wire import read_fields
 from ortoo.enode.changes.all import Change
 from ortoo.enode.changes.timers import TimerEnd, TimersDone, TimersSet
-from ortoo.enode.deferred.staging import Due, Staging, StagingBuffer, staged
+from ortoo.enode.deferred.staging import Due, Staging, StagingBuffer, by_destination
 from ortoo.enode.deferred.waiting_messages import read_waiting
 from ortoo.enode.log.answers import Appended
 from ortoo.enode.state.tables.timers import NEAR_MS
@@ -271,7 +269,7 @@ class Delays:
                 if opened is None:
                     self._timers.unstage(*times_and_ids(rows[start:end]), Hold.UNREADABLE)
                     continue
-                for due in self._due_in(rows[start:end], opened, chosen):
+                for due in by_destination(rows[start:end], opened, chosen):
                     buffer.add(due)
                 if self._staging.bytes + buffer.bytes > STAGED_BYTES_MAX:
                     break
@@ -289,14 +287,6 @@ class Delays:
         """Whether any of these messages lies elsewhere since somebody looked."""
         places = self._timers.places(*times_and_ids(rows))
         return bool(((places >= 0) & (places != rows["place"])).any())
-
-    def _due_in(self, rows: TimerArray, opened: OpenedBatch, chosen: Int32s) -> Iterator[Due]:
-        """Messages of one batch, by destination."""
-        times, ids = times_and_ids(rows)
-        destinations = rows["destination"]
-        for destination in np.unique(destinations).tolist():
-            at = np.flatnonzero(destinations == destination)
-            yield staged(destination, times[at], ids[at], opened, chosen[at])
 
     # delivering
 
