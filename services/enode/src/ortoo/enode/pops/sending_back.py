@@ -165,21 +165,17 @@ class SendingBack:
                 at = max(at + 1, error.begin_offset)  # retention took it
                 continue
             stop = min(end, opened.end_offset)
-            offsets = list(range(at, stop))
-            copies = [_replayed(opened.view.message(offset - opened.first_offset)) for offset in offsets]
-            by_queue: dict[int, list[int]] = {}
-            for index, copy in enumerate(copies):
-                by_queue.setdefault(self._queue(wish.target_topic_id, copy, offsets[index]), []).append(index)
-            for queue_id, indices in by_queue.items():
-                for write in self._letters(wish, queue_id, [(offsets[index], copies[index]) for index in indices]):
-                    yield write
+            by_queue: dict[int, list[tuple[int, Message]]] = {}
+            for offset in range(at, stop):
+                copy = _replayed(opened.view.message(offset - opened.first_offset))
+                by_queue.setdefault(self._queue(wish.target_topic_id, copy, offset), []).append((offset, copy))
+            place = (wish.dead_letter_topic_id, REPLAY_PREFIX + wish.group, 0)
+            for queue_id, letters in by_queue.items():
+                for batch, offsets in in_batches(letters, self._clock.now_ms()):
+                    sent = tuple(merged((offset, 1) for offset in offsets))
+                    marked = PopFinished(*place, FinishReason.REPLAYED, sent)
+                    yield Write(wish.target_topic_id, queue_id, batch, (marked,))
             at = stop
-
-    def _letters(self, wish: ReplayWish, queue_id: int, letters: Sequence[tuple[int, Message]]) -> Iterator[Write]:
-        place = (wish.dead_letter_topic_id, REPLAY_PREFIX + wish.group, 0)
-        for batch, offsets in in_batches(letters, self._clock.now_ms()):
-            marked = PopFinished(*place, FinishReason.REPLAYED, tuple(merged((offset, 1) for offset in offsets)))
-            yield Write(wish.target_topic_id, queue_id, batch, (marked,))
 
     def _sent(self, wish: ReplayWish) -> IntervalMap:
         known = self._store.engine.state.pops.get((wish.dead_letter_topic_id, REPLAY_PREFIX + wish.group, 0))
