@@ -61,13 +61,9 @@ async def reset_offsets(it: PopStore, held: Held) -> None:
 
 async def take_locks(it: PopStore, held: Held) -> None:
     """Locks of many owners, with the mode that goes with them."""
-    decided, _ = it.store.modes.decide([(TOPIC, "lockers")], Mode.OFFSETS)
     requests = [LockRequest((TOPIC, "lockers", number), f"{LONG}{number}", "session") for number in range(MANY)]
-    try:
+    with it.store.modes.decided([(TOPIC, "lockers")], Mode.OFFSETS) as (decided, _):
         await it.store.locks.take(requests, decided)
-    except Overloaded:
-        it.store.modes.undecide(decided)
-        raise
 
 
 async def release_locks(it: PopStore, held: Held) -> None:

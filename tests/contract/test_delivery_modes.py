@@ -23,8 +23,8 @@ def test_a_second_mode_is_refused_with_what_to_do() -> None:
         await it.crash()
         with pytest.raises(Conflict, match=r"consumes topic orders by pop.*ortoo group mode billing orders --set offs"):
             await it.store.modes.use(TOPIC, GROUP, Mode.OFFSETS)
-        _, refused = it.store.modes.decide([(TOPIC, GROUP), (TOPIC, "other")], Mode.OFFSETS)
-        assert set(refused) == {(TOPIC, GROUP)}
+        with it.store.modes.decided([(TOPIC, GROUP), (TOPIC, "other")], Mode.OFFSETS) as (_, refused):
+            assert set(refused) == {(TOPIC, GROUP)}
         with pytest.raises(Conflict, match="in the order of message groups"):
             await it.pop(in_order=True)
         await it.store.offsets.reset(TOPIC, GROUP, {0: 0})  # an operator may move a group that pops
@@ -80,6 +80,6 @@ state = SimpleNamespace(
     modes=SimpleNamespace(of=lambda *_: Mode.UNDECIDED), topics=SimpleNamespace(get=lambda _: SimpleNamespace(name="t"))
 )
 engine = SimpleNamespace(committer=SimpleNamespace(on_applied=[]), state=state)
-changes, refused = DeliveryModes(engine).decide({(1, f"g{number}") for number in range(20)}, Mode.POP)
-print(changes)
+with DeliveryModes(engine).decided({(1, f"g{number}") for number in range(20)}, Mode.POP) as (changes, refused):
+    print(changes)
 """

@@ -8,7 +8,7 @@ from ortoo.common.errors import Conflict, NotFound
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import Message, encode
 from ortoo.enode.changes.halves import Source, Verdict
-from ortoo.enode.deferred.checks import DueCheck, Watcher
+from ortoo.enode.deferred.checks import DueCheck
 from tests.contract.deferred_store import DeferredStore, power_cuts
 from tests.contract.one_store import QUEUES, TOPIC
 
@@ -58,13 +58,13 @@ async def test_an_open_transaction_is_asked_about_then_parked_and_asked_about_ag
     half = await one.transactions.begin(TOPIC, 0, encode([Message(b"x")], now_ms=1), producer_group="p")
     asked: list[DueCheck] = []
     for seconds, count in ((0.9, 0), (0.2, 1), (1.0, 2), (2.0, 3), (4.0, 3)):
-        one.transactions.watchers.add(Watcher(["p"], asked.append))
+        one.transactions.watchers.add({"p"}, asked.append)
         await one.clock.pass_time(seconds)
         assert len(asked) == count
         await one.crash(count)
     assert [it.half.checks for it in asked] == [1, 2, 3]
     assert [it.number for it in one.store.halves.listed(parked_only=True)] == [half.number]
-    one.transactions.watchers.add(Watcher(["p"], asked.append))
+    one.transactions.watchers.add({"p"}, asked.append)
     await one.clock.pass_time(60)
     assert len(asked) == 3
     await one.transactions.resume(TOPIC, half.number)

@@ -9,7 +9,7 @@ from ortoo.common.errors import Conflict, NotFound, OrtooError, Overloaded
 from ortoo.common.process.background import Background
 from ortoo.common.records.batch import Message, encode
 from ortoo.enode.changes.halves import HalfOpen, Source, Verdict
-from ortoo.enode.deferred.checks import DueCheck, Watcher
+from ortoo.enode.deferred.checks import DueCheck
 from ortoo.enode.deferred.transactions import ENDED_DUE_MAX
 from ortoo.enode.disk.whole_files import read_whole
 from ortoo.testing.store.workload import FOLDER
@@ -40,7 +40,7 @@ async def test_what_is_checked_parked_and_resumed_while_others_are_moved_stays_s
     await one.open()
     halves = await begun(one, 40)
     asked: list[DueCheck] = []
-    one.transactions.watchers.add(Watcher(["p"], asked.append))
+    one.transactions.watchers.add({"p"}, asked.append)
     await one.clock.pass_time(4.5)
     assert {same(one, half) for half in halves} == {(3, False)}
     async with Background("test") as background:
@@ -80,7 +80,7 @@ async def test_a_verdict_beside_a_move_a_check_and_another_verdict_is_the_only_o
     one = DeferredStore()
     await one.open()
     halves = await begun(one, 30)
-    one.transactions.watchers.add(Watcher(["p"], lambda check: None))
+    one.transactions.watchers.add({"p"}, lambda check: None)
     one.clock.advance(1)
 
     async def said(half: HalfOpen, verdict: Verdict) -> Verdict | None:

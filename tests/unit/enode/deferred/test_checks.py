@@ -2,7 +2,7 @@
 
 from ortoo.common.records.batch import Message, encode
 from ortoo.enode.changes.halves import HalfOpen
-from ortoo.enode.deferred.checks import CheckWatchers, DueCheck, Watcher
+from ortoo.enode.deferred.checks import Ask, CheckWatchers, DueCheck
 
 BATCH = encode([Message(b"x")], now_ms=1)
 
@@ -11,13 +11,13 @@ Asked = list[tuple[str, str]]
 """(group, who was asked)."""
 
 
-def watcher(name: str, groups: str, asked: Asked) -> Watcher:
-    """A snode whose groups have one letter each."""
+def watcher(name: str, asked: Asked) -> Ask:
+    """A snode, which notes that it was asked."""
 
     def ask(it: DueCheck) -> None:
         asked.append((it.half.producer_group, name))
 
-    return Watcher(groups, ask)
+    return ask
 
 
 def check(group: str) -> DueCheck:
@@ -28,8 +28,8 @@ def check(group: str) -> DueCheck:
 def test_the_watchers_of_each_group_take_turns_whatever_others_are_asked() -> None:
     """G7: two groups that are asked alternately at two snodes; a silent producer costs every other turn and no more."""
     watchers, asked = CheckWatchers(), Asked()
-    watchers.add(watcher("one", "pq", asked))
-    watchers.add(watcher("two", "pqr", asked))
+    watchers.add(set("pq"), watcher("one", asked))
+    watchers.add(set("pqr"), watcher("two", asked))
     for group in "pqpqpqrr":
         assert watchers.ask(check(group))
     assert [name for group, name in asked if group == "p"] == ["one", "two", "one"]
@@ -40,14 +40,14 @@ def test_the_watchers_of_each_group_take_turns_whatever_others_are_asked() -> No
 def test_a_watcher_that_went_is_asked_no_more() -> None:
     """And when the last one of a group went, nobody can be asked."""
     watchers, asked = CheckWatchers(), Asked()
-    one, two = watcher("one", "p", asked), watcher("two", "p", asked)
+    one, two = watcher("one", asked), watcher("two", asked)
     assert not watchers.ask(check("p"))
-    watchers.add(one)
-    watchers.add(two)
-    watchers.remove(one)
+    watchers.add({"p"}, one)
+    watchers.add({"p"}, two)
+    watchers.remove({"p"}, one)
     assert watchers.ask(check("p"))
     assert watchers.has("p")
-    watchers.remove(two)
+    watchers.remove({"p"}, two)
     assert not watchers.has("p")
     assert not watchers.ask(check("p"))
     assert asked == [("p", "two")]

@@ -1,5 +1,6 @@
 """The enode, opened room by room: store, deferred messages, pops, server, announcements."""
 
+import asyncio
 import contextlib
 import sys
 from collections.abc import AsyncIterator
@@ -25,9 +26,9 @@ from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.enode.deferred.intake import Intake
 from ortoo.enode.disk.data_dir import make_data_dir
 from ortoo.enode.disk.disk import Disk, RealDisk
-from ortoo.enode.observe.findings import EnodeFindings, FlushPace
-from ortoo.enode.reigns.serving import CERTIFICATES_INTERVAL_S, SWITCH_INTERVAL_S, Health, open_parts
-from ortoo.enode.rpc.service import enode_server, reachable_address
+from ortoo.enode.reigns.serving import CERTIFICATES_INTERVAL_S, SWITCH_INTERVAL_S, open_parts
+from ortoo.enode.rpc.service import EnodeService, enode_server
+from ortoo.enode.rpc.streams.all import Streams
 from ortoo.enode.settings import Settings
 from ortoo.enode.store.memory_share import within
 from ortoo.enode.store.store import Store
@@ -75,22 +76,18 @@ async def open_enode(
         handlers = serving.handlers
         memory = MemoryBudget(settings.memory_budget_bytes, clock, spared_percent=settings.memory_share_percent)
         register_memory(telemetry.metrics, memory)
-        found, pace = Findings("enode", settings.name), FlushPace(store)
+        found = Findings("enode", settings.name)
         services = [findings_servicer(found, clock), settings_servicer("enode", live)]
-        server = enode_server(handlers, settings, background, telemetry.calls, token, memory, services)
+        server = enode_server(handlers, settings, telemetry.calls, token, memory, services)
+        handlers.streams = Streams(background, server.draining)
+        background.contained("drain", _let_go(handlers, server.draining))
         parts.callback(serving.measured(telemetry.metrics))
         await parts.enter_async_context(telemetry.open(ready=lambda: server.serving))
         await parts.enter_async_context(server)
 
-        telling = serving.announced(reachable_address(settings, server), name_servers, channels)
-        leases = await parts.enter_async_context(telling)
-        own = EnodeFindings(store, pace, clock)
-        found.sources += [own.disk, own.messages, leases.findings, memory.findings, telemetry.findings, live.findings]
+        own = await parts.enter_async_context(serving.announced(server, name_servers, channels))
+        found.sources += [*own, memory.findings, telemetry.findings, live.findings]
         background.every("certificates", CERTIFICATES_INTERVAL_S, channels.renew, clock=clock)
-        health = Health(store, server, leases.hurry, pace, lambda: leases.is_known)
-        leases.answered = lambda: background.spawn("health", health.look())
-        background.every("health", settings.health_interval_s, health.look, clock=clock)
-
         live.appliers += [lambda new: listed_again(name_servers, new.namesrv_address), serving.apply]
         yield RunningEnode(
             settings.name,
@@ -101,3 +98,9 @@ async def open_enode(
             reload=live.reread,
             health_address=server.address,
         )
+
+
+async def _let_go(handlers: EnodeService, draining: asyncio.Event) -> None:
+    """At a stop, answer pops that wait: whoever has asked other enodes as well is told so while it can be told."""
+    await draining.wait()
+    await handlers.pops.lines.close()

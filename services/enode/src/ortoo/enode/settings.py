@@ -1,6 +1,7 @@
 """What may be chosen about an enode, by file, environment (`ORTOO_ENODE_...`) and command line."""
 
 import dataclasses
+import enum
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -11,12 +12,13 @@ from ortoo.common.cluster.names import check_process_name
 from ortoo.common.cluster.service_settings import ServiceSettings
 from ortoo.common.errors import Invalid
 from ortoo.common.process.settings import Loaded, Range
-from ortoo.enode.cluster.node_role import DURABILITY_OF, SLAVE_MEMORY_LESS_PERCENT, Durability, NodeRole
 from ortoo.enode.deferred.checks import CheckSchedule
 from ortoo.enode.log.settings import DAY_MS, RETENTION, FlushMode, StoreSettings
 
 GROUP_RETENTION_MS_MIN = 120_000
 """Snodes say every half minute who pops."""
+SLAVE_MEMORY_LESS_PERCENT = 10
+"""A member that follows serves no readers, so its memory is better left to the page cache."""
 IMPORTANT = (
     "name",
     "cluster",
@@ -31,6 +33,30 @@ IMPORTANT = (
 )
 LIMITS = ("group_retention_ms", "delay_max_ms", "dedup_window_ms")
 """Settings of what serves clients that change while it does."""
+
+
+class Durability(enum.StrEnum):
+    """When a send is acknowledged in an enode of several members. Everything else waits for a majority's disks."""
+
+    REPLICAS = "replicas"
+    """When it is on a majority of the members' disks."""
+    LEADER = "leader"
+    """When it is on the leader's disk: a take-over may lose it."""
+
+
+class NodeRole(enum.StrEnum):
+    """RocketMQ's roles, with its names."""
+
+    ASYNC_MASTER = "ASYNC_MASTER"
+    """May lead, and then acknowledges sends when its own disk has them."""
+    SYNC_MASTER = "SYNC_MASTER"
+    """May lead, and then acknowledges sends when a majority of disks has them."""
+    SLAVE = "SLAVE"
+    """Follows, and leads only when an operator elects it."""
+
+
+DURABILITY_OF = {NodeRole.ASYNC_MASTER: Durability.LEADER, NodeRole.SYNC_MASTER: Durability.REPLICAS}
+"""What a role says about acknowledgements, when it is chosen by name."""
 
 
 @dataclass(frozen=True)

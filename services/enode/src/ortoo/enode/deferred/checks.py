@@ -1,6 +1,6 @@
 """Checks of open transactions: when their producers are asked, a pure decision, and who can ask them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 
 from ortoo.common.records.sealed_batch import SealedBatch
@@ -43,32 +43,28 @@ class DueCheck:
     batch: SealedBatch
 
 
-class Watcher:
-    """One snode, and the groups that have a producer there."""
-
-    def __init__(self, groups: Iterable[str], ask: Callable[[DueCheck], None]) -> None:
-        self.groups = frozenset(groups)
-        self.ask = ask
+Ask = Callable[[DueCheck], None]
+"""Has a snode ask a producer there."""
 
 
 class CheckWatchers:
-    """All watchers; those of a group take turns."""
+    """All snodes that can ask; those of a group take turns."""
 
     def __init__(self) -> None:
         """Nobody."""
-        self._of_groups: dict[str, dict[Watcher, None]] = {}
+        self._of_groups: dict[str, dict[Ask, None]] = {}
         """Of each group those that can ask, whose turn is next first."""
 
-    def add(self, watcher: Watcher) -> None:
-        """A snode can ask."""
-        for group in watcher.groups:
-            self._of_groups.setdefault(group, {})[watcher] = None
+    def add(self, groups: Set[str], ask: Ask) -> None:
+        """A snode can ask: these groups have a producer there."""
+        for group in groups:
+            self._of_groups.setdefault(group, {})[ask] = None
 
-    def remove(self, watcher: Watcher) -> None:
-        """A snode cannot ask any more."""
-        for group in watcher.groups:
+    def remove(self, groups: Set[str], ask: Ask) -> None:
+        """A snode cannot ask any more; the groups are those that it was added with."""
+        for group in groups:
             watchers = self._of_groups[group]
-            del watchers[watcher]
+            del watchers[ask]
             if not watchers:
                 del self._of_groups[group]
 
@@ -81,7 +77,7 @@ class CheckWatchers:
         watchers = self._of_groups.get(check.half.producer_group)
         if watchers is None:
             return False
-        watcher = next(iter(watchers))
-        watchers[watcher] = watchers.pop(watcher)
-        watcher.ask(check)
+        ask = next(iter(watchers))
+        watchers[ask] = watchers.pop(ask)
+        ask(check)
         return True

@@ -6,12 +6,9 @@ set back, what is not due yet waits.
 """
 
 import asyncio
-import contextlib
-from collections.abc import Iterator
 
 import numpy as np
 
-from ortoo.common.arrays.opened_batch import Int32s, OpenedBatch
 from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError, Overloaded, Unavailable
 from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID
 from ortoo.common.process.background import Background
@@ -24,7 +21,7 @@ from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.records.wire import read_fields
 from ortoo.enode.changes.all import Change
 from ortoo.enode.changes.timers import TimerEnd, TimersDone, TimersSet
-from ortoo.enode.deferred.staging import Due, Staging, StagingBuffer, staged
+from ortoo.enode.deferred.staging import Due, Staging, StagingBuffer, by_destination
 from ortoo.enode.deferred.waiting_messages import read_waiting
 from ortoo.enode.log.answers import Appended
 from ortoo.enode.state.tables.timers import NEAR_MS
@@ -197,12 +194,8 @@ class Delays:
         wait_s = min(max(next_s, TICK_S), limit_s)
         self._nap_until_ms = now_ms + int(wait_s * 1000)
         self._nap = self._background.contained("nap", self._clock.sleep(wait_s))
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.shield(self._nap)
+        await asyncio.wait([self._nap])
         self._nap = None
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise asyncio.CancelledError
 
     def _wake(self, due_ms: int) -> None:
         if self._nap is not None and due_ms < self._nap_until_ms:
@@ -268,7 +261,7 @@ class Delays:
         done, places, buffer = 0, rows["place"].tolist(), StagingBuffer()
         handed_over_s = self._clock.monotonic_s()
         try:
-            found = read_waiting(self._store, DELAYED_TOPIC_ID, places, clock=self._clock, pause_s=pause_s)
+            found = read_waiting(self._store, places, clock=self._clock, pause_s=pause_s)
             async for start, end, opened, chosen in found:
                 if opened is None and self._are_moved(rows[start:end]):
                     raise Unavailable("they were just stored elsewhere, and their segment is gone")
@@ -276,7 +269,7 @@ class Delays:
                 if opened is None:
                     self._timers.unstage(*times_and_ids(rows[start:end]), Hold.UNREADABLE)
                     continue
-                for due in self._due_in(rows[start:end], opened, chosen):
+                for due in by_destination(rows[start:end], opened, chosen):
                     buffer.add(due)
                 if self._staging.bytes + buffer.bytes > STAGED_BYTES_MAX:
                     break
@@ -294,14 +287,6 @@ class Delays:
         """Whether any of these messages lies elsewhere since somebody looked."""
         places = self._timers.places(*times_and_ids(rows))
         return bool(((places >= 0) & (places != rows["place"])).any())
-
-    def _due_in(self, rows: TimerArray, opened: OpenedBatch, chosen: Int32s) -> Iterator[Due]:
-        """Messages of one batch, by destination."""
-        times, ids = times_and_ids(rows)
-        destinations = rows["destination"]
-        for destination in np.unique(destinations).tolist():
-            at = np.flatnonzero(destinations == destination)
-            yield staged(destination, times[at], ids[at], opened, chosen[at])
 
     # delivering
 

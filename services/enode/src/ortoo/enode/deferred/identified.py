@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ortoo.common.errors import Invalid, Overloaded, Unavailable
 from ortoo.common.process.background import Background
@@ -55,45 +55,39 @@ class IdentifiedIntake:
         return await self._background.kept("identified", self._append(topic_id, queue_id, batch, ids))
 
     async def _append(self, topic_id: int, queue_id: int, batch: SealedBatch, ids: Sequence[str]) -> list[Place]:
-        now_ms = self._clock.now_ms()
-        places: list[Place | asyncio.Future[Place]] = []
+        now_ms, loop = self._clock.now_ms(), asyncio.get_running_loop()
+        places: list[asyncio.Future[Place]] = []
         new: dict[bytes, int] = {}
-        mine: dict[bytes, asyncio.Future[Place]] = {}
-        for row, chosen in enumerate(ids):
-            key = short_id(chosen)
-            known = self._ids.of(topic_id, key, now_ms)
-            coming = self._coming.get((topic_id, key))
-            if known is not None:
-                places.append(Place(known.queue_id, known.offset, known.stored_at_ms, duplicate=True))
-            elif coming is not None:
-                places.append(coming)
-            else:
-                new[key] = row
-                mine[key] = self._coming[topic_id, key] = asyncio.get_running_loop().create_future()
-                places.append(mine[key])
-        try:
-            first = await self._store_new(topic_id, queue_id, batch, new, now_ms) if new else None
-        except BaseException as error:
-            for key, future in mine.items():
+        for row, key in enumerate(map(short_id, ids)):
+            place = self._coming.get((topic_id, key))
+            if place is None:
+                place = loop.create_future()
+                if (known := self._ids.of(topic_id, key, now_ms)) is not None:
+                    place.set_result(Place(known.queue_id, known.offset, known.stored_at_ms))
+                else:
+                    new[key], self._coming[topic_id, key] = row, place
+            places.append(place)
+        if new:
+            try:
+                first_offset, stored_at_ms = await self._store_new(topic_id, queue_id, batch, new, now_ms)
+            except BaseException as error:
+                for key, row in new.items():
+                    del self._coming[topic_id, key]
+                    places[row].set_exception(error if isinstance(error, Exception) else asyncio.CancelledError())
+                    places[row].exception()
+                raise
+            for number, (key, row) in enumerate(new.items()):
                 del self._coming[topic_id, key]
-                future.set_exception(error if isinstance(error, Exception) else asyncio.CancelledError())
-                future.exception()
-            raise
-        for number, (key, future) in enumerate(mine.items()):
-            assert first is not None
-            del self._coming[topic_id, key]
-            future.set_result(Place(queue_id, first[0] + number, first[1]))
+                places[row].set_result(Place(queue_id, first_offset + number, stored_at_ms))
         own = set(new.values())
         return [await self._settled(place, is_own=row in own) for row, place in enumerate(places)]
 
-    async def _settled(self, place: "Place | asyncio.Future[Place]", *, is_own: bool) -> Place:
-        if isinstance(place, Place):
-            return place
+    async def _settled(self, place: asyncio.Future[Place], *, is_own: bool) -> Place:
         try:
             found = await asyncio.shield(place)
         except Exception as error:  # what was new here is stored, so nobody is to hear that nothing was
             raise Unavailable(f"who sent the same message first was refused: {error}; send it again") from None
-        return found if is_own else Place(found.queue_id, found.offset, found.stored_at_ms, duplicate=True)
+        return found if is_own else replace(found, duplicate=True)
 
     async def _store_new(
         self, topic_id: int, queue_id: int, batch: SealedBatch, new: dict[bytes, int], now_ms: int

@@ -1,18 +1,13 @@
 """Storing delayed messages again before the segment that holds them is deleted. They keep their ids."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
-from ortoo.common.records.builder import BatchBuilder
-from ortoo.common.records.message import Message
-from ortoo.common.records.text_rules import OF_COPIES
-from ortoo.common.records.view import open_batch
 from ortoo.enode.changes.all import Change
 from ortoo.enode.changes.timers import TimerEnd, TimersDone, TimersSet
+from ortoo.enode.deferred.staging import StagingBuffer, by_destination
 from ortoo.enode.deferred.waiting_messages import read_waiting
 from ortoo.enode.state.tables.timers import Destination
 from ortoo.enode.state.timer_bucket import Hold, Int64s, TimerArray, times_and_ids
@@ -20,6 +15,8 @@ from ortoo.enode.store.deferral import Deferral
 from ortoo.enode.store.store import Store
 
 MOVED_AT_ONCE = 1_024
+HELD_BYTES = 32 << 20
+"""With so much of them in memory they are stored again before more are read."""
 LOOKS_MAX, LOOK_S = 40, 0.05
 """How often, and after how long, it is looked again for messages that were just being delivered."""
 _log = get_logger("delays")
@@ -66,40 +63,33 @@ class TimerMoves:
         times, ids = times_and_ids(rows)
         were_staged = self._timers.holds(times, ids) == Hold.STAGED
         self._timers.hold(times, ids, Hold.MOVING)
+        waiting = StagingBuffer()
         try:
-            by_queue: dict[int, list[tuple[int, Message]]] = {}
-            async for start, end, opened, chosen in read_waiting(
-                self._store, DELAYED_TOPIC_ID, rows["place"].tolist(), clock=self._clock
-            ):
+            found = read_waiting(self._store, rows["place"].tolist(), clock=self._clock)
+            async for start, end, opened, chosen in found:
                 if opened is None:
                     await self._lose(times[start:end], ids[start:end])
                     continue
-                for at, message in enumerate(open_batch(opened.sealed).messages(chosen.tolist()), start):
-                    by_queue.setdefault(int(rows["destination"][at]), []).append((at, message))
-            for destination, several in by_queue.items():
-                await self._store_again(destination, several, times, ids)
+                for due in by_destination(rows[start:end], opened, chosen):
+                    waiting.add(due)
+                if waiting.bytes >= HELD_BYTES:
+                    await self._store_again(waiting)
+            await self._store_again(waiting)
         finally:
             is_still_staged = were_staged & (self._timers.holds(times, ids) == Hold.MOVING)
             self._timers.hold(times[~is_still_staged], ids[~is_still_staged], Hold.FREE)
             self._timers.hold(times[is_still_staged], ids[is_still_staged], Hold.STAGED)
         return len(rows)
 
-    async def _store_again(
-        self, number: int, several: Sequence[tuple[int, Message]], times: Int64s, ids: Int64s
-    ) -> None:
-        destination = self._timers.destination_of(number)
-        while several:
-            builder, count = BatchBuilder(), 0
-            while count < len(several) and builder.add(several[count][1]) is not None:
-                count += 1
-            rows, several = [at for at, _ in several[:count]], several[count:]
-            part_ids, part_times = ids[rows], times[rows]
+    async def _store_again(self, waiting: StagingBuffer) -> None:
+        for due in waiting.taken():
+            destination = self._timers.destination_of(due.destination)
             if destination is None:
-                await self._lose(part_times, part_ids)
+                await self._lose(due.deliver_at_ms, due.timer_ids)
                 continue
-            batch = builder.seal(now_ms=self._clock.now_ms(), limits=OF_COPIES)
-            self._moved_bytes += len(batch.records)
-            await self._store.append(*destination, batch, deferral=_deferral(destination, part_times, part_ids))
+            for batch, times, ids in due.batches():
+                self._moved_bytes += len(batch.records)
+                await self._store.append(*destination, batch, deferral=_deferral(destination, times, ids))
 
     async def _lose(self, times: Int64s, ids: Int64s) -> None:
         await self._store.change(TimersDone(TimerEnd.LOST, times.tobytes(), ids.tobytes()))

@@ -4,7 +4,7 @@ Pure: no clock, no disk. What is due is cut off the fronts of tables, by arrays,
 """
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,7 +13,7 @@ from ortoo.common.arrays.gather import gathered, written
 from ortoo.common.arrays.message_table import MessageColumns, MessageTable, joined, taken
 from ortoo.common.arrays.opened_batch import Int32s, TextArrays
 from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX, SealedBatch
-from ortoo.enode.state.timer_bucket import NEVER_MS, Int64s
+from ortoo.enode.state.timer_bucket import NEVER_MS, Int64s, TimerArray, times_and_ids
 
 ROW_BYTES = 64
 """About what a message costs in memory besides its body."""
@@ -44,12 +44,12 @@ class Due:
             return self
         return Due(self.destination, self.deliver_at_ms[rows], self.timer_ids[rows], taken(self.messages, rows))
 
-    def batches(self, id_prefix: str) -> Iterable[tuple[SealedBatch, Int64s, Int64s]]:
+    def batches(self, id_prefix: str = "") -> Iterable[tuple[SealedBatch, Int64s, Int64s]]:
         """As batches, each with the times and ids of its timers.
 
-        Messages without an id get that of where they lay: `id_prefix` and the number of their timer.
+        With `id_prefix` messages without an id get that of where they lay: it and the number of their timer.
         """
-        messages, start = _named(self.messages, self.timer_ids, id_prefix), 0
+        messages, start = _named(self.messages, self.timer_ids, id_prefix) if id_prefix else self.messages, 0
         while start < len(self):
             end, batch = self._batch_from(messages, start)
             yield batch, self.deliver_at_ms[start:end], self.timer_ids[start:end]
@@ -135,11 +135,16 @@ class StagingBuffer:
         self.bytes += due.size_bytes
         self.first_ms = min(self.first_ms, int(due.deliver_at_ms[0]))
 
+    def taken(self) -> Iterator[Due]:
+        """Give everything out, together what goes to one queue, and begin anew."""
+        while self._parts:
+            yield ordered(self._parts.popitem()[1])  # one after another, so that pieces are freed soon
+        self.bytes, self.first_ms = 0, NEVER_MS
+
     def hand_over(self, staging: Staging) -> None:
         """Give everything to `staging` and begin anew."""
-        while self._parts:
-            staging.add(ordered(self._parts.popitem()[1]))  # one after another, so that pieces are freed soon
-        self.bytes, self.first_ms = 0, NEVER_MS
+        for due in self.taken():
+            staging.add(due)
 
 
 def ordered(parts: Sequence[Due]) -> Due:
@@ -151,6 +156,15 @@ def ordered(parts: Sequence[Due]) -> Due:
     order = np.lexsort((ids, times)).astype("<i4")
     messages = joined([part.messages for part in parts])
     return Due(parts[0].destination, times[order], ids[order], taken(messages, order))
+
+
+def by_destination(rows: TimerArray, columns: MessageColumns, chosen: Int32s) -> Iterator[Due]:
+    """Messages of one batch, the `chosen` rows of its columns, by where their timers lead."""
+    times, ids = times_and_ids(rows)
+    destinations = rows["destination"]
+    for destination in np.unique(destinations).tolist():
+        at = np.flatnonzero(destinations == destination)
+        yield staged(destination, times[at], ids[at], columns, chosen[at])
 
 
 def staged(destination: int, deliver_at_ms: Int64s, timer_ids: Int64s, columns: MessageColumns, rows: Int32s) -> Due:

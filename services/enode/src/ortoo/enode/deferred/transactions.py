@@ -20,7 +20,6 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.containment import contain
 from ortoo.common.process.logs import get_logger
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.enode.changes.all import Change
 from ortoo.enode.changes.halves import HalfEnded, HalfOpen, Source, Verdict
 from ortoo.enode.deferred.checks import CheckSchedule, CheckWatchers, DueCheck
 from ortoo.enode.store.deferral import Deferral
@@ -55,8 +54,8 @@ class Transactions:
         self._background = background
         self._schedule = schedule
         self._clock = clock
-        self._busy: dict[int, asyncio.Event] = {}
-        self._beginning: dict[int, asyncio.Event] = {}
+        self._busy: dict[object, asyncio.Event] = {}
+        """By number of a transaction, or by key of one that is begun: set when what is done there is over."""
         self._due = self._planned()
         self._nap: asyncio.Task[None] | None = None
 
@@ -81,34 +80,28 @@ class Transactions:
             raise Invalid(f"{check_after_ms}; expected 0 to {CHECK_AFTER_MAX_MS}", field="check_after_ms")
         if len(self._halves.open) >= OPEN_MAX:
             raise Overloaded(f"{OPEN_MAX} transactions are open on this enode", retry_after_ms=1_000)
-        while key and (other := self._beginning.get(key)) is not None:
-            await other.wait()
-        if (known := self._halves.of_key(key)) is not None:
-            wanted_again = (topic_id, queue_id, batch.count, producer_group)
-            if (known.topic_id, known.queue_id, known.count, known.producer_group) != wanted_again:
-                raise Conflict("another transaction is open under this key; choose it at random", field="key")
-            return known
-        next_check_ms = self._schedule.first_check_ms(self._clock.now_ms(), check_after_ms)
-        wanted = HalfOpen(0, topic_id, queue_id, 0, batch.count, 0, next_check_ms, 0, False, key, producer_group)
-        begun: list[HalfOpen] = []
 
-        def changes(place: int, stored_at_ms: int) -> tuple[Change, ...]:
-            begun[:] = [replace(wanted, number=place, place=place, stored_at_ms=stored_at_ms)]
-            return tuple(begun)
+        async def begin() -> HalfOpen:
+            async with self._alone(("key", key)) if key else contextlib.nullcontext():
+                if (known := self._halves.of_key(key)) is not None:
+                    wanted_again = (topic_id, queue_id, batch.count, producer_group)
+                    if (known.topic_id, known.queue_id, known.count, known.producer_group) != wanted_again:
+                        raise Conflict("another transaction is open under this key; choose it at random", field="key")
+                    return known
+                check_ms = self._schedule.first_check_ms(self._clock.now_ms(), check_after_ms)
+                wanted = HalfOpen(0, topic_id, queue_id, 0, batch.count, 0, check_ms, 0, False, key, producer_group)
 
-        plain = replace(batch, producer_id=0, first_sequence=0)
-        done = self._beginning[key] = asyncio.Event()
+                def half(place: int, stored_at_ms: int) -> HalfOpen:
+                    return replace(wanted, number=place, place=place, stored_at_ms=stored_at_ms)
 
-        async def store() -> HalfOpen:
-            try:
-                await self._store.append(topic_id, queue_id, plain, deferral=Deferral(HALF_TOPIC_ID, changes))
-            finally:
-                self._beginning.pop(key, None)
-                done.set()
-            self._watch(begun[0])
-            return begun[0]
+                plain = replace(batch, producer_id=0, first_sequence=0)
+                deferral = Deferral(HALF_TOPIC_ID, lambda place, stored_at_ms: (half(place, stored_at_ms),))
+                stored = await self._store.append(topic_id, queue_id, plain, deferral=deferral)
+                begun = half(stored.first_offset, stored.stored_at_ms)
+                self._watch(begun)
+                return begun
 
-        return await self._background.kept("begin", store())
+        return await self._background.kept("begin", begin())
 
     async def end(self, topic_id: int, number: int, verdict: Verdict, source: Source) -> None:
         """Commit or roll back; when this returns it is final. Saying the same again does nothing.
@@ -160,8 +153,8 @@ class Transactions:
         return moved_bytes
 
     @contextlib.asynccontextmanager
-    async def _alone(self, number: int) -> AsyncIterator[None]:
-        """One thing at a time is done with a transaction: what follows sees in the state what was done before."""
+    async def _alone(self, number: object) -> AsyncIterator[None]:
+        """One thing at a time is done with a transaction, or under a key: what follows sees in the state what was."""
         while (other := self._busy.get(number)) is not None:
             await other.wait()
         done = self._busy[number] = asyncio.Event()
@@ -183,7 +176,7 @@ class Transactions:
                 failures = await asyncio.gather(*map(self._check, asked), return_exceptions=True)
                 for number, failure in zip(asked, failures, strict=True):
                     if isinstance(failure, Exception):  # the others are checked all the same
-                        contain("transaction checks", failure)
+                        contain("transaction checks", failure, number=number)
                         heapq.heappush(self._due, (now_ms + int(LOOK_S * 1000), number))
                 continue
             wait_s = min((self._due[0][0] - now_ms) / 1000, LOOK_S) if self._due else IDLE_S
@@ -239,9 +232,6 @@ class Transactions:
                     self.watchers.ask(DueCheck(checked, await self._read(checked)))
             except OrtooError as error:
                 _log.warning("a transaction cannot be checked now; trying on", number=number, reason=str(error))
-                heapq.heappush(self._due, (now_ms + int(LOOK_S * 1000), number))
-            except Exception:
-                _log.exception("checking a transaction met a defect", number=number)
                 heapq.heappush(self._due, (now_ms + int(LOOK_S * 1000), number))
 
     async def _put(self, half: HalfOpen) -> None:

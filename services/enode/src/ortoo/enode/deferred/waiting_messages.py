@@ -1,4 +1,4 @@
-"""Reading messages that wait, by their places in the queue of a system topic."""
+"""Reading delayed messages by the places where they wait."""
 
 from collections.abc import AsyncIterator, Sequence
 
@@ -6,6 +6,7 @@ import numpy as np
 
 from ortoo.common.arrays.opened_batch import Int32s, OpenedBatch
 from ortoo.common.errors import DataLoss, OutOfRange
+from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.enode.store.store import Store
@@ -17,7 +18,7 @@ _log = get_logger("deferred")
 
 
 async def read_waiting(
-    store: Store, system_topic_id: int, places: Sequence[int], *, clock: Clock, pause_s: float = 0.0
+    store: Store, places: Sequence[int], *, clock: Clock, pause_s: float = 0.0
 ) -> AsyncIterator[tuple[int, int, OpenedBatch | None, Int32s]]:
     """The messages at `places`, which rise: parts (from, to, their batch, their rows); no batch for a damaged one.
 
@@ -28,7 +29,7 @@ async def read_waiting(
     at, paused_at, wanted = 0, 0, np.array(places, "<i8")
     while at < len(places):
         try:
-            stored = await store.read_deferred(system_topic_id, places[at], bytes_max=READ_BYTES)
+            stored = await store.read_deferred(DELAYED_TOPIC_ID, places[at], bytes_max=READ_BYTES)
         except (DataLoss, OutOfRange) as error:
             _log.error("a message that waits cannot be read", place=places[at], reason=str(error))
             yield at, at + 1, None, np.zeros(0, "<i4")

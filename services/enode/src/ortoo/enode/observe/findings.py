@@ -23,33 +23,26 @@ PIECES_MAX = 10_000
 NAMES_MAX = 5
 
 
-@dataclass(slots=True)
-class FlushPace:
-    """How long flushes took lately."""
-
-    store: Store
-    _samples: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=SAMPLES))
-
-    def look(self) -> None:
-        """Take a sample; to be called twice a second."""
-        appender = self.store.engine.appender
-        self._samples.append((appender.flushes, appender.flush_s))
-
-    def average_s(self) -> float:
-        """How long one took; 0 when there were few."""
-        if len(self._samples) < 2:
-            return 0.0
-        (before, before_s), (flushes, flush_s) = self._samples[0], self._samples[-1]
-        return (flush_s - before_s) / (flushes - before) if flushes - before >= 2 else 0.0
-
-
 @dataclass(frozen=True, slots=True)
 class EnodeFindings:
     """Looks at an open store, on its event loop; it reads no disk."""
 
     store: Store
-    pace: FlushPace
     clock: Clock
+    _flushes: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=SAMPLES))
+    """How many there were at the last looks, and how long they took, all together."""
+
+    def look(self) -> None:
+        """Take a sample of how long flushes take; to be called twice a second."""
+        appender = self.store.engine.appender
+        self._flushes.append((appender.flushes, appender.flush_s))
+
+    def _flush_s(self) -> float:
+        """How long one took lately; 0 when there were few."""
+        if len(self._flushes) < 2:
+            return 0.0
+        (before, before_s), (flushes, flush_s) = self._flushes[0], self._flushes[-1]
+        return (flush_s - before_s) / (flushes - before) if flushes - before >= 2 else 0.0
 
     def disk(self) -> Iterator[Finding]:
         """Whether it can write, how fast, and what lies there is whole."""
@@ -83,7 +76,7 @@ class EnodeFindings:
                 "every durable send waits for it",
                 "look at the disk (iostat -x 1, dmesg); restart the process on another one if it does not come back",
             )
-        elif (took_s := self.pace.average_s()) > SLOW_FLUSH_S:
+        elif (took_s := self._flush_s()) > SLOW_FLUSH_S:
             yield Finding(
                 "slow disk",
                 f"a flush takes {took_s * 1000:.0f} ms",

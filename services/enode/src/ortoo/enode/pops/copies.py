@@ -6,6 +6,7 @@ from typing import NamedTuple, TypeVar
 
 from ortoo.common.records.batch import cut, encode
 from ortoo.common.records.message import Message
+from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.records.text_rules import OF_COPIES
 from ortoo.enode.pops.reading import OpenedBatch
@@ -62,14 +63,21 @@ def _in_dead_letter(field: str) -> str:
     return f"DLQ_ORIGIN_{field.upper()}"
 
 
-def origin_of(
-    message: Message, message_id: str, opened: OpenedBatch, store: Store, place: PopKey, offset: int
-) -> Origin:
-    """Where a message lay first: where it lies, in a queue of `store` at `offset`, unless it is a copy."""
+def identified(opened: OpenedBatch, store: Store, place: PopKey, offset: int) -> Message:
+    """A message of a queue of `store`, with the id that it has or is known by: that of where it lies."""
+    topic_id, _, queue_id = place
+    message = opened.view.message(offset - opened.first_offset)
+    if message.message_id:
+        return message
+    return message.replace(message_id=message_id_text(topic_id, store.enode, queue_id, offset))
+
+
+def origin_of(message: Message, opened: OpenedBatch, store: Store, place: PopKey, offset: int) -> Origin:
+    """Where an identified message lay first: where it lies, in a queue of `store` at `offset`, unless it is a copy."""
     topic_id, _, queue_id = place
     return Origin.of_copy(message.properties) or Origin(
         store.topic_name(topic_id),
-        message_id,
+        message.message_id or "",
         store.enode,
         str(queue_id),
         str(offset),

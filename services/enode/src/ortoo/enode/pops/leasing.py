@@ -290,42 +290,44 @@ class Leasing:
     # parking
 
     def _park_exhausted(self, line: GroupLine, number: int, rows: Sequence[Delivered], rules: PopRules) -> bool:
-        """Park beside the pop; True when the dead-letter topic has to be created first."""
-        if not rules.dead_letter_topic_id:
-            line.give_back([row[:2] for row in rows], number, line.group.now_ms(), RETRY_DELAY_MS)
-            return True
+        """Messages that had all their attempts go to the dead letters; the answer is that of `_park`."""
         unsaid = ("", "no answer within the invisible duration")
         letters = [
             DeadLetter(offset, attempt, REASON_ATTEMPTS, *line.notes.get(offset, unsaid))
             for first, count, attempt in rows
             for offset in range(first, first + count)
         ]
-        self._park(line, number, letters, rules)
-        return False
+        return self._park(line, number, letters, rules)
 
     async def _let_expire(
         self, line: GroupLine, number: int, expired: Sequence[tuple[int, int]], rules: PopRules
     ) -> bool:
-        """Messages (offset, attempt) whose time is over go as the group wants it; True as for exhausted ones."""
-        group, ranges = line.group, merged((offset, 1) for offset, _ in expired)
-        if rules.park_expired and not rules.dead_letter_topic_id:
-            line.give_back(ranges, number, group.now_ms(), RETRY_DELAY_MS, counts=False)
-            return True
-        self.expired_totals[group.topic_id, group.name] += len(expired)
+        """Messages (offset, attempt) whose time is over go as the group wants it; the answer is that of `_park`."""
         if rules.park_expired:
             letters = [
                 DeadLetter(offset, attempt - 1, REASON_EXPIRED, *line.notes.get(offset, ("", "")))
                 for offset, attempt in expired
             ]
-            self._park(line, number, letters, rules)
-            return False
-        line.drop(ranges)
-        await self._store.engine.note([PopFinished(*line.place, FinishReason.EXPIRED, tuple(ranges))])
+            if self._park(line, number, letters, rules, counts=False):
+                return True
+        self.expired_totals[line.group.topic_id, line.group.name] += len(expired)
+        if not rules.park_expired:
+            ranges = merged((offset, 1) for offset, _ in expired)
+            line.drop(ranges)
+            await self._store.engine.note([PopFinished(*line.place, FinishReason.EXPIRED, tuple(ranges))])
         return False
 
-    def _park(self, line: GroupLine, number: int, letters: list[DeadLetter], rules: PopRules) -> None:
-        line.renew([(letter.offset, 1) for letter in letters], number, line.group.now_ms(), PARK_LEASE_MS)
+    def _park(
+        self, line: GroupLine, number: int, letters: list[DeadLetter], rules: PopRules, *, counts: bool = True
+    ) -> bool:
+        """Park beside the pop; True when the dead-letter topic has to be created first: then they come again."""
+        ranges, now_ms = merged((letter.offset, 1) for letter in letters), line.group.now_ms()
+        if not rules.dead_letter_topic_id:
+            line.give_back(ranges, number, now_ms, RETRY_DELAY_MS, counts=counts)
+            return True
+        line.renew(ranges, number, now_ms, PARK_LEASE_MS)
         self._background.contained("park", self.parking.park_or_return(line, number, letters, rules))
+        return False
 
 
 def _called_off() -> Conflict:

@@ -1,7 +1,7 @@
 """The pop lines of all groups: made from the folded state when they are first asked for."""
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Collection, Sequence
 
 from ortoo.common.groups.pop import PopRules
@@ -202,20 +202,18 @@ class Lines:
         self._store = store
         self._clock = clock
         self._waiters = Waiters(clock, waiters_max=WAITERS_MAX, what="pops")
-        self._groups: dict[tuple[int, str], GroupLines] = {}
-        self._by_topic: dict[int, list[GroupLines]] = {}
+        self._topics: defaultdict[int, dict[str, GroupLines]] = defaultdict(dict)
+        """Of each topic group to lines."""
         self._count = 0
         store.engine.committer.on_stored.append(self.messages_stored)
         store.engine.committer.on_applied.append(self.change_applied)
 
     def of(self, topic_id: int, group: str) -> GroupLines:
         """A group in a topic. Errors: NotFound when this enode does not have the topic."""
-        found = self._groups.get((topic_id, group))
+        found = self._topics.get(topic_id, {}).get(group)
         if found is None:
             self._store.topic_name(topic_id)
-            found = GroupLines(self._store, self._clock, topic_id, group, self._waiters)
-            self._groups[topic_id, group] = found
-            self._by_topic.setdefault(topic_id, []).append(found)
+            found = self._topics[topic_id][group] = GroupLines(self._store, self._clock, topic_id, group, self._waiters)
         return found
 
     def next_number(self) -> int:
@@ -226,31 +224,28 @@ class Lines:
     def messages_stored(self, topic_ids: Collection[int]) -> None:
         """Messages of these topics became durable."""
         for topic_id in topic_ids:
-            for group in self._by_topic.get(topic_id, ()):
+            for group in self._topics.get(topic_id, {}).values():
                 group.wake()
 
     def change_applied(self, change: Change) -> None:
         """A state change became durable."""
         if isinstance(change, OffsetsCommitted):
-            group = self._groups.get((change.topic_id, change.group))
+            group = self._topics.get(change.topic_id, {}).get(change.group)
             if group is not None:
                 group.forget([queue_id for queue_id, _ in change.offsets])
         elif isinstance(change, GroupGone):
-            group = self._groups.pop((change.topic_id, change.group), None)
+            group = self._topics.get(change.topic_id, {}).pop(change.group, None)
             if group is not None:
-                self._by_topic[change.topic_id].remove(group)
                 group.forget()
         elif isinstance(change, TopicGone):
-            for group in self._by_topic.pop(change.topic_id, ()):
-                del self._groups[change.topic_id, group.name]
+            for group in self._topics.pop(change.topic_id, {}).values():
                 group.forget()
 
     async def forget_idle(self) -> None:
         """Drop groups of which nothing is in memory that the log does not say; to be called once a minute."""
-        for (topic_id, name), group in list(self._groups.items()):
-            if group.is_idle():
-                del self._groups[topic_id, name]
-                self._by_topic[topic_id].remove(group)
+        for groups in self._topics.values():
+            for name in [name for name, group in groups.items() if group.is_idle()]:
+                del groups[name]
 
     @property
     def is_closed(self) -> bool:

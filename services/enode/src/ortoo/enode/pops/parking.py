@@ -13,11 +13,10 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.records.message import Message
-from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.records.text_rules import on_one_line
 from ortoo.enode.changes.pops import PopFinished, PopNote
-from ortoo.enode.pops.copies import in_batches, origin_of
+from ortoo.enode.pops.copies import identified, in_batches, origin_of
 from ortoo.enode.pops.lines import GroupLine
 from ortoo.enode.pops.reading import OpenedBatch, PopReading
 from ortoo.enode.state.tables.pops import FinishReason, PopKey
@@ -64,17 +63,15 @@ def parked_copies(
 
 
 def _copy(opened: OpenedBatch, store: Store, place: PopKey, letter: DeadLetter, now_ms: int) -> Message:
-    topic_id, group, queue_id = place
-    message = opened.view.message(letter.offset - opened.first_offset)
-    message_id = message.message_id or message_id_text(topic_id, store.enode, queue_id, letter.offset)
-    origin = origin_of(message, message_id, opened, store, place, letter.offset)
+    message = identified(opened, store, place, letter.offset)
+    origin = origin_of(message, opened, store, place, letter.offset)
     added = {
         "DLQ_ATTEMPTS": str(letter.attempts),
         "DLQ_CONSUMER": _told(letter.consumer),
         "DLQ_DELIVER_AT_MS": _text(message.deliver_at_ms),
         "DLQ_ERROR": _told(letter.error),
         "DLQ_EXPIRE_AT_MS": _text(message.expire_at_ms),
-        "DLQ_GROUP": group,
+        "DLQ_GROUP": place[1],
         "DLQ_PARKED_AT_MS": str(now_ms),
         "DLQ_PRIORITY": _text(message.priority),
         "DLQ_REASON": letter.reason,
@@ -82,9 +79,7 @@ def _copy(opened: OpenedBatch, store: Store, place: PopKey, letter: DeadLetter, 
     }
     kept = {name: value for name, value in message.properties.items() if name not in added}
     properties = {**kept, **{name: value for name, value in sorted(added.items()) if value}}
-    return message.replace(
-        message_id=message_id, properties=properties, deliver_at_ms=None, priority=None, expire_at_ms=None
-    )
+    return message.replace(properties=properties, deliver_at_ms=None, priority=None, expire_at_ms=None)
 
 
 def _told(text: str) -> str:

@@ -11,12 +11,11 @@ from ortoo.common.groups.pop import ReplayWish, SendBackWish, merged
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.message import Message
-from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.text_rules import whole_number
 from ortoo.enode.changes.groups import SentBack
 from ortoo.enode.changes.pops import PopFinished
 from ortoo.enode.deferred.intake import Intake
-from ortoo.enode.pops.copies import Origin, in_batches, origin_of
+from ortoo.enode.pops.copies import Origin, identified, in_batches, origin_of
 from ortoo.enode.pops.parking import DeadLetter, parked_copies
 from ortoo.enode.pops.reading import OpenedBatch, OpenedBatches
 from ortoo.enode.state.interval_map import IntervalMap
@@ -36,7 +35,6 @@ class _GivenBack:
 
     opened: OpenedBatch
     message: Message
-    message_id: str
     verdict: Again | Park
     mark: Mark
 
@@ -83,19 +81,18 @@ class SendingBack:
             self._copying.update(((place, one.mark), done) for one in new)
             # It goes on when whoever asked goes away: asking again must find out what became of it.
             await self._background.kept("send back", self._copy(wish, new, done))
-        return [given[offset].message_id for offset in wish.offsets]
+        return [given[offset].message.message_id or "" for offset in wish.offsets]
 
     async def _given_back(self, wish: SendBackWish, offset: int) -> _GivenBack:
         opened = await self._opened.holding(wish.topic_id, wish.queue_id, offset)
-        message = opened.view.message(offset - opened.first_offset)
-        made = message_id_text(wish.topic_id, self._store.enode, wish.queue_id, offset)
+        message = identified(opened, self._store, (wish.topic_id, wish.group, wish.queue_id), offset)
         # Elsewhere it is what somebody sent on, with all the properties of a message that was tried by others.
         times = message.properties.get(DELIVERIES, "") if wish.topic_id == wish.retry_topic_id else ""
         attempt = max(wish.attempt, (whole_number(times) or 0) + 1)
         rule = FailureRule(wish.rules.attempts_max, wish.delays_ms)
         verdict = rule.after(attempt, counts=wish.counts, park=wish.park)
         mark = (offset, int(isinstance(verdict, Park)))
-        return _GivenBack(opened, message, message.message_id or made, verdict, mark)
+        return _GivenBack(opened, message, verdict, mark)
 
     async def _copy(self, wish: SendBackWish, given: Sequence[_GivenBack], done: asyncio.Future[None]) -> None:
         place = (wish.topic_id, wish.group, wish.queue_id)
@@ -168,21 +165,17 @@ class SendingBack:
                 at = max(at + 1, error.begin_offset)  # retention took it
                 continue
             stop = min(end, opened.end_offset)
-            offsets = list(range(at, stop))
-            copies = [_replayed(opened.view.message(offset - opened.first_offset)) for offset in offsets]
-            by_queue: dict[int, list[int]] = {}
-            for index, copy in enumerate(copies):
-                by_queue.setdefault(self._queue(wish.target_topic_id, copy, offsets[index]), []).append(index)
-            for queue_id, indices in by_queue.items():
-                for write in self._letters(wish, queue_id, [(offsets[index], copies[index]) for index in indices]):
-                    yield write
+            by_queue: dict[int, list[tuple[int, Message]]] = {}
+            for offset in range(at, stop):
+                copy = _replayed(opened.view.message(offset - opened.first_offset))
+                by_queue.setdefault(self._queue(wish.target_topic_id, copy, offset), []).append((offset, copy))
+            place = (wish.dead_letter_topic_id, REPLAY_PREFIX + wish.group, 0)
+            for queue_id, letters in by_queue.items():
+                for batch, offsets in in_batches(letters, self._clock.now_ms()):
+                    sent = tuple(merged((offset, 1) for offset in offsets))
+                    marked = PopFinished(*place, FinishReason.REPLAYED, sent)
+                    yield Write(wish.target_topic_id, queue_id, batch, (marked,))
             at = stop
-
-    def _letters(self, wish: ReplayWish, queue_id: int, letters: Sequence[tuple[int, Message]]) -> Iterator[Write]:
-        place = (wish.dead_letter_topic_id, REPLAY_PREFIX + wish.group, 0)
-        for batch, offsets in in_batches(letters, self._clock.now_ms()):
-            marked = PopFinished(*place, FinishReason.REPLAYED, tuple(merged((offset, 1) for offset in offsets)))
-            yield Write(wish.target_topic_id, queue_id, batch, (marked,))
 
     def _sent(self, wish: ReplayWish) -> IntervalMap:
         known = self._store.engine.state.pops.get((wish.dead_letter_topic_id, REPLAY_PREFIX + wish.group, 0))
@@ -195,9 +188,9 @@ class SendingBack:
 
     def _again(self, wish: SendBackWish, given: _GivenBack, attempts: int) -> Message:
         message, place = given.message, (wish.topic_id, wish.group, wish.queue_id)
-        origin = origin_of(message, given.message_id, given.opened, self._store, place, given.mark[0])
+        origin = origin_of(message, given.opened, self._store, place, given.mark[0])
         properties = {**message.properties, **origin.properties(), DELIVERIES: str(attempts)}
-        return message.replace(message_id=given.message_id, properties=properties, deliver_at_ms=None, priority=None)
+        return message.replace(properties=properties, deliver_at_ms=None, priority=None)
 
 
 def _replayed(letter: Message) -> Message:

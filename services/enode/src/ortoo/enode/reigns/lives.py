@@ -27,9 +27,8 @@ from ortoo.enode.log.copies.cut_frames import CutFrames
 from ortoo.enode.members.identity import MemberId
 from ortoo.enode.members.member import Member
 from ortoo.enode.members.roles import Candidate, Follower, Leader, Voter
-from ortoo.enode.observe.findings import EnodeFindings, FlushPace
 from ortoo.enode.recovery.member_opening import owed
-from ortoo.enode.reigns.serving import Health, Parts, open_parts
+from ortoo.enode.reigns.serving import Parts, open_parts
 from ortoo.enode.rpc.leader_only import LeaderOnly, committed_reads
 from ortoo.enode.rpc.members.operators import EnodeMembersService
 from ortoo.enode.rpc.members.peers import MemberPeers, copy_frame, join
@@ -298,15 +297,10 @@ class Lives:
             )
             parts.handlers.streams = Streams(background, over)
             stack.callback(parts.measured(self.metrics))
-            address = reachable_address(settings, self.server)
-            telling = parts.announced(address, self.name_servers, self.channels, epoch=epoch)
-            leases = await stack.enter_async_context(telling)
-            own = EnodeFindings(parts.store, FlushPace(parts.store), clock)
-            self.sources = (own.disk, own.messages, leases.findings)
+            telling = parts.announced(self.server, self.name_servers, self.channels, epoch=epoch)
+            self.sources = await stack.enter_async_context(telling)
             self.service.service, self.parts = parts.handlers, parts
             await self.server.set_serving(True)
-            health = Health(parts.store, self.server, leases.hurry, own.pace, may_open_again=True)
-            background.every("health", settings.health_interval_s, health.look, clock=clock)
             try:
                 yield
             finally:

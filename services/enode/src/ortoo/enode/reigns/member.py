@@ -4,6 +4,7 @@ import contextlib
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ortoo.common.cluster.address_server import found_name_servers, listed_again
@@ -12,7 +13,7 @@ from ortoo.common.cluster.live_settings import LiveSettings
 from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_guards, cluster_token
-from ortoo.common.grpc.server import GrpcServer
+from ortoo.common.grpc.server import AddServicer, GrpcServer
 from ortoo.common.grpc.tls import cluster_tls
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
@@ -29,9 +30,11 @@ from ortoo.enode.disk.data_dir import make_data_dir
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.reigns.lives import Lives
 from ortoo.enode.reigns.serving import CERTIFICATES_INTERVAL_S, SWITCH_INTERVAL_S
+from ortoo.enode.rpc.members.operators import NAME as MEMBERS_NAME
 from ortoo.enode.rpc.members.service import NAME, MemberService
-from ortoo.enode.rpc.service import member_server
+from ortoo.enode.rpc.service import enode_server
 from ortoo.enode.settings import Settings
+from ortoo.v1.enode_members_pb2_grpc import add_EnodeMembersServiceServicer_to_server
 from ortoo.v1.members_pb2_grpc import add_MemberServiceServicer_to_server
 
 
@@ -116,8 +119,9 @@ async def open_member(
             lambda: lives.doubts.times,
         )
         found = Findings("enode", settings.name, [lives.findings, memory.findings, telemetry.findings, live.findings])
-        services = [findings_servicer(found, clock), settings_servicer("enode", live)]
-        lives.server = member_server(lives.service, lives.members, settings, telemetry.calls, token, memory, services)
+        about_members: AddServicer = partial(add_EnodeMembersServiceServicer_to_server, lives.members)
+        services = [(MEMBERS_NAME, about_members), findings_servicer(found, clock), settings_servicer("enode", live)]
+        lives.server = enode_server(lives.service, settings, telemetry.calls, token, memory, services)
         await stack.enter_async_context(telemetry.open(ready=lambda: lives.server.serving))
         await stack.enter_async_context(speaking)
         lives.member_address = reached_at(speaking.address or speaking.cluster_address, settings.advertised_address)

@@ -4,8 +4,8 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
-from ortoo.common.cluster.announcing import Announcing
 from ortoo.common.cluster.name_servers import NameServers
+from ortoo.common.errors.findings import Source
 from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID, HALF_TOPIC_ID
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.server import GrpcServer
@@ -23,12 +23,12 @@ from ortoo.enode.deferred.identified import IdentifiedIntake
 from ortoo.enode.deferred.intake import Intake
 from ortoo.enode.deferred.moves import TimerMoves
 from ortoo.enode.deferred.transactions import Transactions
-from ortoo.enode.observe.findings import FlushPace
+from ortoo.enode.observe.findings import EnodeFindings
 from ortoo.enode.observe.metrics import register, register_groups, register_pops, register_transactions
 from ortoo.enode.observe.traces import TracedIntake
 from ortoo.enode.pops.leasing import Leasing
 from ortoo.enode.pops.sending_back import SendingBack
-from ortoo.enode.rpc.service import EnodeService
+from ortoo.enode.rpc.service import EnodeService, reachable_address
 from ortoo.enode.rpc.streams.attach import AttachedSnodes
 from ortoo.enode.settings import Settings
 from ortoo.enode.store.store import Store
@@ -79,15 +79,16 @@ class Parts:
 
     @contextlib.asynccontextmanager
     async def announced(
-        self, address: str, name_servers: NameServers, channels: Channels, *, epoch: int = 0
-    ) -> AsyncIterator[Announcing]:
-        """Tell the name servers that the enode is at `address`, follow them, and do what falls due; yields the telling.
+        self, server: GrpcServer, name_servers: NameServers, channels: Channels, *, epoch: int = 0
+    ) -> AsyncIterator[tuple[Source, ...]]:
+        """Tell the name servers that the enode is at `server`, follow them, and do what falls due.
 
-        The leases are given back at the end, unless it is led in an `epoch`: another member may have them by then.
+        Yields who knows what is wrong with the enode. The leases are given back at the end, unless it is led in an
+        `epoch`: another member may have them by then.
         """
         enode = topic_pb2.Enode(
             name=self.settings.name,
-            address=address,
+            address=reachable_address(self.settings, server),
             store_id=self.store.engine.identity.store_id,
             role=self.settings.role,
             epoch=epoch,
@@ -127,7 +128,13 @@ class Parts:
             self.background.every("idle groups", IDLE_INTERVAL_S, lines.forget_idle, clock=self.clock)
             self.background.every("silent groups", LOOK_INTERVAL_S, self.groups.look, clock=self.clock)
             self.background.spawn("locks", self.handlers.attached.follow_locks(self.clock))
-            yield leases
+            own = EnodeFindings(self.store, self.clock)
+            health = Health(self.store, server, leases.hurry, own, may_open_again=bool(epoch))
+            if not epoch:  # a member leads because others are told of it
+                health.is_known = lambda: leases.is_known
+                leases.answered = lambda: self.background.spawn("health", health.look())
+            self.background.every("health", self.settings.health_interval_s, health.look, clock=self.clock)
+            yield own.disk, own.messages, leases.findings
 
 
 @contextlib.asynccontextmanager
@@ -167,16 +174,16 @@ class Health:
     store: Store
     server: GrpcServer
     changed: Callable[[], object]
-    pace: FlushPace
+    own: EnodeFindings
     is_known: Callable[[], bool] = lambda: True
-    """Whether others are told of this enode; a member leads because it is."""
+    """Whether others are told of this enode."""
     may_open_again: bool = False
     """Whether this process opens a log anew whose disk failed; else only a new process can do its work."""
     writable: bool = True
 
     async def look(self) -> None:
         """Compare with the store and the leases, and tell a change."""
-        self.pace.look()
+        self.own.look()
         if self.server.draining.is_set():
             return
         description = self.store.describe()

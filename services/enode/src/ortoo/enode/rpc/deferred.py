@@ -8,7 +8,7 @@ from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import write
 from ortoo.common.process.containment import Scope
 from ortoo.enode.changes.halves import HalfOpen, Source, Verdict
-from ortoo.enode.deferred.checks import DueCheck, Watcher
+from ortoo.enode.deferred.checks import DueCheck
 from ortoo.enode.deferred.transactions import Transactions
 from ortoo.enode.rpc.handlers import Handlers, checked_batch_of, limit_of, unnumbered
 from ortoo.enode.rpc.streams.outbox import Outbox
@@ -89,15 +89,15 @@ class CheckStream:
     def __init__(self, transactions: Transactions, groups: Iterable[str]) -> None:
         self.outbox = Outbox[pb.WatchHalvesResponse](bytes_max=ASKED_BYTES_MAX)
         self._transactions = transactions
-        self._watcher = Watcher(groups, self._ask)
+        self._groups = frozenset(groups)
 
     async def serve(self, requests: AsyncIterator[pb.WatchHalvesRequest], scope: Scope) -> None:
         """Be known as long as the call lasts."""
-        self._transactions.watchers.add(self._watcher)
+        self._transactions.watchers.add(self._groups, self._ask)
         try:
             await asyncio.get_running_loop().create_future()
         finally:
-            self._transactions.watchers.remove(self._watcher)
+            self._transactions.watchers.remove(self._groups, self._ask)
 
     def _ask(self, check: DueCheck) -> None:
         if self.outbox.open_requests < ASKED_MAX:

@@ -23,19 +23,15 @@ class GroupHandlers(Handlers):
         if request.reset:
             await store.offsets.reset(topic_id, group, offsets)
             return pb.CommitOffsetsResponse()
-        decided, refused = store.modes.decide([(topic_id, group)], Mode.OFFSETS)
-        for error in refused.values():
-            raise error
         fenced: list[int] = []
-        try:
+        with store.modes.decided([(topic_id, group)], Mode.OFFSETS) as (decided, refused):
+            for error in refused.values():
+                raise error
             if any(item.generation for item in request.offsets):
                 rows = [(item.queue_id, item.offset, item.generation or request.generation) for item in request.offsets]
                 fenced = await store.offsets.commit_each(topic_id, group, rows, decided)
             else:
                 await store.offsets.commit(topic_id, group, offsets, request.generation, decided)
-        except BaseException:
-            store.modes.undecide(decided)
-            raise
         return pb.CommitOffsetsResponse(fenced_queue_ids=fenced)
 
     async def QueryOffsets(self, request: pb.QueryOffsetsRequest, context: Context) -> pb.QueryOffsetsResponse:

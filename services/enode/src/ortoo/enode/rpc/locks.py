@@ -24,28 +24,22 @@ class LockHandlers(Handlers):
     async def TakeLocks(self, request: pb.TakeLocksRequest, context: Context) -> pb.TakeLocksResponse:
         """Take or renew locks; what is granted is durable then. A queue that is not here fails by itself."""
         wishes = _checked(request.wishes)
-        modes = self.store.modes
         missing = await self._missing(wishes)
-        failures = {_key(one): it for one in wishes if (it := missing.get((one.topic_id, one.queue_id))) is not None}
-        pairs = {(one.topic_id, one.group) for one in wishes if _key(one) not in failures}
-        decided, refused = modes.decide(pairs, Mode.OFFSETS)
-        failures |= {_key(one): it for one in wishes if (it := refused.get((one.topic_id, one.group))) is not None}
-        wanted = [
-            LockRequest(_key(wish), wish.owner or wish.session_id, wish.session_id, request.incarnation, wish.resume)
-            for wish in wishes
-            if _key(wish) not in failures
-        ]
-        try:
+        pairs = {(one.topic_id, one.group) for one in wishes if (one.topic_id, one.queue_id) not in missing}
+        with self.store.modes.decided(pairs, Mode.OFFSETS) as (decided, refused):
+            failures = [
+                missing.get((one.topic_id, one.queue_id)) or refused.get((one.topic_id, one.group)) for one in wishes
+            ]
+            wanted = [
+                LockRequest(_key(one), one.owner or one.session_id, one.session_id, request.incarnation, one.resume)
+                for one, failure in zip(wishes, failures, strict=True)
+                if failure is None
+            ]
             granted = iter(await self.store.locks.take(wanted, decided))
-        except BaseException:
-            modes.undecide(decided)
-            raise
         return pb.TakeLocksResponse(
             answers=[
-                pb.LockAnswer(failure=failure_of(failure))
-                if (failure := failures.get(_key(wish))) is not None
-                else _answer(next(granted))
-                for wish in wishes
+                _answer(next(granted)) if failure is None else pb.LockAnswer(failure=failure_of(failure))
+                for failure in failures
             ],
             lifetime_ms=int(LIFETIME_S * 1000),
         )

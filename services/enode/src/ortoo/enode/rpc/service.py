@@ -1,6 +1,5 @@
 """EnodeService: the methods of each concern, and the long streams."""
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -12,17 +11,13 @@ from ortoo.common.grpc.cluster_token import ClusterToken, cluster_guards
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.server import AddServicer, GrpcServer
 from ortoo.common.grpc.tls import cluster_listener
-from ortoo.common.process.background import Background
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.enode.rpc.deferred import CheckStream, DeferredHandlers
 from ortoo.enode.rpc.groups import GroupHandlers
 from ortoo.enode.rpc.leader_only import LeaderOnly
 from ortoo.enode.rpc.locks import LockHandlers
-from ortoo.enode.rpc.members.operators import NAME as MEMBERS_NAME
-from ortoo.enode.rpc.members.operators import EnodeMembersService
 from ortoo.enode.rpc.pop import PopHandlers
 from ortoo.enode.rpc.storage import StorageHandlers
-from ortoo.enode.rpc.streams.all import Streams
 from ortoo.enode.rpc.streams.append import AppendStream
 from ortoo.enode.rpc.streams.attach import AttachStream
 from ortoo.enode.rpc.streams.fetch import FetchStream
@@ -31,7 +26,6 @@ from ortoo.enode.settings import Settings
 from ortoo.v1 import enode_deferred_pb2 as deferred_pb
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import enode_pop_pb2 as pop_pb
-from ortoo.v1.enode_members_pb2_grpc import add_EnodeMembersServiceServicer_to_server
 from ortoo.v1.enode_pb2_grpc import add_EnodeServiceServicer_to_server
 
 NAME = "ortoo.v1.EnodeService"
@@ -87,45 +81,6 @@ class EnodeService(GroupHandlers, StorageHandlers, LockHandlers, PopHandlers, De
             del answer
 
 
-def enode_server(
-    handlers: EnodeService,
-    settings: Settings,
-    background: Background,
-    calls: Layer,
-    token: ClusterToken | None = None,
-    memory: MemoryBudget | None = None,
-    others: Sequence[tuple[str, AddServicer]] = (),
-) -> GrpcServer:
-    """The server of EnodeService and `others`, not yet listening; `calls` counts its calls.
-
-    Streams end when it stops.
-    """
-    server = public_server(settings, calls, token, [_servicer(handlers), *others], memory)
-    handlers.streams = Streams(background, server.draining)
-    background.contained("drain", _let_go(handlers, server.draining))
-    return server
-
-
-def member_server(
-    handlers: LeaderOnly,
-    members: EnodeMembersService,
-    settings: Settings,
-    calls: Layer,
-    token: ClusterToken | None,
-    memory: MemoryBudget,
-    others: Sequence[tuple[str, AddServicer]] = (),
-) -> GrpcServer:
-    """The server of a member that may lead now and then, not yet listening.
-
-    About `members` it always answers, and so do `others`.
-    """
-
-    def add_members(server: Any) -> None:
-        add_EnodeMembersServiceServicer_to_server(members, server)
-
-    return public_server(settings, calls, token, [_servicer(handlers), (MEMBERS_NAME, add_members), *others], memory)
-
-
 def reachable_address(settings: Settings, server: GrpcServer) -> str:
     """Where other processes reach `server`: with TLS on that port of the host which is advertised."""
     if server.cluster_address:
@@ -133,21 +88,22 @@ def reachable_address(settings: Settings, server: GrpcServer) -> str:
     return settings.advertised_address or server.address
 
 
-def public_server(
+def enode_server(
+    service: EnodeService | LeaderOnly,
     settings: Settings,
     calls: Layer,
     token: ClusterToken | None,
-    servicers: Sequence[tuple[str, AddServicer]] = (),
-    memory: MemoryBudget | None = None,
+    memory: MemoryBudget,
+    others: Sequence[tuple[str, AddServicer]],
 ) -> GrpcServer:
-    """A server at the enode's own address, as its settings say; `calls` counts its calls, `token` guards it.
+    """The server of EnodeService and `others` at the enode's own address, as its settings say; not yet listening.
 
-    Its health is red until somebody knows of the enode.
+    `calls` counts its calls, `token` guards it. Its health is red until somebody knows of the enode.
     """
     tls = cluster_listener(settings)
     return GrpcServer(
         settings.listen_address,
-        servicers,
+        [_servicer(service), *others],
         outermost=[calls],
         layers=cluster_guards(token, tls_only=tls is not None),
         cluster_tls=tls,
@@ -159,18 +115,12 @@ def public_server(
     )
 
 
-def _servicer(handlers: EnodeService | LeaderOnly) -> tuple[str, AddServicer]:
+def _servicer(service: EnodeService | LeaderOnly) -> tuple[str, AddServicer]:
     def add(server: Any) -> None:
-        add_EnodeServiceServicer_to_server(handlers, server)  # type: ignore[arg-type]  # the other one stands for it
-        bulk_calls.serve(server, {"Append": handlers.Append, "FetchBatches": handlers.FetchBatches})
+        add_EnodeServiceServicer_to_server(service, server)  # type: ignore[arg-type]  # the other one stands for it
+        bulk_calls.serve(server, {"Append": service.Append, "FetchBatches": service.FetchBatches})
 
     return NAME, add
-
-
-async def _let_go(handlers: EnodeService, draining: asyncio.Event) -> None:
-    """At a stop, answer pops that wait: whoever has asked other enodes as well is told so while it can be told."""
-    await draining.wait()
-    await handlers.pops.lines.close()
 
 
 async def _no_more() -> AsyncIterator[Any]:

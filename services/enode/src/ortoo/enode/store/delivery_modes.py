@@ -1,6 +1,7 @@
 """How groups consume topics: the first use decides, later ones must agree, an operator may change it."""
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 
 from ortoo.common.errors import OrtooError
 from ortoo.enode.changes.all import Change
@@ -38,19 +39,16 @@ class DeliveryModes:
         The first use is written down, but not waited for: what the group does then comes after it in the log.
         """
         self._engine.note_reading(topic_id, group)
-        changes, refused = self.decide([(topic_id, group)], wanted)
-        for error in refused.values():
-            raise error
-        try:
+        with self.decided([(topic_id, group)], wanted) as (changes, refused):
+            for error in refused.values():
+                raise error
             await self._engine.note(changes)
-        except BaseException:
-            self.undecide(changes)
-            raise
 
-    def decide(self, pairs: Iterable[Pair], wanted: Mode) -> tuple[list[ModeSet], dict[Pair, OrtooError]]:
+    @contextlib.contextmanager
+    def decided(self, pairs: Iterable[Pair], wanted: Mode) -> Iterator[tuple[list[ModeSet], dict[Pair, OrtooError]]]:
         """What is to be stored because groups consume topics this way, and those that may not, and why.
 
-        It counts from now on: whoever cannot store it calls `undecide`.
+        It counts from now on, unless the block that is to store it fails.
         """
         changes: list[ModeSet] = []
         refused: dict[Pair, OrtooError] = {}
@@ -66,12 +64,12 @@ class DeliveryModes:
             else:
                 self._coming[topic_id, group] = wanted
                 changes.append(ModeSet(topic_id, group, wanted))
-        return changes, refused
-
-    def undecide(self, changes: Iterable[ModeSet]) -> None:
-        """What was decided was not stored."""
-        for change in changes:
-            self._coming.pop((change.topic_id, change.group), None)
+        try:
+            yield changes, refused
+        except BaseException:
+            for change in changes:
+                self._coming.pop((change.topic_id, change.group), None)
+            raise
 
     async def set(self, topic_id: int, group: str, mode: Mode) -> Mode:
         """Change how a group consumes a topic; returns, when it is durable, how it was. Errors: as `Engine.store`."""

@@ -39,12 +39,12 @@ class Offers:
 
     def __init__(self) -> None:
         """Nobody has said anything yet."""
-        self._held: dict[str, tuple[HeldTopic, ...]] = {}
-        self._more: dict[str, int] = {}
+        self._said: dict[str, tuple[Sequence[HeldTopic], int]] = {}
+        """By enode: what it holds, and how much more."""
 
     def put(self, enode: str, held: Sequence[HeldTopic], more: int) -> None:
         """Take over what an enode says, in place of what it said before. Errors: Invalid."""
-        if not held and enode not in self._held:
+        if not held and enode not in self._said:
             return
         check_process_name(enode, "enode.name")
         if len(held) > OFFERS_OF_ENODE_MAX:
@@ -57,29 +57,27 @@ class Offers:
                     f"{QUEUE_COUNT_MAX} queues",
                     field="unknown_topics",
                 )
-        room = max(0, OFFERS_MAX - sum(len(kept) for name, kept in self._held.items() if name != enode))
-        self._held.pop(enode, None)
-        self._more.pop(enode, None)
+        self._said.pop(enode, None)
         if held:
-            self._held[enode] = tuple(held[:room])
-            self._more[enode] = more + len(held) - len(self._held[enode])
+            kept = held[: max(0, OFFERS_MAX - sum(len(others) for others, _ in self._said.values()))]
+            self._said[enode] = kept, more + len(held) - len(kept)
 
     def copy(self) -> "Offers":
         """What was said until now, for another thread."""
         offers = Offers()
-        offers._held, offers._more = dict(self._held), dict(self._more)
+        offers._said = dict(self._said)
         return offers
 
     @property
     def more(self) -> int:
         """How many topics enodes hold that are not named here."""
-        return sum(self._more.values())
+        return sum(more for _, more in self._said.values())
 
     def all(self, topics: Mapping[str, Topic], deleted: Mapping[int, object]) -> list[OfferedTopic]:
         """What is offered beside the `topics` that are known and those that are `deleted`, by name."""
         placed: dict[int, list[Placement]] = defaultdict(list)
         names: dict[int, str] = {}
-        for enode, held in sorted(self._held.items()):
+        for enode, (held, _) in sorted(self._said.items()):
             for one in held:
                 if not _is_here(one, enode, topics.get(one.name)) and one.topic_id not in deleted:
                     placed[one.topic_id].append(Placement(enode, one.queue_count, one.queue_count))
@@ -95,7 +93,7 @@ class Offers:
 
     def named(self, name: str, deleted: Mapping[int, object]) -> list[OfferedTopic]:
         """What is offered under a name that no topic has."""
-        if not any(one.name == name for held in self._held.values() for one in held):
+        if not any(one.name == name for held, _ in self._said.values() for one in held):
             return []
         return [one for one in self.all({}, deleted) if one.name == name]
 

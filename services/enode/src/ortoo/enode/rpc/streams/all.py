@@ -18,13 +18,10 @@ R = TypeVar("R")
 class Stream(Protocol[Q, R]):
     """One open call: reads requests, begins work for each, and puts the answers into its outbox."""
 
-    @property
-    def outbox(self) -> Outbox[R]:
-        """The answers."""
-
-    @property
-    def waits_at_stop(self) -> bool:
-        """Whether open requests are answered before the server stops, or abandoned."""
+    outbox: Outbox[R]
+    """The answers."""
+    waits_at_stop: bool
+    """Whether open requests are answered before the server stops, or abandoned."""
 
     async def serve(self, requests: AsyncIterator[Q], scope: Scope) -> None:
         """Read requests until there are no more; the work goes on in tasks of `scope`."""

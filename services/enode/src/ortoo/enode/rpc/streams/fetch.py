@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import Any
 
 from ortoo.common.errors import NOT_TAKEN_FIELD, OrtooError, OutOfRange, Overloaded, Unavailable
 from ortoo.common.errors.status import failure_of
@@ -160,28 +159,19 @@ async def _committed(
 
 
 def _answer(request: enode_pb2.FetchBatchesRequest, found: Fetched | Chosen) -> Bulky:
-    if isinstance(found, Chosen):
-        batches = [
-            _stored(one, rows=one.rows, next_offset=one.next_offset, row_stored_at_ms=one.row_stored_at_ms)
-            for one in found.parts
-        ]
-        bulks = [one.batch.records for one in found.parts]
-    else:
-        batches = [_stored(one) for one in found.batches]
-        bulks = [one.batch.records for one in found.batches]
     response = enode_pb2.FetchBatchesResponse(
         request_id=request.request_id,
         next_offset=found.next_offset,
         end_offset=found.end_offset,
-        batches=batches,
+        batches=[_stored(one) for one in found.batches],
         pushed_down=isinstance(found, Chosen),
     )
-    return Bulky(response, bulks)
+    return Bulky(response, [one.batch.records for one in found.batches])
 
 
-def _stored(one: StoredBatch | ChosenPart, **more: Any) -> enode_pb2.StoredBatch:
+def _stored(one: StoredBatch | ChosenPart) -> enode_pb2.StoredBatch:
     batch = one.batch
-    return enode_pb2.StoredBatch(
+    stored = enode_pb2.StoredBatch(
         first_offset=one.first_offset,
         stored_at_ms=one.stored_at_ms,
         batch=record_pb2.SealedBatch(
@@ -191,8 +181,10 @@ def _stored(one: StoredBatch | ChosenPart, **more: Any) -> enode_pb2.StoredBatch
             producer_id=batch.producer_id,
             first_sequence=batch.first_sequence,
         ),
-        **more,
     )
+    if isinstance(one, ChosenPart):
+        stored.rows, stored.next_offset, stored.row_stored_at_ms = one.rows, one.next_offset, one.row_stored_at_ms
+    return stored
 
 
 def _refusal(request: enode_pb2.FetchBatchesRequest, error: OrtooError) -> Bulky:

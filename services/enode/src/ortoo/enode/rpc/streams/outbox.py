@@ -89,10 +89,10 @@ class Outbox(Generic[R]):
         self._ready.append((answer, cost_bytes))
         self._rouse()
 
-    def tell(self, news: R, cost_bytes: int = 0) -> None:
-        """Send what nobody asked for; its reserved bytes are given back when it is taken."""
+    def tell(self, news: R) -> None:
+        """Send what nobody asked for, and what is small."""
         self.open_requests += 1
-        self.put(news, cost_bytes)
+        self.put(news, 0)
 
     def offer(self, news: R, cost_bytes: int) -> bool:
         """Send what nobody asked for, if there is room for its bytes; whether there is."""

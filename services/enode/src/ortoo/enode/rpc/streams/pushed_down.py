@@ -25,7 +25,7 @@ Fetch = Callable[..., Awaitable[Fetched]]
 class Chosen:
     """What was wanted of a stretch of a queue."""
 
-    parts: Sequence[ChosenPart]
+    batches: Sequence[ChosenPart]
     next_offset: int
     end_offset: int
 
