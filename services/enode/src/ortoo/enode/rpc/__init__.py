@@ -1,4 +1,5 @@
-"""What the enode offers on the wire, and the replica's end of it: decode, call the rooms below, encode.
+"""What the enode offers on the wire, to snodes and to its other members: decode, call the rooms below, encode.
 
-In: requests of EnodeService and ReplicationService. Out: their answers. Only `app` and `replica` import it.
+In: requests of EnodeService, MemberService and EnodeMembersService. Out: their answers. `app`, `reigns` and the
+offline `elect` import it.
 """
