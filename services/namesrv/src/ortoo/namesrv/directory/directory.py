@@ -231,10 +231,9 @@ class Directory:
 
         Errors: as `Leases.register_enode` and `Offers.put`.
         """
-        news = self._leases.register_enode(enode, self._clock.monotonic_s())
+        self._tell(enode=self._leases.register_enode(enode, self._clock.monotonic_s()))
         if directory_id == self.directory_id:  # otherwise it speaks of another one
             self._offers.put(enode.name, unknown, more)
-        self._tell(enode=news)
 
     def register_snode(self, snode: Snode, incarnation: str, *, shares_membership: bool) -> None:
         """Give or renew a snode's lease. Errors: as `Leases.register_snode`."""
