@@ -77,13 +77,14 @@ class OffsetStore(ABC):
     async def load(self, queues: Sequence[Queue]) -> dict[Queue, int | None]:
         """The stored offsets, None where there is none; queues that could not be asked for are missing."""
 
-    async def persist(self, queues: Collection[Queue]) -> list[Queue]:
-        """Store what is new of these queues; those that somebody else owns. One failure does not stop the others.
+    async def persist(self, queues: Collection[Queue] | None = None) -> list[Queue]:
+        """Store what is new of these queues, None = of all; those that somebody else owns.
 
+        One failure does not stop the others.
         One call after another: what one tries again must not come behind what a later one has stored.
         """
         async with self._turn:
-            if not (news := self.table.unstored(queues)):
+            if not (news := self.table.unstored(self.table.known() if queues is None else queues)):
                 return []
             self.table.asked(news)
             return await self._store(news)

@@ -13,7 +13,10 @@ from ortoo.client.core.received import ReceivedBatch
 from ortoo.client.core.suspension import Hold, Suspension
 from ortoo.client.core.wire import queue_of, received_batch, subscription, wire_queue
 from ortoo.client.offsets.losses import Losses, LostMessages
-from ortoo.client.push.broadcast_offsets import BroadcastOffsets
+from ortoo.client.offsets.queue_starts import start_offsets
+from ortoo.client.offsets.start_point import StartRule
+from ortoo.client.offsets.store import LocalOffsets
+from ortoo.client.produce.routes import readable_queues
 from ortoo.common.errors import OrtooError
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_field import Bulky
@@ -34,9 +37,13 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
         *,
         messages_max: int,
         bytes_max: int,
-        broadcast: BroadcastOffsets | None = None,
+        broadcast: LocalOffsets | None,
+        rule: StartRule,
     ) -> None:
-        """Join as `opening` says; at most so many delivered messages and bytes wait to be acknowledged."""
+        """Join as `opening` says; at most so many delivered messages and bytes wait to be acknowledged.
+
+        Of a `broadcast` the offsets are kept there, and a queue that has none begins by `rule`.
+        """
         super().__init__(connection, bulk_calls.push, consumer_pb2.PushRequest)
         self.queues: tuple[Queue, ...] = ()
         self.failure: OrtooError | None = Left(
@@ -48,6 +55,7 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
         """Set when there is something that `report` would say."""
         self._opening = opening
         self._broadcast = broadcast
+        self._rule = rule
         self._messages_max = messages_max
         self._bytes_max = bytes_max
         self._generation = 0
@@ -170,8 +178,8 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
             ]
             self._say(acknowledge=consumer_pb2.Acknowledge(offsets=offsets))
             if self._broadcast is not None:
-                for queue, offset in news.items():
-                    self._broadcast.done(queue, offset)
+                for queue, offset in news.items():  # less than before where a queue began anew
+                    self._broadcast.table.update(queue, offset)
         if self._freed_messages >= 0 and self._freed_bytes >= 0 and (self._freed_messages or self._freed_bytes):
             self._grant(self._freed_messages, self._freed_bytes)
 
@@ -208,10 +216,10 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
         self._buffer.clear()
         self._lent.clear()
 
-    async def _is_placed(self, offsets: BroadcastOffsets) -> bool:
+    async def _is_placed(self, offsets: LocalOffsets) -> bool:
         """Whether it is known where each queue goes on; otherwise look again, unless it is over."""
         try:
-            starts = await offsets.starts([it.topic for it in self._opening.subscriptions])
+            starts = await self._starts(offsets)
         except OrtooError as error:
             if not error.retriable:
                 self._is_leaving = self._refused(error)
@@ -222,6 +230,17 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
             consumer_pb2.QueueStart(queue=wire_queue(queue), offset=offset) for queue, offset in starts.items()
         )
         return True
+
+    async def _starts(self, offsets: LocalOffsets) -> dict[Queue, int]:
+        """Where each queue goes on; a queue without an offset gets one now, so that nothing is missed later."""
+        await offsets.persist()
+        topics = [it.topic for it in self._opening.subscriptions]
+        queues = [queue for topic in topics for queue in await readable_queues(self._connection, topic)]
+        starts = await start_offsets(self._connection, offsets, queues, self._rule)
+        for queue, offset in starts.items():
+            offsets.table.update(queue, offset)
+        await offsets.persist()
+        return starts
 
     def _grant(self, messages: int, size_bytes: int) -> None:
         """Let the server send so much more; what was freed until now is in it."""
