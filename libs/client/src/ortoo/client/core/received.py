@@ -55,8 +55,7 @@ class ReceivedBatch:
             self._columns = range(sealed.count)
         self._finished = finished
         self._current = current
-        offsets = self.offsets
-        self.progress = BatchProgress(offsets if isinstance(offsets, range) else list(offsets), next_offset)
+        self.progress = BatchProgress(self.offsets, next_offset, self.size_bytes)
 
     def __len__(self) -> int:
         return len(self._rows)

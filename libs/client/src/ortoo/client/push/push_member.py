@@ -64,8 +64,6 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
         self._arrived = asyncio.Event()
         self._freed_messages = 0
         self._freed_bytes = 0
-        self._owed: dict[Queue, tuple[int, int]] = {}
-        """What the unfinished deliveries of each queue cost of the credit: messages, and bytes."""
         self._suspension = Suspension()
         self._retries: consumer_pb2.Subscription | None = None
         """The group's retry topic, when it is wanted."""
@@ -212,7 +210,6 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
         """What was delivered and not acknowledged comes again."""
         self.queues = ()
         self._progress.clear()
-        self._owed.clear()
         self._buffer.clear()
         self._lent.clear()
 
@@ -268,11 +265,8 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
         self._generation = generation
         self.queues = tuple(queues)
         kept = frozenset(queues)
-        messages = size_bytes = 0
-        for queue in [queue for queue in self._progress if queue not in kept]:
-            del self._progress[queue]
-            owed_messages, owed_bytes = self._owed.pop(queue, (0, 0))
-            messages, size_bytes = messages + owed_messages, size_bytes + owed_bytes
+        gone = [self._progress.pop(queue) for queue in list(self._progress) if queue not in kept]
+        messages, size_bytes = sum(it.messages for it in gone), sum(it.size_bytes for it in gone)
         for batch in self._buffer:
             if batch.queue not in kept and id(batch) in self._lent:
                 self._lent.discard(id(batch))
@@ -302,7 +296,6 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
             current=lambda: self._progress.get(queue) is progress,
         )
         progress.deliver(batch.progress)
-        self._owe(queue, len(batch), batch.size_bytes)
         self._buffer.append(batch)
         if self._suspension:
             self._lend(batch)
@@ -311,14 +304,7 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
     def _finished(self, batch: ReceivedBatch, count: int) -> None:
         if not batch.is_current:
             return  # its credit came back when its queue went, or the session did
-        # Credit is given back by the batch: the bytes of one are in memory until its last message is done.
-        size_bytes = batch.size_bytes if batch.progress.is_finished else 0
-        self._owe(batch.queue, -count, -size_bytes)
-        self._free(count, size_bytes)
-
-    def _owe(self, queue: Queue, messages: int, size_bytes: int) -> None:
-        owed_messages, owed_bytes = self._owed.get(queue, (0, 0))
-        self._owed[queue] = owed_messages + messages, owed_bytes + size_bytes
+        self._free(count, self._progress[batch.queue].finished(batch.progress, count))
 
     def _free(self, messages: int, size_bytes: int) -> None:
         self._freed_messages += messages
