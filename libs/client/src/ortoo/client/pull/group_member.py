@@ -151,7 +151,7 @@ class GroupMember:
 
     def may_process(self, queue: ProcessQueue) -> bool:
         """Whether messages of the queue may be given out now: it is ours, not suspended, and its lock is believed."""
-        if queue.is_dropped or queue.is_suspended:
+        if queue.is_dropped or queue.queue in self._suspension:
             return False
         return self._locks is None or self._locks.is_trusted(queue.queue)
 
@@ -168,16 +168,10 @@ class GroupMember:
     def suspend(self, queues: Collection[Queue]) -> None:
         """Neither pull nor give out messages of these queues, or of any when none is named."""
         self._suspension.suspend(queues)
-        for queue, owned in self._owned.items():
-            owned.queue.is_suspended = queue in self._suspension
 
     def resume(self, queues: Collection[Queue]) -> None:
         """Go on with these queues, or with everything when none is named."""
         self._suspension.resume(queues)
-        for queue, owned in self._owned.items():
-            owned.queue.is_suspended = queue in self._suspension
-            if not owned.queue.is_suspended:
-                owned.wake()
         self.arrived.set()
 
     def seek(self, queue: Queue, offset: int) -> None:
@@ -203,7 +197,7 @@ class GroupMember:
         try:
             while self.failure is None:
                 self.arrived.clear()
-                for queue in in_order(self.queues, self._served):
+                for queue in in_order([owned.queue for owned in self._owned.values()], self._served):
                     if self.may_process(queue) and (taken := take(queue)) is not None:
                         self._served = queue.queue
                         return taken
@@ -299,7 +293,7 @@ class GroupMember:
         await self._shares.want_retries()
         shares = await self._shares.look()
         now_s = self._clock.monotonic_s()
-        pulled = {it.queue: now_s if it.is_suspended else it.pulled_at_s for it in self.queues}
+        pulled = {it.queue: now_s if it.queue in self._suspension else it.pulled_at_s for it in self.queues}
         drop, take = change_of(pulled, shares, self._shares.topics, now_s)
         for queue in drop:
             self._begin_to_drop(queue)
@@ -332,7 +326,6 @@ class GroupMember:
     def _start(self, queue: Queue, offset: int) -> None:
         generation = self._locks.generation(queue) if self._locks is not None else 0
         held = ProcessQueue(queue, offset, generation)
-        held.is_suspended = queue in self._suspension
         locks = self._locks
         puller = QueuePuller(
             connection=self._connection,
@@ -340,6 +333,7 @@ class GroupMember:
             queue=held,
             settings=self.settings,
             wanted=self._shares.filter_of(queue.topic),
+            suspension=self._suspension,
             may_pull=lambda: locks is None or locks.is_trusted(queue),
             arrived=self.arrived.set,
             lost=self._lost,

@@ -22,7 +22,6 @@ class ProcessQueue:
         self.next_offset = start_offset
         """Where to pull next."""
         self.is_dropped = False
-        self.is_suspended = False
         self.pulled_at_s = 0.0
         """When it was last pulled, on the monotonic clock."""
         self.epoch = 0
