@@ -27,7 +27,7 @@ from ortoo.client.pull.shares import Shares
 from ortoo.client.sessions.group_view import GroupView, change_of
 from ortoo.client.sessions.session import Session
 from ortoo.common.errors import NotFound, OrtooError, Unsupported
-from ortoo.common.process.background import Background
+from ortoo.common.process.background import Background, pause
 from ortoo.common.process.logs import get_logger
 from ortoo.v1 import session_pb2
 
@@ -192,28 +192,20 @@ class GroupMember:
 
         Errors: why this member is refused.
         """
-        wake: asyncio.Task[None] | None = None
         deadline_s = None if timeout_s is None else self._clock.monotonic_s() + timeout_s
-        try:
-            while self.failure is None:
-                self.arrived.clear()
-                for queue in in_order([owned.queue for owned in self._owned.values()], self._served):
-                    if self.may_process(queue) and (taken := take(queue)) is not None:
-                        self._served = queue.queue
-                        return taken
-                if deadline_s is not None and self._clock.monotonic_s() >= deadline_s:
-                    return None
-                if timeout_s is not None and wake is None:
-                    wake = self._background.spawn("wake", self._set_after(timeout_s, self.arrived))
+        while self.failure is None:
+            self.arrived.clear()
+            for queue in in_order([owned.queue for owned in self._owned.values()], self._served):
+                if self.may_process(queue) and (taken := take(queue)) is not None:
+                    self._served = queue.queue
+                    return taken
+            if deadline_s is None:
                 await self.arrived.wait()
-            raise self.failure
-        finally:
-            if wake is not None:
-                wake.cancel()
-
-    async def _set_after(self, seconds: float, event: asyncio.Event) -> None:
-        await self._clock.sleep(seconds)
-        event.set()
+            elif (left_s := deadline_s - self._clock.monotonic_s()) > 0:
+                await pause(left_s, self.arrived, self._clock)
+            else:
+                return None
+        raise self.failure
 
     async def commit(self) -> None:
         """Store how far every queue is. Errors: Unavailable when a file of offsets cannot be written."""
@@ -280,8 +272,8 @@ class GroupMember:
                 _log.warning("the shares cannot be looked at now", group=self.group, reason=str(error))
                 settled = False
             if not settled:
-                later = self._set_after(self.settings.lock_retry_ms / 1000, self._shares.changed)
-                self._background.spawn("look again", later)
+                await pause(self.settings.lock_retry_ms / 1000, self._shares.changed, self._clock)
+                self._shares.changed.set()
 
     async def _rebalance(self) -> bool:
         """Own what this member shall own; False when something has to be tried again soon."""
