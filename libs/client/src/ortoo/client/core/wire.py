@@ -1,25 +1,21 @@
 """Between the client's plain values and their form on the wire, where names differ or many are made."""
 
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
+from functools import partial
 from typing import Any
 
 from ortoo.client.core.filters import Filter, expressions
 from ortoo.client.core.place import Queue
 from ortoo.client.core.received import Finished, ReceivedBatch
 from ortoo.common.errors import Invalid
+from ortoo.common.errors.findings import process_version
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.v1 import consumer_pb2, pull_pb2, record_pb2, topic_pb2
 
 LANGUAGE = "python"
 
-
-def client_version() -> str:
-    """The version of this client, for people."""
-    try:
-        return version("ortoo-client")
-    except PackageNotFoundError:
-        return "unknown"
+client_version = partial(process_version, "ortoo-client")
+"""The version of this client, for people."""
 
 
 # what a request carries
