@@ -195,7 +195,7 @@ class MessageFields:
     @property
     def origin_topic(self) -> str:
         """The topic it was sent to; another than `topic` for a message that the group gave back."""
-        return self.properties.get("RETRY_TOPIC", self.topic)
+        return self.properties.get("RETRY_TOPIC", self.queue.topic)
 
     @property
     def attempt(self) -> int:

@@ -9,8 +9,6 @@ from ortoo.client.core.received import MessageFields, ReceivedBatch
 from ortoo.client.core.wire import queue_of, sealed_batch
 from ortoo.v1 import pop_pb2
 
-ORIGIN_TOPIC = "RETRY_TOPIC"
-"""The property in which a copy in a retry topic keeps its first topic."""
 LEASES_AT_ONCE = 256
 
 
@@ -129,7 +127,7 @@ class PoppedMessage(MessageFields):
     @property
     def topic(self) -> str:
         """Its topic; of a message that was sent again to the group, the first one."""
-        return self.properties.get(ORIGIN_TOPIC, self.queue.topic)
+        return self.origin_topic
 
     @property
     def lease(self) -> PopLease:
