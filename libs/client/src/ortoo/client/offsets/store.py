@@ -26,10 +26,6 @@ class OffsetTable:
         self._offsets: dict[Queue, int] = {}
         self._stored: dict[Queue, int] = {}
 
-    def __getitem__(self, queue: Queue) -> int | None:
-        """The offset of a queue; None if it is not known."""
-        return self._offsets.get(queue)
-
     def update(self, queue: Queue, offset: int, *, increase_only: bool = False) -> None:
         """Note an offset. With `increase_only` a smaller one than known changes nothing."""
         if not increase_only or offset > self._offsets.get(queue, -1):
