@@ -214,9 +214,18 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
         self._lent.clear()
 
     async def _is_placed(self, offsets: LocalOffsets) -> bool:
-        """Whether it is known where each queue goes on; otherwise look again, unless it is over."""
+        """Whether it is known where each queue goes on; otherwise look again, unless it is over.
+
+        A queue without an offset gets one now, so that nothing is missed later.
+        """
+        topics = [it.topic for it in self._opening.subscriptions]
         try:
-            starts = await self._starts(offsets)
+            await offsets.persist()
+            queues = [queue for topic in topics for queue in await readable_queues(self._connection, topic)]
+            starts = await start_offsets(self._connection, offsets, queues, self._rule)
+            for queue, offset in starts.items():
+                offsets.table.update(queue, offset)
+            await offsets.persist()
         except OrtooError as error:
             if not error.retriable:
                 self._is_leaving = self._refused(error)
@@ -227,17 +236,6 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
             consumer_pb2.QueueStart(queue=wire_queue(queue), offset=offset) for queue, offset in starts.items()
         )
         return True
-
-    async def _starts(self, offsets: LocalOffsets) -> dict[Queue, int]:
-        """Where each queue goes on; a queue without an offset gets one now, so that nothing is missed later."""
-        await offsets.persist()
-        topics = [it.topic for it in self._opening.subscriptions]
-        queues = [queue for topic in topics for queue in await readable_queues(self._connection, topic)]
-        starts = await start_offsets(self._connection, offsets, queues, self._rule)
-        for queue, offset in starts.items():
-            offsets.table.update(queue, offset)
-        await offsets.persist()
-        return starts
 
     def _grant(self, messages: int, size_bytes: int) -> None:
         """Let the server send so much more; what was freed until now is in it."""
