@@ -154,7 +154,7 @@ async def producer_to(
 ) -> AsyncIterator[Producer]:
     """A real producer whose streams end in `store`; it retries at once."""
     queues = tuple(Queue("t", "enode-0", number) for number in range(queue_count))
-    chosen = route or Route(TOPIC_ID, queues, queues, queues)
+    chosen = route or Route(TOPIC_ID, queues, queues)
     connection = NoNetwork(["localhost:1"], clock=SystemClock(), randomness=Randomness(1))
     connection.backoff = Backoff(first_s=0.0)
 

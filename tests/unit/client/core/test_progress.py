@@ -84,3 +84,19 @@ def test_whatever_finishes_when_nothing_unfinished_is_ever_reported(sizes: list[
             assert last < said <= smallest
             last = said
     assert last == (at if sizes else -1)
+
+
+def test_what_is_not_finished_is_counted_and_the_bytes_of_a_delivery_go_with_its_last_message() -> None:
+    """Credit and limits are reckoned by it: the oldest message that is not done holds its whole delivery in memory."""
+    progress = QueueProgress()
+    first, second = BatchProgress([3, 5], 6, 100), BatchProgress(range(6, 9), 9, 50)
+    progress.deliver(first)
+    progress.deliver(second)
+    progress.deliver(BatchProgress([], 20))
+    assert (progress.messages, progress.size_bytes, progress.oldest_offset) == (5, 150, 3)
+    assert progress.finished(second, second.finish_all()) == 50
+    assert progress.finished(first, first.finish(0)) == 0
+    assert (progress.messages, progress.size_bytes, progress.oldest_offset) == (1, 100, 5)
+    assert progress.finished(first, first.finish(1)) == 100
+    assert (progress.messages, progress.size_bytes, progress.oldest_offset) == (0, 0, None)
+    assert progress.floor_offset == 20

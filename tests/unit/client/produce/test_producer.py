@@ -168,7 +168,7 @@ async def test_bodies_and_messages_share_a_batch_and_each_is_refused_alone() -> 
 async def test_a_bare_body_goes_to_the_queue_of_the_least_priority() -> None:
     """Where each queue is for one priority it is a message without one, however full another queue's batch is."""
     queues = tuple(Queue("t", "enode-0", number) for number in range(3))
-    route = Route(TOPIC_ID, queues, queues, queues, has_levels=True)
+    route = Route(TOPIC_ID, queues, queues, has_levels=True)
     async with asyncio.timeout(30), producer_to(SimulatedStore(), route=route) as producer:
         sendings = []
         for number in range(30):
@@ -316,9 +316,9 @@ async def test_a_route_that_is_doubted_is_asked_for_again() -> None:
     """An enode that is away is left out by messages without a group; those of a group wait for their queue."""
     gone, there = Queue("t", "enode-0", 0), Queue("t", "enode-1", 0)
     store = SimulatedStore([Fault.AWAY, Fault.AWAY, Fault.AWAY])
-    route = Route(TOPIC_ID, (gone,), (gone,), (gone, there))
+    route = Route(TOPIC_ID, (gone,), (gone, there))
     async with asyncio.timeout(10), producer_to(store, route=route) as producer:
-        fresh = Route(TOPIC_ID, (there,), (there,), (gone, there))
+        fresh = Route(TOPIC_ID, (there,), (gone, there))
 
         async def query_route(*_: object) -> Route:
             return fresh
@@ -365,5 +365,5 @@ async def test_addresses_are_checked_before_anything_is_sent() -> None:
 def test_a_priority_has_a_queue_when_its_enode_has_left_the_topic() -> None:
     """A batch may be open for an enode that is gone from the route that was just asked for."""
     queues = tuple(Queue("t", "enode-1", number) for number in range(3))
-    route = Route(7, queues, queues, queues, has_levels=True)
+    route = Route(7, queues, queues, has_levels=True)
     assert route.queue_of_priority(1, "enode-0") == route.queue_of_priority(1, "enode-1") == queues[1]

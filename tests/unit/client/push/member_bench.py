@@ -5,7 +5,8 @@ from typing import Any
 from ortoo.client.core.place import Queue
 from ortoo.client.core.wire import wire_queue
 from ortoo.client.offsets.losses import Losses
-from ortoo.client.push.broadcast_offsets import BroadcastOffsets
+from ortoo.client.offsets.start_point import StartRule
+from ortoo.client.offsets.store import LocalOffsets
 from ortoo.client.push.push_member import PushMember
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.records.batch import encode
@@ -20,10 +21,10 @@ MESSAGES_MAX, BYTES_MAX = 1_000, 1 << 20
 class Server:
     """What a member hears, and what it says."""
 
-    def __init__(self, broadcast: BroadcastOffsets | None = None) -> None:
+    def __init__(self, broadcast: LocalOffsets | None = None) -> None:
         connection: Any = None
         opening, limits = pb.OpenSession(group="g"), {"messages_max": MESSAGES_MAX, "bytes_max": BYTES_MAX}
-        self.member = PushMember(connection, opening, Losses(None), **limits, broadcast=broadcast)
+        self.member = PushMember(connection, opening, Losses(None), **limits, broadcast=broadcast, rule=StartRule())
         self.generation = 0
         self.open()
 

@@ -5,8 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ortoo.client.offsets.file import OffsetFile
-from ortoo.client.offsets.start_point import StartRule
-from ortoo.client.push.broadcast_offsets import BroadcastOffsets
+from ortoo.client.offsets.store import LocalOffsets
 from ortoo.client.push.consumer import Consumer, ConsumerSettings
 from tests.unit.client.push.member_bench import A, B, Server
 
@@ -74,9 +73,8 @@ async def test_what_is_wanted_later_counts_as_later_also_when_the_clock_was_set_
 
 async def test_a_broadcasts_file_follows_a_queue_that_begins_anew(tmp_path: Path) -> None:
     """Of a topic that was made anew it would go on where it was in the former one, and miss what lies before."""
-    connection: Any = None
     file = OffsetFile(tmp_path / "offsets")
-    broadcast = BroadcastOffsets(connection, file, StartRule())
+    broadcast = LocalOffsets(file)
     server = Server(broadcast)
     for first_offset in (100, 0):
         server.assign()

@@ -18,7 +18,6 @@ from ortoo.client.admin.descriptions import (
     OfferedTopic,
     OpenTransaction,
     PeekedMessage,
-    ProcessInfo,
     QueueInfo,
     ReplayProgress,
     TopicDescription,
@@ -223,10 +222,7 @@ class Admin:
 
     async def describe_cluster(self) -> ClusterInfo:
         """The processes of the cluster."""
-        answer = await self._call("DescribeCluster", admin_pb2.DescribeClusterRequest())
-        enodes = tuple(read(ProcessInfo, it) for it in answer.enodes)
-        snodes = tuple(ProcessInfo(it.name, it.address, it.alive) for it in answer.snodes)
-        return read(ClusterInfo, answer, enodes=enodes, snodes=snodes)
+        return read(ClusterInfo, await self._call("DescribeCluster", admin_pb2.DescribeClusterRequest()))
 
     async def consumer_count(self, group: str) -> int:
         """How many consumers a group has now, on whichever snode."""

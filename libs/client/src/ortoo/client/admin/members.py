@@ -116,8 +116,6 @@ def _members(found: member_admin_pb2.EnodeMembers) -> EnodeMembers:
                 state=_STATES.name(one.state),
                 tail_epoch=one.tail.epoch,
                 tail_position=one.tail.position,
-                reported_ms_ago=one.reported_ms_ago if one.HasField("reported_ms_ago") else None,
-                lag_bytes=one.lag_bytes if one.HasField("lag_bytes") else None,
             )
             for one in found.members
         ),

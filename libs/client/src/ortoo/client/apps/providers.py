@@ -26,9 +26,6 @@ class Providers:
             raise Invalid(f"{_name(made)} is provided twice: {_name(provider)} is the second", field="provide")
         self._providers[made] = provider
 
-    def __contains__(self, kind: Any) -> bool:
-        return kind in self._providers
-
     def put(self, value: object, kind: Any) -> None:
         """Provide what is there already, as a `kind`, instead of what would be made: for tests."""
         self._providers[kind] = lambda: value

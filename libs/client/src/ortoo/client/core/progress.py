@@ -5,16 +5,18 @@ an unfinished message is ever reported as done.
 """
 
 from collections import deque
+from collections.abc import Sequence
 
 
 class BatchProgress:
     """The messages of one delivery, by their place in it."""
 
-    __slots__ = ("_finished", "_floor", "count", "next_offset", "offsets")
+    __slots__ = ("_finished", "_floor", "count", "next_offset", "offsets", "size_bytes")
 
-    def __init__(self, offsets: "range | list[int]", next_offset: int) -> None:
+    def __init__(self, offsets: Sequence[int], next_offset: int, size_bytes: int = 0) -> None:
         """`offsets` are those of the delivered messages, rising; `next_offset` is where the next delivery starts."""
         self.count = len(offsets)
+        self.size_bytes = size_bytes
         self.offsets = offsets
         self.next_offset = next_offset
         self._floor = 0
@@ -53,6 +55,8 @@ class QueueProgress:
 
     def __init__(self, start_offset: int = -1) -> None:
         """Start with nothing delivered, everything before `start_offset` being done; -1 = not known."""
+        self.messages = self.size_bytes = 0
+        """What was delivered and is not finished."""
         self._batches: deque[BatchProgress] = deque()
         self._reported = start_offset
         self._floor = start_offset
@@ -62,17 +66,33 @@ class QueueProgress:
         if self._batches and not self._batches[-1].count and not batch.count:
             self._batches.pop()  # both say only that the offset moved on, and of such there may be one a message
         self._batches.append(batch)
+        self.messages += batch.count
+        self.size_bytes += batch.size_bytes
+
+    def finished(self, batch: BatchProgress, count: int) -> int:
+        """So many messages of a delivery are newly finished; returns the bytes that are free by it.
+
+        Those of a delivery are in memory until its last message is finished.
+        """
+        size_bytes = batch.size_bytes if batch.is_finished else 0
+        self.messages -= count
+        self.size_bytes -= size_bytes
+        return size_bytes
+
+    @property
+    def oldest_offset(self) -> int | None:
+        """The first message that was delivered and is not finished; None when all are."""
+        while self._batches and self._batches[0].is_finished:
+            self._floor = self._batches.popleft().next_offset
+        return self._batches[0].floor_offset if self._batches else None
 
     @property
     def floor_offset(self) -> int:
         """Everything before is done; -1 = not known yet."""
-        while self._batches and self._batches[0].is_finished:
-            self._floor = self._batches.popleft().next_offset
-        if self._batches:
-            head = self._batches[0].floor_offset
-            # The first message of a delivery may lie behind messages nobody wanted; they count as done with it.
-            if head != self._batches[0].offsets[0]:
-                self._floor = head
+        oldest = self.oldest_offset
+        # The first message of a delivery may lie behind messages nobody wanted; they count as done with it.
+        if oldest is not None and oldest != self._batches[0].offsets[0]:
+            self._floor = oldest
         return self._floor
 
     def to_acknowledge(self) -> int | None:

@@ -55,8 +55,7 @@ class ReceivedBatch:
             self._columns = range(sealed.count)
         self._finished = finished
         self._current = current
-        offsets = self.offsets
-        self.progress = BatchProgress(offsets if isinstance(offsets, range) else list(offsets), next_offset)
+        self.progress = BatchProgress(self.offsets, next_offset, self.size_bytes)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -196,7 +195,7 @@ class MessageFields:
     @property
     def origin_topic(self) -> str:
         """The topic it was sent to; another than `topic` for a message that the group gave back."""
-        return self.properties.get("RETRY_TOPIC", self.topic)
+        return self.properties.get("RETRY_TOPIC", self.queue.topic)
 
     @property
     def attempt(self) -> int:

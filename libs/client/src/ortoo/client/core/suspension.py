@@ -21,7 +21,7 @@ class Hold:
 class Suspension:
     """Some queues, or everything."""
 
-    __slots__ = ("_held", "_named", "everything", "queues")
+    __slots__ = ("_changed", "_held", "_named", "everything", "queues")
 
     def __init__(self) -> None:
         """Begin with nothing suspended."""
@@ -29,6 +29,7 @@ class Suspension:
         self.queues: frozenset[Queue] = frozenset()
         self._named: frozenset[Queue] = frozenset()
         self._held: dict[Hold, None] = {}
+        self._changed = asyncio.Event()
 
     def __bool__(self) -> bool:
         return self.everything or bool(self.queues)
@@ -49,6 +50,12 @@ class Suspension:
         else:
             self.everything, self._named = False, frozenset()
         self._add_up()
+
+    async def until_resumed(self, queue: Queue) -> None:
+        """Wait while this one is suspended."""
+        while queue in self:
+            self._changed.clear()
+            await self._changed.wait()
 
     def hold(self, queue: Queue) -> Hold:
         """Take nothing more from this one until this and every other hold of it is released."""
@@ -72,3 +79,4 @@ class Suspension:
 
     def _add_up(self) -> None:
         self.queues = self._named.union(hold.queue for hold in self._held)
+        self._changed.set()

@@ -1,25 +1,21 @@
 """Between the client's plain values and their form on the wire, where names differ or many are made."""
 
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
+from functools import partial
 from typing import Any
 
 from ortoo.client.core.filters import Filter, expressions
 from ortoo.client.core.place import Queue
 from ortoo.client.core.received import Finished, ReceivedBatch
 from ortoo.common.errors import Invalid
-from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.v1 import consumer_pb2, pull_pb2, record_pb2, topic_pb2
+from ortoo.common.errors.findings import process_version
+from ortoo.common.grpc.bulk_calls import batch_of
+from ortoo.v1 import consumer_pb2, pull_pb2, topic_pb2
 
 LANGUAGE = "python"
 
-
-def client_version() -> str:
-    """The version of this client, for people."""
-    try:
-        return version("ortoo-client")
-    except PackageNotFoundError:
-        return "unknown"
+client_version = partial(process_version, "ortoo-client")
+"""The version of this client, for people."""
 
 
 # what a request carries
@@ -68,7 +64,7 @@ def received_batch(
     """The batch of an answer; `records` are its bytes if they came beside it. The rest as `ReceivedBatch` says."""
     return ReceivedBatch(
         queue,
-        sealed_batch(answer.batch, records),
+        batch_of(answer.batch, records),
         topic_id=answer.topic_id,
         first_offset=answer.first_offset,
         next_offset=answer.next_offset,
@@ -79,12 +75,6 @@ def received_batch(
         finished=finished,
         current=current,
     )
-
-
-def sealed_batch(batch: record_pb2.SealedBatch, records: bytes | None = None) -> SealedBatch:
-    """A sealed batch, read; `records` are its bytes if they came beside it."""
-    records = batch.records if records is None else records
-    return SealedBatch(records, batch.records_crc32c, batch.count, batch.body_inflated_bytes)
 
 
 class EnumNames:

@@ -26,10 +26,6 @@ class OffsetTable:
         self._offsets: dict[Queue, int] = {}
         self._stored: dict[Queue, int] = {}
 
-    def __getitem__(self, queue: Queue) -> int | None:
-        """The offset of a queue; None if it is not known."""
-        return self._offsets.get(queue)
-
     def update(self, queue: Queue, offset: int, *, increase_only: bool = False) -> None:
         """Note an offset. With `increase_only` a smaller one than known changes nothing."""
         if not increase_only or offset > self._offsets.get(queue, -1):
@@ -77,13 +73,14 @@ class OffsetStore(ABC):
     async def load(self, queues: Sequence[Queue]) -> dict[Queue, int | None]:
         """The stored offsets, None where there is none; queues that could not be asked for are missing."""
 
-    async def persist(self, queues: Collection[Queue]) -> list[Queue]:
-        """Store what is new of these queues; those that somebody else owns. One failure does not stop the others.
+    async def persist(self, queues: Collection[Queue] | None = None) -> list[Queue]:
+        """Store what is new of these queues, None = of all; those that somebody else owns.
 
+        One failure does not stop the others.
         One call after another: what one tries again must not come behind what a later one has stored.
         """
         async with self._turn:
-            if not (news := self.table.unstored(queues)):
+            if not (news := self.table.unstored(self.table.known() if queues is None else queues)):
                 return []
             self.table.asked(news)
             return await self._store(news)

@@ -345,7 +345,7 @@ class PopConsumer:
             if (now_s - lease.popped_at_s) * 1000 < self._settings.renew_max_ms
             and lease.renewed_at_s + self._renewal_s <= now_s
         )
-        for enode in due.keys() - self._renewing:
+        for enode in [one for one in due if one not in self._renewing]:  # a set's order is another in each process
             self._renewing.add(enode)
             self._background.spawn("renew", self._renew_at(enode, due[enode]))
 

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from ortoo.client.core.received import MessageFields, ReceivedBatch
-from ortoo.client.core.wire import queue_of, sealed_batch
+from ortoo.client.core.wire import queue_of
+from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.v1 import pop_pb2
 
-ORIGIN_TOPIC = "RETRY_TOPIC"
-"""The property in which a copy in a retry topic keeps its first topic."""
 LEASES_AT_ONCE = 256
 
 
@@ -73,7 +72,7 @@ def lease_of(answer: pop_pb2.PoppedMessages, popped_at_s: float) -> PopLease:
     attempts = dict(zip(offsets, answer.attempts, strict=True)) if answer.attempts else {}
     batch = ReceivedBatch(
         queue_of(answer.queue),
-        sealed_batch(answer.batch),
+        batch_of(answer.batch),
         topic_id=answer.topic_id,
         first_offset=first,
         next_offset=offsets[-1] + 1,
@@ -129,7 +128,7 @@ class PoppedMessage(MessageFields):
     @property
     def topic(self) -> str:
         """Its topic; of a message that was sent again to the group, the first one."""
-        return self.properties.get(ORIGIN_TOPIC, self.queue.topic)
+        return self.origin_topic
 
     @property
     def lease(self) -> PopLease:

@@ -54,8 +54,8 @@ class Producer:
         self._pause = False
         self._wanted = asyncio.Event()
         self._route_doubted = asyncio.Event()
-        self._room = asyncio.Event()
-        self._settled = asyncio.Event()
+        self._finished = asyncio.Event()
+        """Set when a batch has its outcome: there may be room, or nothing left to wait for."""
         self._unheard = Unheard()
         self._closed = False
 
@@ -80,8 +80,7 @@ class Producer:
             await self._background.__aexit__(kind, error, traceback)
             for batcher in self._batchers.values():
                 batcher.abandon()
-            self._room.set()
-            self._settled.set()
+            self._finished.set()
 
     async def send(self, message: Message | bytes) -> Receipt:
         """Send one message and wait until it is stored.
@@ -124,8 +123,8 @@ class Producer:
     async def room(self) -> None:
         """Wait until `send_nowait` has room for a message; it has at once while little is under way."""
         while self._bytes > self._settings.memory_bytes_max and not self._closed:
-            self._room.clear()
-            await self._room.wait()
+            self._finished.clear()
+            await self._finished.wait()
 
     async def send_many(self, messages: Iterable[Message | bytes]) -> Sendings:
         """Take many messages, waiting while too much is under way; await the answer, or `flush`, for the outcome."""
@@ -144,8 +143,8 @@ class Producer:
         for batcher in list(self._batchers.values()):  # sealing one may open the next queue's
             self._seal(batcher)
         while not (self._closed or all(batcher.is_settled for batcher in self._batchers.values())):
-            self._settled.clear()
-            await self._settled.wait()
+            self._finished.clear()
+            await self._finished.wait()
         self._unheard.say()
 
     async def _let_leave(self) -> None:
@@ -268,7 +267,7 @@ class Producer:
             self._move_on()
         if not batch.encode(batcher.builder.take(), now_ms=self._clock.now_ms(), codec=self._settings.codec):
             batch.stored(-1, 0)
-            self._settled.set()
+            self._finished.set()
             return
         self._bytes += len(batch.sealed.records)
         self._under_way += 1
@@ -340,8 +339,7 @@ class Producer:
             batch.stored(batch.first_offset, batch.stored_at_ms)
         else:
             batch.fail(error)
-        self._room.set()
-        self._settled.set()
+        self._finished.set()
 
     async def _converse(self) -> None:
         """Keep a stream open while there is something to send; after a break, send again what has no answer."""

@@ -13,12 +13,11 @@ from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The queues of a topic: sorted by enode and id, those to write in the order that an operator gave them."""
+    """The queues that take a topic's messages, in the order that an operator gave them, else by enode and id."""
 
     topic_id: int
     writable: tuple[Queue, ...]
     """Those that take messages now."""
-    readable: tuple[Queue, ...]
     placed: tuple[Queue, ...] = ()
     """All that take messages when their enode is there."""
     has_levels: bool = False
@@ -50,7 +49,6 @@ async def query_route(connection: Connection, topic: str) -> Route:
     route = Route(
         answer.topic.topic_id,
         tuple(map(queue_of, answer.writable_queues)),
-        tuple(sorted(map(queue_of, answer.readable_queues))),
         tuple(_placed(answer.topic)),
         answer.topic.message_type == topic_pb2.MESSAGE_TYPE_PRIORITY,
     )

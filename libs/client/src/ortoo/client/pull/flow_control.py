@@ -3,6 +3,7 @@
 The limits are checked before a pull, so a queue may hold one pull more than its limit.
 """
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Self
@@ -63,17 +64,10 @@ class FlowLimits:
         return None
 
 
-class HoldCounts:
+class HoldCounts(Counter[Hold]):
     """How often each limit held a consumer back, so that its log tells of one time in a thousand."""
-
-    def __init__(self) -> None:
-        """Start with none."""
-        self._counts = dict.fromkeys(Hold, 0)
-
-    def __getitem__(self, hold: Hold) -> int:
-        return self._counts[hold]
 
     def count(self, hold: Hold) -> bool:
         """Count one; whether it is worth a line in the log."""
-        self._counts[hold] += 1
-        return self._counts[hold] % LOG_EVERY == 1
+        self[hold] += 1
+        return self[hold] % LOG_EVERY == 1

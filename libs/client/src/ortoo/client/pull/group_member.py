@@ -27,7 +27,7 @@ from ortoo.client.pull.shares import Shares
 from ortoo.client.sessions.group_view import GroupView, change_of
 from ortoo.client.sessions.session import Session
 from ortoo.common.errors import NotFound, OrtooError, Unsupported
-from ortoo.common.process.background import Background
+from ortoo.common.process.background import Background, pause
 from ortoo.common.process.logs import get_logger
 from ortoo.v1 import session_pb2
 
@@ -151,7 +151,7 @@ class GroupMember:
 
     def may_process(self, queue: ProcessQueue) -> bool:
         """Whether messages of the queue may be given out now: it is ours, not suspended, and its lock is believed."""
-        if queue.is_dropped or queue.is_suspended:
+        if queue.is_dropped or queue.queue in self._suspension:
             return False
         return self._locks is None or self._locks.is_trusted(queue.queue)
 
@@ -168,16 +168,10 @@ class GroupMember:
     def suspend(self, queues: Collection[Queue]) -> None:
         """Neither pull nor give out messages of these queues, or of any when none is named."""
         self._suspension.suspend(queues)
-        for queue, owned in self._owned.items():
-            owned.queue.is_suspended = queue in self._suspension
 
     def resume(self, queues: Collection[Queue]) -> None:
         """Go on with these queues, or with everything when none is named."""
         self._suspension.resume(queues)
-        for queue, owned in self._owned.items():
-            owned.queue.is_suspended = queue in self._suspension
-            if not owned.queue.is_suspended:
-                owned.wake()
         self.arrived.set()
 
     def seek(self, queue: Queue, offset: int) -> None:
@@ -198,28 +192,20 @@ class GroupMember:
 
         Errors: why this member is refused.
         """
-        wake: asyncio.Task[None] | None = None
         deadline_s = None if timeout_s is None else self._clock.monotonic_s() + timeout_s
-        try:
-            while self.failure is None:
-                self.arrived.clear()
-                for queue in in_order(self.queues, self._served):
-                    if self.may_process(queue) and (taken := take(queue)) is not None:
-                        self._served = queue.queue
-                        return taken
-                if deadline_s is not None and self._clock.monotonic_s() >= deadline_s:
-                    return None
-                if timeout_s is not None and wake is None:
-                    wake = self._background.spawn("wake", self._set_after(timeout_s, self.arrived))
+        while self.failure is None:
+            self.arrived.clear()
+            for queue in in_order([owned.queue for owned in self._owned.values()], self._served):
+                if self.may_process(queue) and (taken := take(queue)) is not None:
+                    self._served = queue.queue
+                    return taken
+            if deadline_s is None:
                 await self.arrived.wait()
-            raise self.failure
-        finally:
-            if wake is not None:
-                wake.cancel()
-
-    async def _set_after(self, seconds: float, event: asyncio.Event) -> None:
-        await self._clock.sleep(seconds)
-        event.set()
+            elif (left_s := deadline_s - self._clock.monotonic_s()) > 0:
+                await pause(left_s, self.arrived, self._clock)
+            else:
+                return None
+        raise self.failure
 
     async def commit(self) -> None:
         """Store how far every queue is. Errors: Unavailable when a file of offsets cannot be written."""
@@ -286,8 +272,8 @@ class GroupMember:
                 _log.warning("the shares cannot be looked at now", group=self.group, reason=str(error))
                 settled = False
             if not settled:
-                later = self._set_after(self.settings.lock_retry_ms / 1000, self._shares.changed)
-                self._background.spawn("look again", later)
+                await pause(self.settings.lock_retry_ms / 1000, self._shares.changed, self._clock)
+                self._shares.changed.set()
 
     async def _rebalance(self) -> bool:
         """Own what this member shall own; False when something has to be tried again soon."""
@@ -299,7 +285,7 @@ class GroupMember:
         await self._shares.want_retries()
         shares = await self._shares.look()
         now_s = self._clock.monotonic_s()
-        pulled = {it.queue: now_s if it.is_suspended else it.pulled_at_s for it in self.queues}
+        pulled = {it.queue: now_s if it.queue in self._suspension else it.pulled_at_s for it in self.queues}
         drop, take = change_of(pulled, shares, self._shares.topics, now_s)
         for queue in drop:
             self._begin_to_drop(queue)
@@ -332,7 +318,6 @@ class GroupMember:
     def _start(self, queue: Queue, offset: int) -> None:
         generation = self._locks.generation(queue) if self._locks is not None else 0
         held = ProcessQueue(queue, offset, generation)
-        held.is_suspended = queue in self._suspension
         locks = self._locks
         puller = QueuePuller(
             connection=self._connection,
@@ -340,6 +325,7 @@ class GroupMember:
             queue=held,
             settings=self.settings,
             wanted=self._shares.filter_of(queue.topic),
+            suspension=self._suspension,
             may_pull=lambda: locks is None or locks.is_trusted(queue),
             arrived=self.arrived.set,
             lost=self._lost,

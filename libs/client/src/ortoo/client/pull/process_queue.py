@@ -22,7 +22,6 @@ class ProcessQueue:
         self.next_offset = start_offset
         """Where to pull next."""
         self.is_dropped = False
-        self.is_suspended = False
         self.pulled_at_s = 0.0
         """When it was last pulled, on the monotonic clock."""
         self.epoch = 0
@@ -32,13 +31,9 @@ class ProcessQueue:
         self.running = 0
         """How many of its messages handlers have now."""
         self._progress = QueueProgress(start_offset)
-        self._batches: dict[int, ReceivedBatch] = {}
-        """Those with a message that is not finished, by first offset, in order."""
         self._waiting: deque[tuple[ReceivedBatch, int]] = deque()
         """Messages that were not taken yet: each batch with the place of its first one."""
-        self._unfinished = 0
         self._newest = start_offset
-        self._bytes = 0
 
     @property
     def commit_offset(self) -> int:
@@ -48,11 +43,9 @@ class ProcessQueue:
     @property
     def held(self) -> Held:
         """What is held and not finished."""
-        if not self._batches:
-            return Held(0, 0, 0)
-        oldest = next(iter(self._batches.values()))
-        span = self._newest - oldest.progress.floor_offset
-        return Held(self._unfinished, self._bytes, span)
+        progress = self._progress
+        oldest = progress.oldest_offset
+        return Held(progress.messages, progress.size_bytes, 0 if oldest is None else self._newest - oldest)
 
     @property
     def has_waiting(self) -> bool:
@@ -62,11 +55,8 @@ class ProcessQueue:
     def put(self, batch: ReceivedBatch) -> None:
         """A batch was pulled, after those before it."""
         self._progress.deliver(batch.progress)
-        self._batches[batch.offset(0)] = batch
         self._waiting.append((batch, 0))
-        self._unfinished += len(batch)
         self._newest = batch.offset(len(batch) - 1)
-        self._bytes += batch.size_bytes
         self.next_offset = batch.next_offset
 
     def move_on(self, next_offset: int) -> None:
@@ -91,11 +81,8 @@ class ProcessQueue:
 
     def finished(self, epoch: int, batch: ReceivedBatch, count: int) -> None:
         """So many messages of a batch, pulled in `epoch`, were acknowledged."""
-        if epoch != self.epoch:
-            return
-        self._unfinished -= count
-        if batch.progress.is_finished and self._batches.pop(batch.offset(0), None) is not None:
-            self._bytes -= batch.size_bytes
+        if epoch == self.epoch:
+            self._progress.finished(batch.progress, count)
 
     def restart(self, offset: int) -> None:
         """Go on at another offset and forget what is held."""
@@ -103,9 +90,7 @@ class ProcessQueue:
         self.is_restarted = True
         self.next_offset = offset
         self._progress = QueueProgress(offset)
-        self._batches.clear()
         self._waiting.clear()
-        self._unfinished = self._bytes = 0
 
     def drop(self) -> None:
         """It has another owner from now on."""

@@ -7,11 +7,12 @@ from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, expressions
 from ortoo.client.core.place import Queue
 from ortoo.client.core.received import Finished, ReceivedBatch
-from ortoo.client.core.wire import received_batch, wire_queue
+from ortoo.client.core.wire import EnumNames, received_batch, wire_queue
 from ortoo.common.errors import Internal
 from ortoo.v1 import pull_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 
+_STATUSES = EnumNames("status", pull_pb2.PullStatus)
 ANSWER_TIMEOUT_S = 15.0
 """How long after the end of a long poll the answer may come."""
 
@@ -79,16 +80,10 @@ async def pull(
         request,
         timeout_s=wait_ms / 1000 + ANSWER_TIMEOUT_S,
     )
-    status = _STATUSES.get(answer.status)
-    if status is None:
-        raise Internal(f"a pull was answered with the status {answer.status}, which this client does not know")
+    try:
+        status = PullStatus(_STATUSES.name(answer.status))
+    except ValueError:
+        told = f"a pull was answered with the status {answer.status}, which this client does not know"
+        raise Internal(told) from None
     batches = tuple(received_batch(it, queue, generation=generation, finished=finished) for it in answer.batches)
     return Pulled(status, answer.next_offset, answer.begin_offset, answer.end_offset, batches)
-
-
-_STATUSES = {
-    pull_pb2.PULL_STATUS_FOUND: PullStatus.FOUND,
-    pull_pb2.PULL_STATUS_NO_NEW: PullStatus.NO_NEW,
-    pull_pb2.PULL_STATUS_NO_MATCH: PullStatus.NO_MATCH,
-    pull_pb2.PULL_STATUS_OFFSET_ILLEGAL: PullStatus.OFFSET_ILLEGAL,
-}

@@ -7,6 +7,7 @@ from functools import partial
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter
+from ortoo.client.core.suspension import Suspension
 from ortoo.client.offsets.losses import Losses, LostMessages
 from ortoo.client.pull.flow_control import FlowLimits, HoldCounts
 from ortoo.client.pull.process_queue import ProcessQueue
@@ -30,6 +31,7 @@ class QueuePuller:
     queue: ProcessQueue
     settings: PullSettings
     wanted: Filter
+    suspension: Suspension
     may_pull: Callable[[], bool]
     """Whether the queue's lock is held."""
     arrived: Callable[[], None]
@@ -41,11 +43,6 @@ class QueuePuller:
     limits: FlowLimits = FlowLimits()
     task: "asyncio.Task[None]" = field(init=False)
     """What runs it."""
-    _awake: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def wake(self) -> None:
-        """The queue is not suspended any more."""
-        self._awake.set()
 
     async def run(self) -> None:
         """Pull until the queue is dropped or its lock is lost."""
@@ -79,9 +76,8 @@ class QueuePuller:
 
     async def _has_leave(self) -> bool:
         """Whether to pull now; otherwise wait a while, or until the queue goes on."""
-        if self.queue.is_suspended:
-            self._awake.clear()
-            await self._awake.wait()
+        if self.queue.queue in self.suspension:
+            await self.suspension.until_resumed(self.queue.queue)
             return False
         hold = self.limits.hold(self.queue.held)
         if hold is not None:

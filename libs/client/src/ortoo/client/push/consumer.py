@@ -17,7 +17,7 @@ from ortoo.client.core.wire import LANGUAGE, client_version, message_model, star
 from ortoo.client.offsets.file import OffsetFile, offset_path
 from ortoo.client.offsets.losses import Losses, LostMessages
 from ortoo.client.offsets.start_point import StartRule
-from ortoo.client.push.broadcast_offsets import BroadcastOffsets
+from ortoo.client.offsets.store import LocalOffsets
 from ortoo.client.push.handling import Handler, PushHandlers, SendBack
 from ortoo.client.push.push_member import PushMember
 from ortoo.common.groups.allocation import AllocationStrategy
@@ -75,13 +75,12 @@ class Consumer:
         self._clock = connection.clock
         self._settings = settings
         self._background = Background(f"consumer {group}")
-        self._kept: BroadcastOffsets | None = None
+        self._kept: LocalOffsets | None = None
+        """Of a broadcast."""
         client_id = settings.client_id or connection.new_client_id()
         if settings.broadcast:
             client_id = settings.client_id or connection.client_id
-            file = OffsetFile(offset_path(settings.offsets_folder, client_id, group))
-            rule = StartRule(settings.from_first, settings.from_time_ms)
-            self._kept = BroadcastOffsets(connection, file, rule)
+            self._kept = LocalOffsets(OffsetFile(offset_path(settings.offsets_folder, client_id, group)))
         self._client_id = client_id
         self._version = 0
         """Of the subscriptions."""
@@ -92,6 +91,7 @@ class Consumer:
             messages_max=settings.unfinished_messages_max,
             bytes_max=settings.unfinished_bytes_max,
             broadcast=self._kept,
+            rule=StartRule(settings.from_first, settings.from_time_ms),
         )
 
     @property

@@ -13,7 +13,10 @@ from ortoo.client.core.received import ReceivedBatch
 from ortoo.client.core.suspension import Hold, Suspension
 from ortoo.client.core.wire import queue_of, received_batch, subscription, wire_queue
 from ortoo.client.offsets.losses import Losses, LostMessages
-from ortoo.client.push.broadcast_offsets import BroadcastOffsets
+from ortoo.client.offsets.queue_starts import start_offsets
+from ortoo.client.offsets.start_point import StartRule
+from ortoo.client.offsets.store import LocalOffsets
+from ortoo.client.produce.routes import readable_queues
 from ortoo.common.errors import OrtooError
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_field import Bulky
@@ -34,9 +37,13 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
         *,
         messages_max: int,
         bytes_max: int,
-        broadcast: BroadcastOffsets | None = None,
+        broadcast: LocalOffsets | None,
+        rule: StartRule,
     ) -> None:
-        """Join as `opening` says; at most so many delivered messages and bytes wait to be acknowledged."""
+        """Join as `opening` says; at most so many delivered messages and bytes wait to be acknowledged.
+
+        Of a `broadcast` the offsets are kept there, and a queue that has none begins by `rule`.
+        """
         super().__init__(connection, bulk_calls.push, consumer_pb2.PushRequest)
         self.queues: tuple[Queue, ...] = ()
         self.failure: OrtooError | None = Left(
@@ -48,6 +55,7 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
         """Set when there is something that `report` would say."""
         self._opening = opening
         self._broadcast = broadcast
+        self._rule = rule
         self._messages_max = messages_max
         self._bytes_max = bytes_max
         self._generation = 0
@@ -56,8 +64,6 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
         self._arrived = asyncio.Event()
         self._freed_messages = 0
         self._freed_bytes = 0
-        self._owed: dict[Queue, tuple[int, int]] = {}
-        """What the unfinished deliveries of each queue cost of the credit: messages, and bytes."""
         self._suspension = Suspension()
         self._retries: consumer_pb2.Subscription | None = None
         """The group's retry topic, when it is wanted."""
@@ -170,8 +176,8 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
             ]
             self._say(acknowledge=consumer_pb2.Acknowledge(offsets=offsets))
             if self._broadcast is not None:
-                for queue, offset in news.items():
-                    self._broadcast.done(queue, offset)
+                for queue, offset in news.items():  # less than before where a queue began anew
+                    self._broadcast.table.update(queue, offset)
         if self._freed_messages >= 0 and self._freed_bytes >= 0 and (self._freed_messages or self._freed_bytes):
             self._grant(self._freed_messages, self._freed_bytes)
 
@@ -204,14 +210,22 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
         """What was delivered and not acknowledged comes again."""
         self.queues = ()
         self._progress.clear()
-        self._owed.clear()
         self._buffer.clear()
         self._lent.clear()
 
-    async def _is_placed(self, offsets: BroadcastOffsets) -> bool:
-        """Whether it is known where each queue goes on; otherwise look again, unless it is over."""
+    async def _is_placed(self, offsets: LocalOffsets) -> bool:
+        """Whether it is known where each queue goes on; otherwise look again, unless it is over.
+
+        A queue without an offset gets one now, so that nothing is missed later.
+        """
+        topics = [it.topic for it in self._opening.subscriptions]
         try:
-            starts = await offsets.starts([it.topic for it in self._opening.subscriptions])
+            await offsets.persist()
+            queues = [queue for topic in topics for queue in await readable_queues(self._connection, topic)]
+            starts = await start_offsets(self._connection, offsets, queues, self._rule)
+            for queue, offset in starts.items():
+                offsets.table.update(queue, offset)
+            await offsets.persist()
         except OrtooError as error:
             if not error.retriable:
                 self._is_leaving = self._refused(error)
@@ -249,11 +263,8 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
         self._generation = generation
         self.queues = tuple(queues)
         kept = frozenset(queues)
-        messages = size_bytes = 0
-        for queue in [queue for queue in self._progress if queue not in kept]:
-            del self._progress[queue]
-            owed_messages, owed_bytes = self._owed.pop(queue, (0, 0))
-            messages, size_bytes = messages + owed_messages, size_bytes + owed_bytes
+        gone = [self._progress.pop(queue) for queue in list(self._progress) if queue not in kept]
+        messages, size_bytes = sum(it.messages for it in gone), sum(it.size_bytes for it in gone)
         for batch in self._buffer:
             if batch.queue not in kept and id(batch) in self._lent:
                 self._lent.discard(id(batch))
@@ -283,7 +294,6 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
             current=lambda: self._progress.get(queue) is progress,
         )
         progress.deliver(batch.progress)
-        self._owe(queue, len(batch), batch.size_bytes)
         self._buffer.append(batch)
         if self._suspension:
             self._lend(batch)
@@ -292,14 +302,7 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
     def _finished(self, batch: ReceivedBatch, count: int) -> None:
         if not batch.is_current:
             return  # its credit came back when its queue went, or the session did
-        # Credit is given back by the batch: the bytes of one are in memory until its last message is done.
-        size_bytes = batch.size_bytes if batch.progress.is_finished else 0
-        self._owe(batch.queue, -count, -size_bytes)
-        self._free(count, size_bytes)
-
-    def _owe(self, queue: Queue, messages: int, size_bytes: int) -> None:
-        owed_messages, owed_bytes = self._owed.get(queue, (0, 0))
-        self._owed[queue] = owed_messages + messages, owed_bytes + size_bytes
+        self._free(count, self._progress[batch.queue].finished(batch.progress, count))
 
     def _free(self, messages: int, size_bytes: int) -> None:
         self._freed_messages += messages

@@ -20,10 +20,6 @@ class GroupView:
     rooms: Mapping[str, str] | None = None
     strategy: AllocationStrategy = AllocationStrategy.AVERAGELY
 
-    def members_of(self, topic: str) -> list[str]:
-        """Who shares the queues of a topic, sorted."""
-        return sorted(it for it in self.client_ids if self.wanted is None or topic in self.wanted.get(it, ()))
-
 
 def allocated(
     view: GroupView,
@@ -35,7 +31,7 @@ def allocated(
     rooms: Collection[str] = (),
 ) -> list[Queue]:
     """The queues of a topic that `client_id` takes. Errors: Invalid where rooms count and one is not named."""
-    members = view.members_of(topic)
+    members = [it for it in view.client_ids if view.wanted is None or topic in view.wanted.get(it, ())]
     if not members or not queues:
         return []
     configured = {client_id: [queue for queue in configured_queues if queue.topic == topic]}

@@ -43,9 +43,9 @@ class Findings:
 
 
 @cache
-def process_version() -> str:
-    """The version of this process's code."""
+def process_version(package: str = "ortoo-common") -> str:
+    """The version of this process's code, or of one package of it."""
     try:
-        return metadata.version("ortoo-common")
+        return metadata.version(package)
     except metadata.PackageNotFoundError:
         return "unknown"
