@@ -4,9 +4,19 @@ from pathlib import Path
 
 import pytest
 
-from ortoo.client.core.credentials import addresses_from, credentials_from, read_profile, surroundings, tls_from
+from ortoo.client.core import connection
+from ortoo.client.core.credentials import (
+    Credentials,
+    addresses_from,
+    credentials_from,
+    read_profile,
+    surroundings,
+    tls_from,
+)
 from ortoo.common.errors import Invalid, NotFound
 from ortoo.common.grpc.transport import using_transport
+from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.randomness import Randomness
 from ortoo.testing.memory_grpc.transport import MemoryTransport
 
 
@@ -41,6 +51,17 @@ def test_the_current_profile_counts_as_a_whole(tmp_path: Path) -> None:
     assert tls_from("", "", "", around) is not None
     around = surroundings("plain", environ)
     assert (addresses_from("", around), credentials_from("", "", around)) == (["c:3"], None)
+
+
+def test_a_connection_signs_with_what_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A profile without keys counts as a whole: those of the environment sign nothing for its cluster."""
+    signed: list[str] = []
+    monkeypatch.setenv("ORTOO_ACCESS_KEY", "other")
+    monkeypatch.setenv("ORTOO_SECRET_KEY", "s")
+    monkeypatch.setattr(connection, "signing", lambda access_key, *_: signed.append(access_key))
+    for who in (None, Credentials("shop", "s")):
+        connection.Connection(["c:3"], clock=SystemClock(), randomness=Randomness(), credentials=who)
+    assert signed == ["shop"]
 
 
 def test_an_address_of_the_environment_is_no_profiles_business(tmp_path: Path) -> None:

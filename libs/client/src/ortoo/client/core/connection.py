@@ -10,7 +10,7 @@ import grpc
 from google.protobuf import json_format
 
 from ortoo.client.core.closed import Closed
-from ortoo.client.core.credentials import Credentials, credentials_from, tls_from
+from ortoo.client.core.credentials import Credentials
 from ortoo.common.cluster.addresses import is_address
 from ortoo.common.cluster.process_name import process_name
 from ortoo.common.errors import Conflict, Invalid, OrtooError, Unavailable
@@ -47,7 +47,7 @@ class Connection:
     ) -> None:
         """`addresses` are host:port of one or more snodes, tried in this order; without `client_id` one is made.
 
-        Without `credentials` and `tls` those of the environment count, if there are any. `call` waits for an answer for
+        Without `credentials` nothing is signed, without `tls` all is plain. `call` waits for an answer for
         `call_timeout_s` and asks at most `tries_max` times.
         """
         if not addresses:
@@ -62,11 +62,10 @@ class Connection:
         self.client_id = client_id or self.new_client_id()
         self._addresses = list(addresses)
         self._at = 0
-        known = credentials or credentials_from("", "")
-        self._tls = tls or tls_from("", "", "")
+        self._tls = tls
         self._channels = Channels(
-            signing(known.access_key, known.secret_key, clock) if known is not None else None,
-            self._tls.credentials() if self._tls is not None else None,
+            signing(credentials.access_key, credentials.secret_key, clock) if credentials is not None else None,
+            tls.credentials() if tls is not None else None,
         )
         self._call_timeout_s = call_timeout_s
         self._tries_max = tries_max

@@ -15,7 +15,7 @@ from ortoo.client import Filter, Queue, ReceivedBatch
 from ortoo.client.admin.admin import Admin
 from ortoo.client.blocking.loop_thread import LoopThread
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.credentials import credentials_from
+from ortoo.client.core.credentials import credentials_from, tls_from
 from ortoo.client.read.fetch import fetch
 from ortoo.common.cluster.addresses import is_address
 from ortoo.common.errors import Invalid
@@ -107,7 +107,7 @@ class Link:
                 clock=self.clock,
                 randomness=Randomness(),
                 credentials=credentials_from(cluster.access_key, cluster.secret_key),
-                tls=cluster.tls,
+                tls=cluster.tls or tls_from("", "", ""),
                 call_timeout_s=cluster.call_timeout_ms / 1000,
                 tries_max=cluster.call_attempts,
             )
