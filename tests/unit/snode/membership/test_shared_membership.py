@@ -25,7 +25,7 @@ def test_own_members_count_at_once_and_others_as_they_are_heard() -> None:
     here.join("g", member("a", "here"))
     assert here.unsaid == {("g", "a"): member("a", "here")}
     here.heard(("g", "b"), 7, member("b", "there"))
-    assert list(names(here)) == ["b", "a"]
+    assert list(names(here)) == ["a", "b"]
     here.heard(("g", "b"), 8, None)
     assert list(names(here)) == ["a"]
 

@@ -80,7 +80,7 @@ def test_a_departure_names_its_session_and_leaves_the_others() -> None:
     assert list(here.groups()) == []
 
 
-def test_members_are_merged_once_for_many_questions() -> None:
+def test_members_are_put_together_by_changes_and_not_by_questions() -> None:
     """Between two changes every question has the same answer, without work."""
     here = Watched()
     here.join("g", member("a"))
