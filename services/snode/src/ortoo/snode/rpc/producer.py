@@ -133,7 +133,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
                     waiting_bytes += size_bytes
                 return True
 
-            gone = self.sending.transactions.watch(request.producer_group, ask)
+            self.sending.transactions.watch(request.producer_group, ask)
             try:
                 yield pb.WatchTransactionChecksResponse()
                 while True:
@@ -142,7 +142,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
                     memory.give_back(len(check.batch.records))
                     waiting_bytes -= len(check.batch.records)
             finally:
-                gone()
+                self.sending.transactions.leave(request.producer_group, ask)
 
     async def QueryRoute(self, request: pb.QueryRouteRequest, context: Context) -> pb.QueryRouteResponse:
         """Where the messages of a topic may go."""
