@@ -14,7 +14,7 @@ from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc.around.layers import Layer
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
 from ortoo.common.grpc.server import GrpcServer
-from ortoo.common.grpc.tls import TlsListener, cluster_listener, cluster_tls
+from ortoo.common.grpc.tls import TlsListener, cluster_listener
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.memory_budget import MemoryBudget
@@ -87,9 +87,7 @@ async def open_snode(
     async with contextlib.AsyncExitStack() as stack:
         enter = stack.enter_async_context
         alone = stack.enter_context(worker.ending_with_parent()) if worker is not None else None
-        channels = await enter(
-            cluster_channels(cluster_token(settings.cluster_token_file, clock), cluster_tls(settings))
-        )
+        channels = await enter(cluster_channels(settings, cluster_token(settings.cluster_token_file, clock)))
         background = await enter(Background("snode"))
         incarnation = randomness.id_text()
         memory = MemoryBudget(settings.memory_budget_bytes, clock)

@@ -142,49 +142,34 @@ class TlsClient:
         return grpc.ssl_channel_credentials(roots, *_read_pair(*files, *names))
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterTls:
-    """Mutual TLS between the processes of a cluster: each shows the same kind of certificate to whom it calls."""
+def cluster_credentials(settings: "ServiceSettings") -> Renewed[grpc.ChannelCredentials] | None:
+    """What a process of the cluster makes calls to others with; None = they are in the clear.
 
-    certificate_file: Path
-    key_file: Path
-    ca_file: Path
-    """The roots of all their certificates, PEM."""
-    name: str = ""
-    """What the certificates of all are for; empty = for the host by which each is called."""
-
-    def listener(self, address: str) -> TlsListener:
-        """A port for the cluster's own processes."""
-        names = tuple(f"tls_cluster_{end}" for end in ("listen_address", "certificate_file", "key_file", "ca_file"))
-        return TlsListener(address, self.certificate_file, self.key_file, str(self.ca_file), names)  # type: ignore[arg-type]
-
-    def credentials(self) -> Renewed[grpc.ChannelCredentials]:
-        """What calls to others are made with. Errors: Invalid, naming the setting."""
-
-        def read() -> grpc.ChannelCredentials:
-            names = "tls_cluster_key_file", "tls_cluster_certificate_file"
-            roots = _read_roots(self.ca_file, "tls_cluster_ca_file")
-            return grpc.ssl_channel_credentials(roots, *_read_pair(self.key_file, self.certificate_file, *names))
-
-        return Renewed([self.ca_file, self.key_file, self.certificate_file], read)
-
-
-def cluster_tls(settings: "ServiceSettings") -> ClusterTls | None:
-    """How processes of the cluster call each other; None = in the clear."""
+    Both ends show certificates of the same kind. Errors: Invalid, naming the setting.
+    """
     if not settings.tls_cluster_listen_address:
         return None
-    return ClusterTls(
+    roots = Path(settings.tls_cluster_ca_file)
+    files = Path(settings.tls_cluster_key_file), Path(settings.tls_cluster_certificate_file)
+
+    def read() -> grpc.ChannelCredentials:
+        names = "tls_cluster_key_file", "tls_cluster_certificate_file"
+        return grpc.ssl_channel_credentials(_read_roots(roots, "tls_cluster_ca_file"), *_read_pair(*files, *names))
+
+    return Renewed([roots, *files], read)
+
+
+def cluster_listener(settings: "ServiceSettings", address: str = "") -> TlsListener | None:
+    """The port for processes of the cluster, at this address or the one in the settings, when they speak TLS."""
+    if not settings.tls_cluster_listen_address:
+        return None
+    return TlsListener(
+        address or settings.tls_cluster_listen_address,
         Path(settings.tls_cluster_certificate_file),
         Path(settings.tls_cluster_key_file),
-        Path(settings.tls_cluster_ca_file),
-        settings.tls_cluster_name,
+        settings.tls_cluster_ca_file,
+        ("tls_cluster_listen_address", "tls_cluster_certificate_file", "tls_cluster_key_file", "tls_cluster_ca_file"),
     )
-
-
-def cluster_listener(settings: "ServiceSettings") -> TlsListener | None:
-    """The port for processes of the cluster, when they speak TLS."""
-    tls = cluster_tls(settings)
-    return None if tls is None else tls.listener(settings.tls_cluster_listen_address)
 
 
 def made_certificate(hosts: Sequence[str]) -> tuple[bytes, bytes]:
