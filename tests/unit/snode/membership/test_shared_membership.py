@@ -54,8 +54,7 @@ def test_who_was_taken_for_dead_says_itself_again() -> None:
     assert here.unsaid == {("g", "a"): member("a", "here")}
     here.said(("g", "a"), member("a", "here"), 3)
     here.heard(("g", "b"), 4, member("b", "here"))
-    assert here.unsaid == {("g", "b"): None}
-    assert here.gone_session(("g", "b")) == "b at here"
+    assert here.unsaid == {("g", "b"): "b at here"}
 
 
 def test_members_of_a_dead_snode_are_found_and_dropped() -> None:

@@ -76,6 +76,8 @@ class Membership:
 
 Key = tuple[str, str]
 """(group, client id)."""
+Word = Member | str
+"""What a snode says of its own: a member, or the id of a session that has left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +98,10 @@ class SharedMembership(Membership):
     def __init__(self, incarnation: str, clock: Clock) -> None:
         """Begin without groups."""
         super().__init__(clock)
-        self.unsaid: dict[Key, Member | None] = {}
-        """What the shared store has not been told: the member, or that it has left. The newest word of each."""
+        self.unsaid: dict[Key, Word] = {}
+        """What the shared store has not been told. The newest word of each."""
         self._incarnation = incarnation
         self._numbers: dict[Key, int] = {}
-        self._gone: dict[Key, str] = {}
         self.on_unsaid: Callable[[], None] = lambda: None
         """Called when there is something to tell the shared store."""
 
@@ -113,8 +114,7 @@ class SharedMembership(Membership):
     def leave(self, group: str, client_id: str, session_id: str) -> None:
         """Take a member away, and say so."""
         if self._has(group, client_id, session_id):
-            self._gone[group, client_id] = session_id
-            self._say((group, client_id), None)
+            self._say((group, client_id), session_id)
             super().leave(group, client_id, session_id)
 
     def own(self) -> dict[Key, Member]:
@@ -127,17 +127,12 @@ class SharedMembership(Membership):
     def _is_own(self, member: Member) -> bool:
         return member.incarnation == self._incarnation
 
-    def gone_session(self, key: Key) -> str:
-        """The session whose departure is to be told."""
-        return self._gone.get(key, "")
-
-    def said(self, key: Key, member: Member | None, number: int) -> None:
+    def said(self, key: Key, word: Word, number: int) -> None:
         """The shared store has taken our word; it is its `number`th about anybody."""
         self._numbers[key] = max(number, self._numbers.get(key, 0))
-        if key in self.unsaid and self.unsaid[key] == member:
+        if self.unsaid.get(key) == word:
             del self.unsaid[key]
-            if member is None:
-                self._gone.pop(key, None)
+            if isinstance(word, str):
                 self._numbers.pop(key, None)
 
     def heard(self, key: Key, number: int, member: Member | None) -> None:
@@ -146,18 +141,16 @@ class SharedMembership(Membership):
             return
         group, client_id = key
         known = self.members(group).get(client_id)
-        is_ours = known is not None and self._is_own(known)
         if member is not None and self._is_own(member):
-            if not is_ours:
-                self._gone[key] = member.session_id
-                self._say(key, None)  # of ours, and gone by now
+            if known is None or not self._is_own(known):
+                self._say(key, member.session_id)  # of ours, and gone by now
         elif member is not None:
             self._numbers[key] = number
             if known != member:
                 self._put(group, member)
         else:
             self._numbers.pop(key, None)
-            if is_ours:
+            if known is not None and self._is_own(known):
                 self._say(key, known)  # somebody took this snode for dead
             elif known is not None:
                 self._remove(group, client_id)
@@ -199,6 +192,6 @@ class SharedMembership(Membership):
         """A member of another snode is gone."""
         super().leave(*key, session_id)
 
-    def _say(self, key: Key, member: Member | None) -> None:
-        self.unsaid[key] = member
+    def _say(self, key: Key, word: Word) -> None:
+        self.unsaid[key] = word
         self.on_unsaid()
