@@ -45,7 +45,7 @@ from ortoo.snode.rocketmq.rpc.gateway import Gateway
 from ortoo.snode.rpc.around.access import AccessLayer, Refusals
 from ortoo.snode.rpc.around.interception import Interception, Limits, TlsOnly
 from ortoo.snode.rpc.around.namespaces import Namespaces
-from ortoo.snode.rpc.services import HOT, make_services
+from ortoo.snode.rpc.services import HOT, Services
 from ortoo.snode.send import Sending, make_sending
 from ortoo.snode.send.publisher import Publisher
 from ortoo.snode.settings import Settings
@@ -115,7 +115,7 @@ async def open_snode(
         clients = make_clients(runtime, cluster, enodes, topics, groups, pushes)
         policy = await open_policy(runtime, cluster)
         gateway = Gateway(runtime, cluster, enodes.links, topics, groups.membership, sending, pull, pop.popping)
-        services = make_services(
+        services = Services(
             runtime, cluster, enodes.links, topics, sending, pull, pushes, pop, clients, policy, gateway, found, live
         )
         layers: list[Layer] = [Namespaces(), *([TlsOnly()] if settings.tls_required else []), Refusals()]
