@@ -22,7 +22,7 @@ from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.grpc.tls import TlsListener
 
 async def main():
-    async with GrpcServer("", [], tls=TlsListener("127.0.0.1:0", None, None)) as server:
+    async with GrpcServer("", [], tls=TlsListener("127.0.0.1:0", "", "")) as server:
         for _ in range(20):
             reader, writer = await asyncio.open_connection(*server.tls_address.split(":"))
             writer.write(b"in clear text" * 10)
@@ -88,7 +88,7 @@ def test_a_certificate_is_given_to_grpc_once(tmp_path: Path, monkeypatch: pytest
             file.with_suffix(".new").replace(file)
 
     renew()
-    given: list[Any] = [TlsListener("127.0.0.1:0", *files).credentials()]
+    given: list[Any] = [TlsListener("127.0.0.1:0", str(files[0]), str(files[1])).credentials()]
     [newest] = fetchers
     assert [newest(), newest()] == [None, None]
     for _ in range(2):

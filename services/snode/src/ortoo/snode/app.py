@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from ortoo.common.cluster.address_server import listed_again
@@ -264,7 +263,7 @@ def _tls_listener(settings: Settings) -> TlsListener | None:
         return None
     return TlsListener(
         settings.tls_listen_address,
-        Path(settings.tls_certificate_file) if settings.tls_certificate_file else None,
-        Path(settings.tls_key_file) if settings.tls_key_file else None,
+        settings.tls_certificate_file,
+        settings.tls_key_file,
         settings.tls_client_ca_file,
     )

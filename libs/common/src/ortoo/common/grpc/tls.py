@@ -72,10 +72,10 @@ class TlsListener:
 
     address: str
     """host:port; port 0 takes any free one."""
-    certificate_file: Path | None
-    """The server's certificate and those between it and the root, PEM. None = one is made, for development: it keeps
+    certificate_file: str
+    """The server's certificate and those between it and the root, PEM. Empty = one is made, for development: it keeps
     listeners out, and only clients that believe any certificate take it."""
-    key_file: Path | None
+    key_file: str
     """The certificate's private key, PEM."""
     client_ca_file: str = ""
     """The roots of clients' certificates, PEM: every client must show one. Empty = none needs one."""
@@ -86,11 +86,11 @@ class TlsListener:
 
     def credentials(self) -> grpc.ServerCredentials:
         """Read the files, and again before a handshake when they have changed. Errors: Invalid, naming the setting."""
-        if self.certificate_file is None or self.key_file is None:
+        if not (self.certificate_file and self.key_file):
             _log.warning("TLS by a certificate made for development; give a real one", field=self.settings[1])
             certificate, key = made_certificate(("localhost", "127.0.0.1", self.address.rpartition(":")[0]))
             return grpc.ssl_server_credentials([(key, certificate)])
-        files = [self.certificate_file, self.key_file, *([Path(self.client_ca_file)] if self.client_ca_file else [])]
+        files = [Path(file) for file in (self.certificate_file, self.key_file, self.client_ca_file) if file]
         made = Renewed(files, self._read)
 
         def newest() -> grpc.ServerCertificateConfiguration | None:
@@ -108,10 +108,8 @@ class TlsListener:
         return grpc.dynamic_ssl_server_credentials(made.value, newest, bool(self.client_ca_file))  # type: ignore[arg-type]
 
     def _read(self) -> grpc.ServerCertificateConfiguration:
-        assert self.certificate_file is not None
-        assert self.key_file is not None
         _, certificate_name, key_name, ca_name = self.settings
-        key, certificate = _read_pair(self.key_file, self.certificate_file, key_name, certificate_name)
+        key, certificate = _read_pair(Path(self.key_file), Path(self.certificate_file), key_name, certificate_name)
         roots = _read_roots(Path(self.client_ca_file), ca_name) if self.client_ca_file else None
         return grpc.ssl_server_certificate_configuration([(key, certificate)], roots)
 
@@ -165,8 +163,8 @@ def cluster_listener(settings: "ServiceSettings", address: str = "") -> TlsListe
         return None
     return TlsListener(
         address or settings.tls_cluster_listen_address,
-        Path(settings.tls_cluster_certificate_file),
-        Path(settings.tls_cluster_key_file),
+        settings.tls_cluster_certificate_file,
+        settings.tls_cluster_key_file,
         settings.tls_cluster_ca_file,
         ("tls_cluster_listen_address", "tls_cluster_certificate_file", "tls_cluster_key_file", "tls_cluster_ca_file"),
     )
