@@ -276,7 +276,7 @@ async def test_calls_come_by_tls_too(tmp_path: Path) -> None:
     certificate, key = made_certificate(("localhost",))
     (tmp_path / "c.pem").write_bytes(certificate)
     (tmp_path / "k.pem").write_bytes(key)
-    one = Served(tls=TlsListener("127.0.0.1:0", tmp_path / "c.pem", tmp_path / "k.pem"))
+    one = Served(tls=TlsListener("127.0.0.1:0", str(tmp_path / "c.pem"), str(tmp_path / "k.pem")))
     credentials = grpc.ssl_channel_credentials(certificate)
     names = [("grpc.ssl_target_name_override", "localhost")]
     async with (

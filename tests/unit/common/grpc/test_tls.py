@@ -9,10 +9,11 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from ortoo.common.cluster.service_settings import ServiceSettings
 from ortoo.common.errors import Invalid
-from ortoo.common.grpc.channels import Channels
+from ortoo.common.grpc.cluster_token import cluster_channels
 from ortoo.common.grpc.server import GrpcServer
-from ortoo.common.grpc.tls import ClusterTls, TlsListener, made_certificate
+from ortoo.common.grpc.tls import TlsListener, cluster_credentials, cluster_listener, made_certificate
 from ortoo.testing.forks.spawning import outcome
 
 STRANGERS = """
@@ -21,7 +22,7 @@ from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.grpc.tls import TlsListener
 
 async def main():
-    async with GrpcServer("", [], tls=TlsListener("127.0.0.1:0", None, None)) as server:
+    async with GrpcServer("", [], tls=TlsListener("127.0.0.1:0", "", "")) as server:
         for _ in range(20):
             reader, writer = await asyncio.open_connection(*server.tls_address.split(":"))
             writer.write(b"in clear text" * 10)
@@ -39,10 +40,16 @@ async def test_files_that_do_not_belong_together_change_nothing(damaged: str, tm
     certificate, key, roots = (tmp_path / name for name in ("a.pem", "a.key", "ca.pem"))
     for file, text in ((certificate, old[0]), (key, old[1]), (roots, old[0])):
         file.write_bytes(text)
-    tls = ClusterTls(certificate, key, roots, "localhost")
+    settings = ServiceSettings(
+        tls_cluster_listen_address="127.0.0.1:0",
+        tls_cluster_certificate_file=str(certificate),
+        tls_cluster_key_file=str(key),
+        tls_cluster_ca_file=str(roots),
+        tls_cluster_name="localhost",
+    )
     async with (
-        GrpcServer("", [], cluster_tls=tls.listener("127.0.0.1:0")) as server,
-        Channels(tls=tls.credentials(), tls_name=tls.name) as channels,
+        GrpcServer("", [], cluster_tls=cluster_listener(settings)) as server,
+        cluster_channels(settings, None) as channels,
     ):
         health = health_pb2_grpc.HealthStub(channels.to(server.cluster_address))
         await health.Check(health_pb2.HealthCheckRequest(), timeout=10)
@@ -59,7 +66,7 @@ async def test_files_that_do_not_belong_together_change_nothing(damaged: str, tm
         await channels.renew()
         await health.Check(health_pb2.HealthCheckRequest(), timeout=10)
         with pytest.raises(Invalid) as refused:
-            tls.credentials()
+            cluster_credentials(settings)
         what = "ca" if damaged == "no root" else "certificate"
         assert refused.value.field == f"tls_cluster_{what}_file"
 
@@ -81,7 +88,7 @@ def test_a_certificate_is_given_to_grpc_once(tmp_path: Path, monkeypatch: pytest
             file.with_suffix(".new").replace(file)
 
     renew()
-    given: list[Any] = [TlsListener("127.0.0.1:0", *files).credentials()]
+    given: list[Any] = [TlsListener("127.0.0.1:0", str(files[0]), str(files[1])).credentials()]
     [newest] = fetchers
     assert [newest(), newest()] == [None, None]
     for _ in range(2):

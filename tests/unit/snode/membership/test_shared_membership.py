@@ -25,7 +25,7 @@ def test_own_members_count_at_once_and_others_as_they_are_heard() -> None:
     here.join("g", member("a", "here"))
     assert here.unsaid == {("g", "a"): member("a", "here")}
     here.heard(("g", "b"), 7, member("b", "there"))
-    assert list(names(here)) == ["b", "a"]
+    assert list(names(here)) == ["a", "b"]
     here.heard(("g", "b"), 8, None)
     assert list(names(here)) == ["a"]
 
@@ -54,8 +54,7 @@ def test_who_was_taken_for_dead_says_itself_again() -> None:
     assert here.unsaid == {("g", "a"): member("a", "here")}
     here.said(("g", "a"), member("a", "here"), 3)
     here.heard(("g", "b"), 4, member("b", "here"))
-    assert here.unsaid == {("g", "b"): None}
-    assert here.gone_session(("g", "b")) == "b at here"
+    assert here.unsaid == {("g", "b"): "b at here"}
 
 
 def test_members_of_a_dead_snode_are_found_and_dropped() -> None:

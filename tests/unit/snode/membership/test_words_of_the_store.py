@@ -69,18 +69,16 @@ def test_a_departure_names_its_session_and_leaves_the_others() -> None:
     here.leave("nowhere", "a", "a at here")
     assert (here.told, here.unsaid) == ([], {})
     here.leave("g", "a", "a at here")
-    assert (here.told, here.unsaid) == (["g"], {A: None})
-    assert here.gone_session(A) == "a at here"
-    assert here.gone_session(B) == ""
+    assert (here.told, here.unsaid) == (["g"], {A: "a at here"})
     assert list(here.members("g")) == ["b"]
     assert set(here.own()) == {B}
-    here.said(A, None, 4)
-    assert (here.unsaid, here.gone_session(A), A in here.numbers()) == ({}, "", False)
+    here.said(A, "a at here", 4)
+    assert (here.unsaid, A in here.numbers()) == ({}, False)
     here.leave("g", "b", "b at here")
     assert list(here.groups()) == []
 
 
-def test_members_are_merged_once_for_many_questions() -> None:
+def test_members_are_put_together_by_changes_and_not_by_questions() -> None:
     """Between two changes every question has the same answer, without work."""
     here = Watched()
     here.join("g", member("a"))
@@ -123,7 +121,7 @@ def test_our_own_word_comes_back_and_means_nothing() -> None:
     here.heard(A, 2, member("a"))
     assert (here.unsaid, list(here.members("g"))) == ({}, ["a"])
     here.heard(("never", "a"), 3, member("a"))
-    assert here.unsaid == {("never", "a"): None}
+    assert here.unsaid == {("never", "a"): "a at here"}
 
 
 def test_a_reading_says_what_the_store_has_lost_and_no_more() -> None:

@@ -21,9 +21,11 @@ class Asking:
         self.ask: Ask
         self.is_gone = False
 
-    def watch(self, producer_group: str, ask: Ask) -> Any:
+    def watch(self, producer_group: str, ask: Ask) -> None:
         self.ask = ask
-        return lambda: setattr(self, "is_gone", True)
+
+    def leave(self, producer_group: str, ask: Ask) -> None:
+        self.is_gone = ask is self.ask
 
 
 @pytest.mark.parametrize(("body_bytes", "most"), [(1, CHECKS_MAX), (1 << 20, CHECKS_BYTES_MAX >> 20)])

@@ -10,7 +10,6 @@ from ortoo.common.cluster.address_server import found_name_servers, listed_again
 from ortoo.common.cluster.live_settings import LiveSettings
 from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
-from ortoo.common.grpc.tls import cluster_tls
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.logs import get_logger
@@ -67,7 +66,7 @@ async def open_enode(
         chosen = within(settings.store_settings, settings.memory_share_percent, memory_bytes())
         store = await Store.open(settings.data_dir, settings=chosen, disk=disk, clock=clock, randomness=randomness)
         parts.push_async_callback(store.close)
-        channels = await parts.enter_async_context(cluster_channels(token, cluster_tls(settings)))
+        channels = await parts.enter_async_context(cluster_channels(settings, token))
         background = await parts.enter_async_context(Background("enode"))
         name_servers = await found_name_servers(settings.namesrv_address, background=background, clock=clock)
         serving = await parts.enter_async_context(

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from ortoo.common.cluster.address_server import listed_again
@@ -14,7 +13,7 @@ from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc.around.layers import Layer
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
 from ortoo.common.grpc.server import GrpcServer
-from ortoo.common.grpc.tls import TlsListener, cluster_listener, cluster_tls
+from ortoo.common.grpc.tls import TlsListener, cluster_listener
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.memory_budget import MemoryBudget
@@ -45,7 +44,7 @@ from ortoo.snode.rocketmq.rpc.gateway import Gateway
 from ortoo.snode.rpc.around.access import AccessLayer, Refusals
 from ortoo.snode.rpc.around.interception import Interception, Limits, TlsOnly
 from ortoo.snode.rpc.around.namespaces import Namespaces
-from ortoo.snode.rpc.services import HOT, make_services
+from ortoo.snode.rpc.services import HOT, Services
 from ortoo.snode.send import Sending, make_sending
 from ortoo.snode.send.publisher import Publisher
 from ortoo.snode.settings import Settings
@@ -87,9 +86,7 @@ async def open_snode(
     async with contextlib.AsyncExitStack() as stack:
         enter = stack.enter_async_context
         alone = stack.enter_context(worker.ending_with_parent()) if worker is not None else None
-        channels = await enter(
-            cluster_channels(cluster_token(settings.cluster_token_file, clock), cluster_tls(settings))
-        )
+        channels = await enter(cluster_channels(settings, cluster_token(settings.cluster_token_file, clock)))
         background = await enter(Background("snode"))
         incarnation = randomness.id_text()
         memory = MemoryBudget(settings.memory_budget_bytes, clock)
@@ -117,7 +114,7 @@ async def open_snode(
         clients = make_clients(runtime, cluster, enodes, topics, groups, pushes)
         policy = await open_policy(runtime, cluster)
         gateway = Gateway(runtime, cluster, enodes.links, topics, groups.membership, sending, pull, pop.popping)
-        services = make_services(
+        services = Services(
             runtime, cluster, enodes.links, topics, sending, pull, pushes, pop, clients, policy, gateway, found, live
         )
         layers: list[Layer] = [Namespaces(), *([TlsOnly()] if settings.tls_required else []), Refusals()]
@@ -266,7 +263,7 @@ def _tls_listener(settings: Settings) -> TlsListener | None:
         return None
     return TlsListener(
         settings.tls_listen_address,
-        Path(settings.tls_certificate_file) if settings.tls_certificate_file else None,
-        Path(settings.tls_key_file) if settings.tls_key_file else None,
+        settings.tls_certificate_file,
+        settings.tls_key_file,
         settings.tls_client_ca_file,
     )

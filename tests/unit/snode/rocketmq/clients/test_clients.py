@@ -22,6 +22,8 @@ from ortoo.snode.rocketmq.clients.table import (
     CommandStream,
 )
 from ortoo.snode.rocketmq.protocol.caller import WAIT_MS_MAX, Caller
+from ortoo.snode.rocketmq.send.transacting import Transacting
+from ortoo.snode.send.transactions import Transactions
 from ortoo.testing.time.virtual_clock import VirtualClock
 
 
@@ -34,37 +36,6 @@ def test_a_client_is_gone_after_a_silence_of_120_s_and_not_before() -> None:
     assert clients.expired(EXPIRY_S) == []
     assert [client.client_id for client in clients.expired(EXPIRY_S + 1)] == ["b"]
     assert [client.client_id for client in clients.expired(60.0 + EXPIRY_S + 1)] == ["a"]
-
-
-def test_a_transaction_is_asked_of_a_producer_that_listens_and_of_another_one_each_time() -> None:
-    """A producer whose stream is down cannot be asked; those that listen take turns."""
-    clients = Clients(MemoryBudget(1 << 30).share("clients"))
-    for name in "abc":
-        producer = clients.seen(Caller(name), 0.0)
-        clients.publishes(producer, {"t"})
-        if name != "b":
-            producer.stream = CommandStream()
-    asked = [client.client_id for _ in range(4) if (client := clients.producer_of("t")) is not None]
-    assert sorted(asked) == ["a", "a", "c", "c"]
-    assert clients.producer_of("other") is None
-    assert clients.listening_topics() == {"t"}
-    clients.leave("a")
-    clients.leave("c")
-    assert clients.producer_of("t") is None
-    clients.leave("b")
-    assert clients.listening_topics() == set()
-
-
-def test_the_producers_of_each_topic_take_turns_whatever_others_are_asked() -> None:
-    """G7: two topics that are asked alternately; a producer that does not answer costs every other turn."""
-    clients = Clients(MemoryBudget(1 << 30).share("clients"))
-    for name in "ab":
-        producer = clients.seen(Caller(name), 0.0)
-        clients.publishes(producer, {"t", "u"})
-        producer.stream = CommandStream()
-    asked = [(topic, one.client_id) for topic in "tututu" if (one := clients.producer_of(topic)) is not None]
-    assert [name for topic, name in asked if topic == "t"] == ["a", "b", "a"]
-    assert [name for topic, name in asked if topic == "u"] == ["a", "b", "a"]
 
 
 async def test_a_stream_says_everything_in_order_and_then_ends() -> None:
@@ -155,11 +126,15 @@ def test_what_a_client_takes_that_names_topics_is_counted() -> None:
     settings, clock = SimpleNamespace(name="snode-0"), VirtualClock()
     runtime: Any = SimpleNamespace(settings=settings, incarnation="i", clock=clock, randomness=Randomness(1))
     registration = Registration(Membership(clock), runtime)
+    transacting: Any = Transacting(Transactions(runtime, None, None, None), None)  # type: ignore[arg-type]
+    stream = CommandStream()
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
         client = clients.seen(Caller("a"), 0.0)
         clients.publishes(client, names)
+        client.stream = stream
+        transacting.listens(client)
         registration.register(client)
         taken_bytes = tracemalloc.get_traced_memory()[0] - before
     finally:
@@ -184,4 +159,4 @@ def test_of_the_topics_that_one_client_sends_to_a_bounded_number_is_known() -> N
         clients.publishes(client, {f"t{number}"})
     assert len(client.publishes) == TOPICS_MAX
     clients.leave("a")
-    assert clients.producer_of("t0") is None
+    assert clients.all() == []

@@ -38,7 +38,7 @@ async def test_a_client_that_went_to_another_snode_keeps_what_it_has() -> None:
     settings = SimpleNamespace(name="snode-0.1")
     runtime: Any = SimpleNamespace(settings=settings, incarnation="i", clock=clock, randomness=Randomness())
     registration = Registration(membership, runtime)
-    transacting: Any = SimpleNamespace(producers_changed=lambda: None)
+    transacting: Any = SimpleNamespace(listens=lambda client: None, listens_no_more=lambda client: None)
     presence = Presence(clients, leases, transacting, registration, LiteSubscriptions(), clock)
     client = clients.seen(Caller("c"), clock.monotonic_s())
     client.group = "g"

@@ -71,8 +71,6 @@ async def test_of_transactions_of_which_one_is_begun_nobody_says_that_nothing_wa
     """G11: its producer is asked about the one that was begun."""
 
     class Begins:
-        producers_changed = staticmethod(lambda: None)
-
         async def begin(self, topic: str, sent: Sent) -> Begun:
             if sent.message.body == refused:
                 raise Invalid("a message of a transaction cannot be delayed as well", field="messages.deliver_at_ms")

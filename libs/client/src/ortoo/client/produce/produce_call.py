@@ -12,7 +12,7 @@ from ortoo.common.errors.status import error_of
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.process.clock import Clock
-from ortoo.v1 import enode_pb2, producer_pb2, record_pb2
+from ortoo.v1 import enode_pb2, producer_pb2
 
 SILENCE_S = 10.0
 """A snode that owes an answer for so long is taken for dead."""
@@ -48,14 +48,7 @@ class ProduceCall:
         request = producer_pb2.ProduceRequest(
             request_id=self._last_id,
             queue=wire_queue(batch.queue),
-            batch=record_pb2.SealedBatch(
-                records_crc32c=sealed.records_crc32c,
-                count=sealed.count,
-                body_inflated_bytes=sealed.body_inflated_bytes,
-                producer_id=sealed.producer_id,
-                first_sequence=sealed.first_sequence,
-                delayed=sealed.delayed,
-            ),
+            batch=bulk_calls.envelope_to(sealed),
             flush_mode=enode_pb2.FLUSH_MODE_UNSPECIFIED,
         )
         self._conversation.say(Bulky(request, (sealed.records,)))

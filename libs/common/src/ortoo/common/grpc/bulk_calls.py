@@ -34,6 +34,18 @@ def batch_of(batch: record_pb2.SealedBatch, records: bytes | None = None) -> Sea
     )
 
 
+def envelope_to(batch: SealedBatch) -> record_pb2.SealedBatch:
+    """A sealed batch, written without its bytes, which travel beside it."""
+    return record_pb2.SealedBatch(
+        records_crc32c=batch.records_crc32c,
+        count=batch.count,
+        body_inflated_bytes=batch.body_inflated_bytes,
+        producer_id=batch.producer_id,
+        first_sequence=batch.first_sequence,
+        delayed=batch.delayed,
+    )
+
+
 class BulkCall:
     """One of these calls. A side of it that is bulky is given as its field, the other one as its generated class."""
 

@@ -1,6 +1,7 @@
 """Outgoing connections: one channel an address, made when it is first needed, and the headers of its calls."""
 
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -53,8 +54,7 @@ class Channels:
         self._tls = tls
         self._tls_name = tls_name
         self._headers_of = headers_of
-        self._channels: dict[str, grpc.aio.Channel] = {}
-        self._renewable: dict[str, _RenewableChannel] = {}
+        self._channels: dict[str, grpc.aio.Channel | _Channel] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -69,34 +69,31 @@ class Channels:
         """The channel to host:port; it connects by itself when it is used."""
         channel = self._channels.get(address)
         if channel is None:
-            if self._tls is None:
-                channel = current_transport().channel(address, OPTIONS)
-            elif isinstance(self._tls, Renewed):
-                made = self._renewable[address] = _RenewableChannel(self._secure(address, self._tls.value))
-                channel = cast("grpc.aio.Channel", made)
-            else:
-                channel = self._secure(address, self._tls)
-            if self._headers_of is not None:
-                channel = with_headers(channel, self._headers_of)
+            channel = self._connected(address)
+            if self._headers_of is not None or isinstance(self._tls, Renewed):
+                channel = _Channel(channel, self._headers_of)
             self._channels[address] = channel
-        return channel
+        return cast("grpc.aio.Channel", channel)
 
-    def _secure(self, address: str, credentials: grpc.ChannelCredentials) -> grpc.aio.Channel:
-        """One that speaks TLS, which only sockets do."""
+    def _connected(self, address: str) -> grpc.aio.Channel:
+        """A new one, which speaks TLS by the newest certificates; only sockets do."""
+        if self._tls is None:
+            return current_transport().channel(address, OPTIONS)
         options: list[tuple[str, int | str]] = [*OPTIONS]
         if self._tls_name:
             options.append(("grpc.ssl_target_name_override", self._tls_name))
+        credentials = self._tls.value if isinstance(self._tls, Renewed) else self._tls
         return grpc.aio.secure_channel(address, credentials, options=options)
 
     async def renew(self) -> None:
         """Call with the newest certificates from now on; what is open goes on, until they change once more."""
         if isinstance(self._tls, Renewed) and self._tls.look():
-            for address, channel in self._renewable.items():
-                await channel.replace(self._secure(address, self._tls.value))
+            for address in list(self._channels):
+                if isinstance(channel := self._channels.get(address), _Channel):
+                    await channel.replace(self._connected(address))
 
     async def drop(self, address: str) -> None:
         """Close the channel to an address that is not used any more."""
-        self._renewable.pop(address, None)
         channel = self._channels.pop(address, None)
         if channel is not None:
             await channel.close()
@@ -104,18 +101,19 @@ class Channels:
 
 def with_headers(channel: grpc.aio.Channel, headers_of: HeadersOf) -> grpc.aio.Channel:
     """What stubs need of a channel; a stream gets its headers once, when it is opened."""
-    return cast("grpc.aio.Channel", _HeaderChannel(channel, headers_of))
+    return cast("grpc.aio.Channel", _Channel(channel, headers_of))
 
 
-class _RenewableChannel:
-    """The newest of several channels to a peer: a stub that has it makes each call on that."""
+class _Channel:
+    """The newest of several channels to a peer, but for how calls are made: on that one, with their headers."""
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
+    def __init__(self, channel: grpc.aio.Channel, headers_of: HeadersOf | None) -> None:
         self._channel = channel
         self._former: grpc.aio.Channel | None = None
+        self._headers_of = headers_of or (lambda path, request: ())
 
     def __getattr__(self, name: str) -> Any:
-        return self._making(name) if name in _KINDS else getattr(self._channel, name)
+        return partial(self._making, name) if name in _KINDS else getattr(self._channel, name)
 
     async def replace(self, channel: grpc.aio.Channel) -> None:
         """Make calls on another one; those on the last but one end."""
@@ -129,53 +127,24 @@ class _RenewableChannel:
             if channel is not None:
                 await channel.close()
 
-    def _making(self, kind: str) -> Callable[..., Any]:
-        def made(*how: Any, **options: Any) -> Any:
-            on, method = self._channel, getattr(self._channel, kind)(*how, **options)
+    def _making(
+        self, kind: str, path: str, request_serializer: Callable[[Any], bytes], *how: Any, **options: Any
+    ) -> Callable[..., Any]:
+        takes_many = kind.startswith("stream_")
+        # The one request is written here, for the headers may be about it.
+        write = request_serializer if takes_many else bytes
 
-            def call(*requests: Any, **rest: Any) -> Any:
-                nonlocal on, method
-                if on is not self._channel:
-                    on, method = self._channel, getattr(self._channel, kind)(*how, **options)
-                return method(*requests, **rest)
+        def made() -> tuple[grpc.aio.Channel, Any]:
+            return self._channel, getattr(self._channel, kind)(path, write, *how, **options)
 
-            return call
+        on, method = made()
 
-        return made
+        def call(*requests: Any, metadata: Any = None, **rest: Any) -> Any:
+            nonlocal on, method
+            if on is not self._channel:
+                on, method = made()
+            data = None if takes_many else request_serializer(*requests)
+            given = requests if data is None else (data,)
+            return method(*given, metadata=(*(metadata or ()), *self._headers_of(path, data)), **rest)
 
-
-class _HeaderChannel:
-    """The other channel, but for how methods are made."""
-
-    def __init__(self, channel: grpc.aio.Channel, headers_of: HeadersOf) -> None:
-        self._channel = channel
-        self._headers_of = headers_of
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._channel, name)
-        if name in ("unary_unary", "unary_stream"):
-            return self._making(found)
-        return self._making_streams(found) if name in ("stream_unary", "stream_stream") else found
-
-    def _making(self, make: Any) -> Callable[..., Any]:
-        def made(path: str, request_serializer: Callable[[Any], bytes], *how: Any, **options: Any) -> Any:
-            method = make(path, bytes, *how, **options)  # requests are written here, for the headers may be about them
-
-            def call(request: Any, *, metadata: Any = None, **rest: Any) -> Any:
-                data = request_serializer(request)
-                return method(data, metadata=(*(metadata or ()), *self._headers_of(path, data)), **rest)
-
-            return call
-
-        return made
-
-    def _making_streams(self, make: Any) -> Callable[..., Any]:
-        def made(path: str, *how: Any, **options: Any) -> Any:
-            method = make(path, *how, **options)
-
-            def call(*requests: Any, metadata: Any = None, **rest: Any) -> Any:
-                return method(*requests, metadata=(*(metadata or ()), *self._headers_of(path, None)), **rest)
-
-            return call
-
-        return made
+        return call

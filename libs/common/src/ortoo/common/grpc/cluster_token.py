@@ -8,12 +8,16 @@ Who can listen could repeat a proof, for the same method and for some minutes; T
 import hashlib
 import hmac
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ortoo.common.errors import Forbidden, Invalid
 from ortoo.common.grpc.around.layers import Call, Layer
 from ortoo.common.grpc.channels import Channels, Headers
-from ortoo.common.grpc.tls import ClusterTls
+from ortoo.common.grpc.tls import cluster_credentials
 from ortoo.common.process.clock import Clock
+
+if TYPE_CHECKING:  # clients import this file as well, and have no such settings
+    from ortoo.common.cluster.service_settings import ServiceSettings
 
 ADMIN_TOKEN = "x-ortoo-admin-token"
 """Calls about users and keys carry this token as it is, from snodes to name servers."""
@@ -121,15 +125,13 @@ class ClusterTlsOnly(Layer):
             )
 
 
-def cluster_channels(token: ClusterToken | None, tls: ClusterTls | None = None) -> Channels:
+def cluster_channels(settings: "ServiceSettings", token: ClusterToken | None) -> Channels:
     """Connections to other processes of the cluster, whose calls carry the proof if there is a token.
 
-    With `tls` both ends show certificates. Errors: Invalid, naming the setting whose file is wrong.
+    They speak TLS if the cluster does. Errors: Invalid, naming the setting whose file is wrong.
     """
     headers_of = token.headers if token is not None else None
-    if tls is None:
-        return Channels(headers_of)
-    return Channels(headers_of, tls.credentials(), tls_name=tls.name)
+    return Channels(headers_of, cluster_credentials(settings), tls_name=settings.tls_cluster_name)
 
 
 def cluster_guards(token: ClusterToken | None, admin_token: str = "", *, tls_only: bool = False) -> list[Layer]:

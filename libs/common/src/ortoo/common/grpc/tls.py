@@ -72,10 +72,10 @@ class TlsListener:
 
     address: str
     """host:port; port 0 takes any free one."""
-    certificate_file: Path | None
-    """The server's certificate and those between it and the root, PEM. None = one is made, for development: it keeps
+    certificate_file: str
+    """The server's certificate and those between it and the root, PEM. Empty = one is made, for development: it keeps
     listeners out, and only clients that believe any certificate take it."""
-    key_file: Path | None
+    key_file: str
     """The certificate's private key, PEM."""
     client_ca_file: str = ""
     """The roots of clients' certificates, PEM: every client must show one. Empty = none needs one."""
@@ -86,11 +86,11 @@ class TlsListener:
 
     def credentials(self) -> grpc.ServerCredentials:
         """Read the files, and again before a handshake when they have changed. Errors: Invalid, naming the setting."""
-        if self.certificate_file is None or self.key_file is None:
+        if not (self.certificate_file and self.key_file):
             _log.warning("TLS by a certificate made for development; give a real one", field=self.settings[1])
             certificate, key = made_certificate(("localhost", "127.0.0.1", self.address.rpartition(":")[0]))
             return grpc.ssl_server_credentials([(key, certificate)])
-        files = [self.certificate_file, self.key_file, *([Path(self.client_ca_file)] if self.client_ca_file else [])]
+        files = [Path(file) for file in (self.certificate_file, self.key_file, self.client_ca_file) if file]
         made = Renewed(files, self._read)
 
         def newest() -> grpc.ServerCertificateConfiguration | None:
@@ -108,10 +108,8 @@ class TlsListener:
         return grpc.dynamic_ssl_server_credentials(made.value, newest, bool(self.client_ca_file))  # type: ignore[arg-type]
 
     def _read(self) -> grpc.ServerCertificateConfiguration:
-        assert self.certificate_file is not None
-        assert self.key_file is not None
         _, certificate_name, key_name, ca_name = self.settings
-        key, certificate = _read_pair(self.key_file, self.certificate_file, key_name, certificate_name)
+        key, certificate = _read_pair(Path(self.key_file), Path(self.certificate_file), key_name, certificate_name)
         roots = _read_roots(Path(self.client_ca_file), ca_name) if self.client_ca_file else None
         return grpc.ssl_server_certificate_configuration([(key, certificate)], roots)
 
@@ -142,49 +140,34 @@ class TlsClient:
         return grpc.ssl_channel_credentials(roots, *_read_pair(*files, *names))
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterTls:
-    """Mutual TLS between the processes of a cluster: each shows the same kind of certificate to whom it calls."""
+def cluster_credentials(settings: "ServiceSettings") -> Renewed[grpc.ChannelCredentials] | None:
+    """What a process of the cluster makes calls to others with; None = they are in the clear.
 
-    certificate_file: Path
-    key_file: Path
-    ca_file: Path
-    """The roots of all their certificates, PEM."""
-    name: str = ""
-    """What the certificates of all are for; empty = for the host by which each is called."""
-
-    def listener(self, address: str) -> TlsListener:
-        """A port for the cluster's own processes."""
-        names = tuple(f"tls_cluster_{end}" for end in ("listen_address", "certificate_file", "key_file", "ca_file"))
-        return TlsListener(address, self.certificate_file, self.key_file, str(self.ca_file), names)  # type: ignore[arg-type]
-
-    def credentials(self) -> Renewed[grpc.ChannelCredentials]:
-        """What calls to others are made with. Errors: Invalid, naming the setting."""
-
-        def read() -> grpc.ChannelCredentials:
-            names = "tls_cluster_key_file", "tls_cluster_certificate_file"
-            roots = _read_roots(self.ca_file, "tls_cluster_ca_file")
-            return grpc.ssl_channel_credentials(roots, *_read_pair(self.key_file, self.certificate_file, *names))
-
-        return Renewed([self.ca_file, self.key_file, self.certificate_file], read)
-
-
-def cluster_tls(settings: "ServiceSettings") -> ClusterTls | None:
-    """How processes of the cluster call each other; None = in the clear."""
+    Both ends show certificates of the same kind. Errors: Invalid, naming the setting.
+    """
     if not settings.tls_cluster_listen_address:
         return None
-    return ClusterTls(
-        Path(settings.tls_cluster_certificate_file),
-        Path(settings.tls_cluster_key_file),
-        Path(settings.tls_cluster_ca_file),
-        settings.tls_cluster_name,
+    roots = Path(settings.tls_cluster_ca_file)
+    files = Path(settings.tls_cluster_key_file), Path(settings.tls_cluster_certificate_file)
+
+    def read() -> grpc.ChannelCredentials:
+        names = "tls_cluster_key_file", "tls_cluster_certificate_file"
+        return grpc.ssl_channel_credentials(_read_roots(roots, "tls_cluster_ca_file"), *_read_pair(*files, *names))
+
+    return Renewed([roots, *files], read)
+
+
+def cluster_listener(settings: "ServiceSettings", address: str = "") -> TlsListener | None:
+    """The port for processes of the cluster, at this address or the one in the settings, when they speak TLS."""
+    if not settings.tls_cluster_listen_address:
+        return None
+    return TlsListener(
+        address or settings.tls_cluster_listen_address,
+        settings.tls_cluster_certificate_file,
+        settings.tls_cluster_key_file,
+        settings.tls_cluster_ca_file,
+        ("tls_cluster_listen_address", "tls_cluster_certificate_file", "tls_cluster_key_file", "tls_cluster_ca_file"),
     )
-
-
-def cluster_listener(settings: "ServiceSettings") -> TlsListener | None:
-    """The port for processes of the cluster, when they speak TLS."""
-    tls = cluster_tls(settings)
-    return None if tls is None else tls.listener(settings.tls_cluster_listen_address)
 
 
 def made_certificate(hosts: Sequence[str]) -> tuple[bytes, bytes]:

@@ -19,7 +19,6 @@ from ortoo.common.groups.handle_seal import HandleKey, HandleKeys, HandleSeals
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
 from ortoo.common.grpc.fields import read
-from ortoo.common.grpc.tls import cluster_tls
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.randomness import Randomness
@@ -167,7 +166,7 @@ async def open_cluster(
 ) -> AsyncIterator[Cluster]:
     """Open a name server, `enode-0`... and `snode-0`...; `settings` gives each role's: {"enode": {"name": ...}}."""
     clock, chosen = clock or SystemClock(), namesrv_settings.Settings(**(settings or {}).get("namesrv", {}))
-    async with cluster_channels(cluster_token(chosen.cluster_token_file, clock), cluster_tls(chosen)) as channels:
+    async with cluster_channels(chosen, cluster_token(chosen.cluster_token_file, clock)) as channels:
         cluster = Cluster(folder, clock, randomness or Randomness(), channels, store, settings or {})
         try:
             await cluster.open_namesrv()

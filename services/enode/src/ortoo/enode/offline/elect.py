@@ -21,7 +21,6 @@ from pathlib import Path
 
 from ortoo.common.errors import Conflict, Invalid
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
-from ortoo.common.grpc.tls import cluster_tls
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.disk.disk import Disk, RealDisk
@@ -117,8 +116,7 @@ async def check_others(found: Survivor, settings: Settings, clock: Clock) -> Non
             "(-c FILE, or ORTOO_ENODE_MEMBER_ADDRESSES), or say --others-are-gone",
             field="member_addresses",
         )
-    token = cluster_token(settings.cluster_token_file, clock)
-    async with cluster_channels(token, cluster_tls(settings)) as channels:
+    async with cluster_channels(settings, cluster_token(settings.cluster_token_file, clock)) as channels:
         for address in settings.member_address_list:
             if await is_of_set(address, kept.set_id, kept.member, channels):
                 raise Conflict(

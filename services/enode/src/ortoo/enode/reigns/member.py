@@ -14,7 +14,7 @@ from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_guards, cluster_token
 from ortoo.common.grpc.server import AddServicer, GrpcServer
-from ortoo.common.grpc.tls import cluster_tls
+from ortoo.common.grpc.tls import cluster_listener
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.memory_budget import MemoryBudget
@@ -71,8 +71,7 @@ async def open_member(
             joining = Joining(disk, settings.data_dir, clock, randomness, number, members, addresses)
         finally:
             lock.release()
-        tls = cluster_tls(settings)
-        channels = await stack.enter_async_context(cluster_channels(token, tls))
+        channels = await stack.enter_async_context(cluster_channels(settings, token))
         background = await stack.enter_async_context(Background("member"))
         name_servers = await found_name_servers(settings.namesrv_address, background=background, clock=clock)
         words = MemberService(settings.cluster, settings.name, joining)
@@ -81,11 +80,12 @@ async def open_member(
             add_MemberServiceServicer_to_server(words, server)
             bulk_calls.serve(server, {"Speak": words.Speak})
 
+        tls = cluster_listener(settings, settings.member_listen_address)
         speaking = GrpcServer(
             settings.member_listen_address if tls is None else "",
             [(NAME, add)],
             layers=cluster_guards(token),
-            cluster_tls=None if tls is None else tls.listener(settings.member_listen_address),
+            cluster_tls=tls,
             grace_s=0.0,
             setting="member_listen_address",
         )

@@ -1,6 +1,6 @@
 """Clients of all snodes: who they are, what they own, and commands to them, passed on to the snode that has them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,8 +31,10 @@ class OwnedQueue:
 
     group: str
     queue: Queue
-    acknowledged: int
-    sent_offset: int
+    offset: int
+    """How far it is acknowledged; -1 = nowhere yet."""
+    next_offset: int
+    """What is sent next."""
     held_messages: int
     held_bytes: int
     locked: bool
@@ -106,8 +108,8 @@ class ClientDirectory:
             for owned in _owned(push)
         ]
 
-    async def call(self, client_id: str, make: Callable[[str], Any], timeout_s: float) -> Any:
-        """Make a client of this snode do what `make` says for a new command id; what it answers.
+    async def call(self, client_id: str, command_id: str, command: Any, timeout_s: float) -> Any:
+        """Make a client of this snode do something; what it answers to this id.
 
         Errors: NotFound when it has no session here, Unavailable when it does not answer.
         """
@@ -117,8 +119,7 @@ class ClientDirectory:
                 f"client {client_id} has no session here that takes commands; it must connect by SessionService",
                 field="client_id",
             )
-        command_id = self.runtime.randomness.id_text()
-        return await self.sessions.command(session, command_id, make(command_id), timeout_s)
+        return await self.sessions.command(session, command_id, command, timeout_s)
 
 
 def _owned(push: PushSession) -> Iterable[OwnedQueue]:

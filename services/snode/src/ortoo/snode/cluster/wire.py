@@ -3,6 +3,7 @@
 from ortoo.common.groups.failure_rule import ATTEMPTS_MAX
 from ortoo.common.groups.handle_seal import HandleKey, HandleKeys
 from ortoo.common.groups.retry_policy import RetryKind, RetryPolicy
+from ortoo.common.grpc.bulk_calls import envelope_to
 from ortoo.common.grpc.fields import read, write
 from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import SealedBatch
@@ -98,18 +99,6 @@ def batch_to(batch: SealedBatch) -> record_pb2.SealedBatch:
     return envelope
 
 
-def envelope_to(batch: SealedBatch) -> record_pb2.SealedBatch:
-    """A sealed batch without its bytes, which travel beside it."""
-    return record_pb2.SealedBatch(
-        records_crc32c=batch.records_crc32c,
-        count=batch.count,
-        body_inflated_bytes=batch.body_inflated_bytes,
-        producer_id=batch.producer_id,
-        first_sequence=batch.first_sequence,
-        delayed=batch.delayed,
-    )
-
-
 def message_of(message: record_pb2.Message) -> Message:
     """A single message, read."""
     return Message(
@@ -123,20 +112,4 @@ def message_of(message: record_pb2.Message) -> Message:
         deliver_at_ms=message.deliver_at_ms or None,
         expire_at_ms=message.expire_at_ms or None,
         priority=message.priority if message.HasField("priority") else None,
-    )
-
-
-def message_to(message: Message) -> record_pb2.Message:
-    """A single message, written."""
-    return record_pb2.Message(
-        body=message.body,
-        tag=message.tag or "",
-        keys=message.keys,
-        message_group=message.message_group or "",
-        properties=dict(message.properties),
-        message_id=message.message_id or "",
-        born_at_ms=message.born_at_ms or 0,
-        deliver_at_ms=message.deliver_at_ms or 0,
-        expire_at_ms=message.expire_at_ms or 0,
-        priority=message.priority,
     )

@@ -2,11 +2,10 @@
 
 from ortoo.common.errors.status import error_of
 from ortoo.common.filters.selection import ROW_BYTES, Selected
-from ortoo.common.grpc.bulk_calls import batch_of
+from ortoo.common.grpc.bulk_calls import batch_of, envelope_to
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.records.stored_batch import StoredBatch
-from ortoo.snode.cluster.wire import envelope_to
 from ortoo.snode.enodes.link import Appended, Fetched, FlushMode
 from ortoo.v1 import enode_pb2
 

@@ -21,37 +21,31 @@ class Membership:
         self._clock = clock
         self._last = 0
         self._versions: dict[str, int] = {}
-        self._own: dict[str, dict[str, Member]] = {}
+        self._members: dict[str, dict[str, Member]] = {}
         self.on_change: Callable[[str], None] = lambda group: None
         """Called with the group's name after each change."""
 
     def join(self, group: str, member: Member) -> None:
         """Add a member of this snode, or change it; one with the same client id is replaced wherever it is."""
-        members = self._own.setdefault(group, {})
-        if members.get(member.client_id) != member:
-            members[member.client_id] = member
-            self.advance(group)
+        if self.members(group).get(member.client_id) != member:
+            self._put(group, member)
 
     def leave(self, group: str, client_id: str, session_id: str) -> None:
-        """Take a member of this snode away; nothing happens if the client id is another session's by now."""
-        if self._is_here(group, client_id, session_id):
-            members = self._own[group]
-            del members[client_id]
-            if not members:
-                del self._own[group]
-            self.advance(group)
+        """Take a member away; nothing happens if the client id is another session's by now."""
+        if self._has(group, client_id, session_id):
+            self._remove(group, client_id)
 
-    def _is_here(self, group: str, client_id: str, session_id: str) -> bool:
-        member = self._own.get(group, {}).get(client_id)
+    def _has(self, group: str, client_id: str, session_id: str) -> bool:
+        member = self.members(group).get(client_id)
         return member is not None and member.session_id == session_id
 
     def members(self, group: str) -> Mapping[str, Member]:
         """The members now, by client id."""
-        return self._own.get(group, {})
+        return self._members.get(group, {})
 
     def groups(self) -> Iterable[str]:
         """Groups with members."""
-        return list(self._own)
+        return list(self._members)
 
     def generation(self, group: str) -> int:
         """The number of the group's present state; 0 when nobody is in it."""
@@ -64,16 +58,26 @@ class Membership:
         """
         generation = self._last = self._versions[group] = max(self._last + 1, self._clock.now_ms())
         self.on_change(group)
-        if self._is_empty(group):
+        if group not in self._members:
             del self._versions[group]
         return generation
 
-    def _is_empty(self, group: str) -> bool:
-        return not self._own.get(group)
+    def _put(self, group: str, member: Member) -> None:
+        self._members.setdefault(group, {})[member.client_id] = member
+        self.advance(group)
+
+    def _remove(self, group: str, client_id: str) -> None:
+        members = self._members[group]
+        del members[client_id]
+        if not members:
+            del self._members[group]
+        self.advance(group)
 
 
 Key = tuple[str, str]
 """(group, client id)."""
+Word = Member | str
+"""What a snode says of its own: a member, or the id of a session that has left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,7 @@ class Placed:
 
 
 class SharedMembership(Membership):
-    """The snode's own members, and what it knows of the others'.
+    """The snode's own members, and what it knows of the others'; a member is the snode's whose incarnation it names.
 
     The own ones count at once, whether or not the shared store answers. Of two sessions with one client id in a group
     the one that the store heard of last stays; the other is told that it was replaced.
@@ -94,67 +98,41 @@ class SharedMembership(Membership):
     def __init__(self, incarnation: str, clock: Clock) -> None:
         """Begin without groups."""
         super().__init__(clock)
-        self.unsaid: dict[Key, Member | None] = {}
-        """What the shared store has not been told: the member, or that it has left. The newest word of each."""
+        self.unsaid: dict[Key, Word] = {}
+        """What the shared store has not been told. The newest word of each."""
         self._incarnation = incarnation
-        self._others: dict[str, dict[str, Placed]] = {}
         self._numbers: dict[Key, int] = {}
-        self._gone: dict[Key, str] = {}
-        self._merged: dict[str, dict[str, Member]] = {}
         self.on_unsaid: Callable[[], None] = lambda: None
         """Called when there is something to tell the shared store."""
 
     def join(self, group: str, member: Member) -> None:
         """Add a member, or change it, and say so."""
-        if self._own.get(group, {}).get(member.client_id) != member:
-            self._others.get(group, {}).pop(member.client_id, None)
+        if self.members(group).get(member.client_id) != member:
             self._say((group, member.client_id), member)
             super().join(group, member)
 
     def leave(self, group: str, client_id: str, session_id: str) -> None:
         """Take a member away, and say so."""
-        if self._is_here(group, client_id, session_id):
-            self._gone[group, client_id] = session_id
-            self._say((group, client_id), None)
+        if self._has(group, client_id, session_id):
+            self._say((group, client_id), session_id)
             super().leave(group, client_id, session_id)
-
-    def members(self, group: str) -> Mapping[str, Member]:
-        """The members now."""
-        found = self._merged.get(group)
-        if found is None:
-            others = {client_id: placed.member for client_id, placed in self._others.get(group, {}).items()}
-            found = {**others, **self._own.get(group, {})}
-            if found:
-                self._merged[group] = found
-        return found
-
-    def groups(self) -> Iterable[str]:
-        """Groups with members."""
-        return sorted({group for kind in (self._own, self._others) for group, members in kind.items() if members})
-
-    def advance(self, group: str) -> int:
-        """Give the group a higher generation."""
-        self._merged.pop(group, None)
-        return super().advance(group)
-
-    def _is_empty(self, group: str) -> bool:
-        return super()._is_empty(group) and not self._others.get(group)
 
     def own(self) -> dict[Key, Member]:
         """The members of this snode."""
-        return {(group, one): member for group, members in self._own.items() for one, member in members.items()}
+        return {key: member for key, member in self._all().items() if self._is_own(member)}
 
-    def gone_session(self, key: Key) -> str:
-        """The session whose departure is to be told."""
-        return self._gone.get(key, "")
+    def _all(self) -> dict[Key, Member]:
+        return {(group, one): member for group, members in self._members.items() for one, member in members.items()}
 
-    def said(self, key: Key, member: Member | None, number: int) -> None:
+    def _is_own(self, member: Member) -> bool:
+        return member.incarnation == self._incarnation
+
+    def said(self, key: Key, word: Word, number: int) -> None:
         """The shared store has taken our word; it is its `number`th about anybody."""
         self._numbers[key] = max(number, self._numbers.get(key, 0))
-        if key in self.unsaid and self.unsaid[key] == member:
+        if self.unsaid.get(key) == word:
             del self.unsaid[key]
-            if member is None:
-                self._gone.pop(key, None)
+            if isinstance(word, str):
                 self._numbers.pop(key, None)
 
     def heard(self, key: Key, number: int, member: Member | None) -> None:
@@ -162,26 +140,20 @@ class SharedMembership(Membership):
         if number <= self._numbers.get(key, 0) or key in self.unsaid:
             return
         group, client_id = key
-        if member is not None and member.incarnation == self._incarnation:
-            if client_id not in self._own.get(group, {}):
-                self._gone[key] = member.session_id
-                self._say(key, None)  # of ours, and gone by now
-            return
-        own = self._own.get(group, {})
-        if member is None:
+        known = self.members(group).get(client_id)
+        if member is not None and self._is_own(member):
+            if known is None or not self._is_own(known):
+                self._say(key, member.session_id)  # of ours, and gone by now
+        elif member is not None:
+            self._numbers[key] = number
+            if known != member:
+                self._put(group, member)
+        else:
             self._numbers.pop(key, None)
-            if client_id in own:
-                self._say(key, own[client_id])  # somebody took this snode for dead
-            if self._others.get(group, {}).pop(client_id, None) is not None:
-                self.advance(group)
-            return
-        self._numbers[key] = number
-        own.pop(client_id, None)
-        others = self._others.setdefault(group, {})
-        known = others.get(client_id)
-        others[client_id] = Placed(number, member)
-        if known is None or known.member != member:
-            self.advance(group)
+            if known is not None and self._is_own(known):
+                self._say(key, known)  # somebody took this snode for dead
+            elif known is not None:
+                self._remove(group, client_id)
 
     def forget_numbers(self) -> None:
         """The shared store may have begun anew, and its numbers with it."""
@@ -197,14 +169,12 @@ class SharedMembership(Membership):
         The store may have lost what it was told, and its count with it. So its word counts, whatever its number,
         unless something newer was heard since `before`.
         """
-        own = self.own()
-        others = {(group, one) for group, members in self._others.items() for one in members}
-        unheard = {key for key in {*own, *others, *found} if self._numbers.get(key, 0) == before.get(key, 0)}
-        for group, members in list(self._others.items()):
-            for client_id in [one for one in members if (group, one) not in found and (group, one) in unheard]:
-                self._numbers.pop((group, client_id), None)
-                del members[client_id]
-                self.advance(group)
+        known = self._all()
+        unheard = {key for key in {*known, *found} if self._numbers.get(key, 0) == before.get(key, 0)}
+        for key, member in known.items():
+            if not self._is_own(member) and key in unheard and key not in found:
+                self._numbers.pop(key, None)
+                self._remove(*key)
         for key, placed in found.items():
             if key in unheard:
                 self._numbers.pop(key, None)
@@ -216,22 +186,12 @@ class SharedMembership(Membership):
 
     def of_snodes_not_in(self, alive: Collection[str]) -> list[tuple[Key, Member]]:
         """Members of other snodes whose incarnation is not `alive`."""
-        return [
-            ((group, client_id), placed.member)
-            for group, others in self._others.items()
-            for client_id, placed in others.items()
-            if placed.member.incarnation not in alive
-        ]
+        return [one for one in self._all().items() if not self._is_own(one[1]) and one[1].incarnation not in alive]
 
     def drop(self, key: Key, session_id: str) -> None:
         """A member of another snode is gone."""
-        group, client_id = key
-        others = self._others.get(group, {})
-        placed = others.get(client_id)
-        if placed is not None and placed.member.session_id == session_id:
-            del others[client_id]
-            self.advance(group)
+        super().leave(*key, session_id)
 
-    def _say(self, key: Key, member: Member | None) -> None:
-        self.unsaid[key] = member
+    def _say(self, key: Key, word: Word) -> None:
+        self.unsaid[key] = word
         self.on_unsaid()

@@ -19,7 +19,7 @@ from ortoo.common.process.containment import contain
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.retry import Backoff
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.membership.local import Key, Placed, SharedMembership
+from ortoo.snode.membership.local import Key, Placed, SharedMembership, Word
 from ortoo.snode.membership.members import Member, decoded
 
 CALL_TIMEOUT_S = 2.0
@@ -181,19 +181,21 @@ class MembershipStore:
     async def _say_for_ever(self) -> None:
         while True:
             self._wake.clear()
-            for key, member in list(self.membership.unsaid.items())[:BATCH_MAX]:
-                await self._say(key, member)
+            for key, word in list(self.membership.unsaid.items())[:BATCH_MAX]:
+                await self._say(key, word)
             if not self.membership.unsaid:
                 await self._wake.wait()
 
-    async def _say(self, key: Key, member: Member | None, *, heal: bool = False) -> None:
-        session_id = member.session_id if member is not None else self.membership.gone_session(key)
-        self.membership.said(key, member, await self._tell(key, member, session_id, "heal" if heal else ""))
+    async def _say(self, key: Key, word: Word, *, heal: bool = False) -> None:
+        self.membership.said(key, word, await self._tell(key, word, "heal" if heal else ""))
 
-    async def _tell(self, key: Key, member: Member | None, session_id: str, how: str = "") -> int:
+    async def _tell(self, key: Key, word: Word, how: str = "") -> int:
         """Have the store take a member, or its departure; the number of this word, 0 when it does not count."""
         group, client_id = key
-        text, since_ms = (member.encoded(), member.since_ms) if member is not None else ("", 0)
+        if isinstance(word, str):
+            session_id, text, since_ms = word, "", 0
+        else:
+            session_id, text, since_ms = word.session_id, word.encoded(), word.since_ms
         said = self._say_script(
             keys=[self._name(f"members/{group}"), *map(self._name, ("groups", "number", "changes"))],
             args=[client_id, text, session_id, group, json.dumps([group, client_id]), how, since_ms],
@@ -212,7 +214,7 @@ class MembershipStore:
                 continue
             for key, member in self.membership.of_snodes_not_in(alive):
                 _log.warning("a snode is gone and its members with it", snode=member.snode, group=key[0])
-                await self._tell(key, None, member.session_id)
+                await self._tell(key, member.session_id)
                 self.membership.drop(key, member.session_id)
 
     async def _beat_once(self) -> tuple[bool, set[str]]:
@@ -259,8 +261,8 @@ class MembershipStore:
         """Say what is left to be said, and that this snode is gone."""
         with contextlib.suppress(*self._failures):
             async with asyncio.timeout(CALL_TIMEOUT_S):
-                for key, member in list(self.membership.unsaid.items()):
-                    await self._say(key, member)
+                for key, word in list(self.membership.unsaid.items()):
+                    await self._say(key, word)
                 await self.client.zrem(self._name("alive"), self.runtime.incarnation)
         with contextlib.suppress(*self._failures):
             await self.client.aclose()

@@ -10,11 +10,12 @@ from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.filters.projection import Columns, columns_of, projected
 from ortoo.common.filters.selection import Selected
 from ortoo.common.grpc import bulk_calls
+from ortoo.common.grpc.bulk_calls import envelope_to
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import write
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.cluster.wire import envelope_to, queue_of, queue_to
+from ortoo.snode.cluster.wire import queue_of, queue_to
 from ortoo.snode.membership.members import CloseReason, Member
 from ortoo.snode.push.sessions import Sessions
 from ortoo.snode.rpc.pop import PopCalls

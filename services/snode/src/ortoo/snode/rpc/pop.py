@@ -14,12 +14,13 @@ from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import read, write
 from ortoo.common.records.view import open_batch
 from ortoo.snode.cluster import Cluster
-from ortoo.snode.cluster.wire import batch_to, message_to, queue_to
+from ortoo.snode.cluster.wire import batch_to, queue_to
 from ortoo.snode.pop import Pop
 from ortoo.snode.pop.popping import MESSAGES_MAX, PopCall, PoppedMessages
 from ortoo.snode.pop.receipt_handle import ReceiptHandle, read_receipt
 from ortoo.snode.rpc.streams import LongCalls
 from ortoo.v1 import pop_pb2 as pb
+from ortoo.v1 import record_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceServicer
 
 MESSAGES_DEFAULT = 32
@@ -147,7 +148,7 @@ def _batch(one: PoppedMessages, seals: HandleSeals, *, readable: bool) -> pb.Pop
         topic_id=one.topic_id,
         # A body that came twice could be more than an answer may be.
         batch=None if readable else batch_to(one.popped.batch),
-        messages=map(message_to, open_batch(one.popped.batch)) if readable else (),
+        messages=[write(record_pb2.Message, row) for row in open_batch(one.popped.batch)] if readable else (),
     )
 
 

@@ -18,7 +18,7 @@ from ortoo.common.process.logs import get_logger
 from ortoo.common.records.batch import open_batch
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.cluster.wire import message_of, message_to, queue_of, queue_to, topic_to
+from ortoo.snode.cluster.wire import message_of, queue_of, queue_to, topic_to
 from ortoo.snode.enodes.link import EnodeLinks, FlushMode, HalfVerdict, VerdictSource
 from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.rpc.streams import LongCalls
@@ -27,7 +27,7 @@ from ortoo.snode.send.batch_stream import ProduceAnswer, ProduceStream
 from ortoo.snode.send.transactions import Check
 from ortoo.snode.topics import Topics
 from ortoo.v1 import producer_pb2 as pb
-from ortoo.v1 import producer_pb2_grpc
+from ortoo.v1 import producer_pb2_grpc, record_pb2
 
 CHECKS_MAX, CHECKS_BYTES_MAX = 1_000, 16 << 20
 """So many questions wait for a producer that does not read them, and so much of them; further ones are left out."""
@@ -133,7 +133,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
                     waiting_bytes += size_bytes
                 return True
 
-            gone = self.sending.transactions.watch(request.producer_group, ask)
+            self.sending.transactions.watch(request.producer_group, ask)
             try:
                 yield pb.WatchTransactionChecksResponse()
                 while True:
@@ -142,7 +142,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
                     memory.give_back(len(check.batch.records))
                     waiting_bytes -= len(check.batch.records)
             finally:
-                gone()
+                self.sending.transactions.leave(request.producer_group, ask)
 
     async def QueryRoute(self, request: pb.QueryRouteRequest, context: Context) -> pb.QueryRouteResponse:
         """Where the messages of a topic may go."""
@@ -176,7 +176,7 @@ def _check(check: Check) -> pb.WatchTransactionChecksResponse:
     return write(
         pb.WatchTransactionChecksResponse,
         check,
-        messages=map(message_to, open_batch(check.batch)),
+        messages=[write(record_pb2.Message, one) for one in open_batch(check.batch)],
         checks=check.half.checks,
         begun_at_ms=check.half.stored_at_ms,
     )

@@ -1,6 +1,7 @@
 """The services of a snode, each with its name and how it is added to a server, and how they end."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from apache.rocketmq.v2.admin_pb2_grpc import add_AdminServicer_to_server
@@ -10,7 +11,6 @@ from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc.server import AddServicer
 from ortoo.keda.externalscaler_pb2_grpc import add_ExternalScalerServicer_to_server
 from ortoo.snode.clients import Clients
-from ortoo.snode.clients.sessions import ClientSessions
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
@@ -45,85 +45,76 @@ HOT = tuple(
 """What clients call once a message or more often: served by the queue front."""
 
 
-@dataclass(frozen=True, slots=True)
 class Services:
     """What a server serves."""
 
-    added: list[tuple[str, AddServicer]]
-    """Full names, and how to add each."""
-    gateway: Gateway
-    producing: producer.ProducerService
-    long_calls: LongCalls
-    clients: ClientSessions
-    sessions: Sessions
+    def __init__(
+        self,
+        runtime: Runtime,
+        cluster: Cluster,
+        enodes: EnodeLinks,
+        topics: Topics,
+        sending: Sending,
+        pull: Pull,
+        pushes: Sessions,
+        pop: Pop,
+        clients: Clients,
+        policy: Policy,
+        gateway: Gateway,
+        found: Findings,
+        live: LiveSettings[Any],
+    ) -> None:
+        """Put a service before each of the snode's rooms."""
+        self._gateway, self._clients, self._pushes = gateway, clients, pushes
+        self._long_calls = long_calls = LongCalls(runtime.memory)
+        self._producing = producing = producer.ProducerService(runtime, cluster, enodes, topics, sending, long_calls)
+        runtime.metrics.gauge(
+            "rocketmq_producer_connections",
+            "Producers' open streams, and RocketMQ's clients that send.",
+            lambda: producing.connections + gateway.clients.producer_count,
+        )
+        consuming = consumer.ConsumerService(
+            runtime=runtime, cluster=cluster, pull=pull, pushes=pushes, pop=pop, clients=clients, long_calls=long_calls
+        )
+        operating = admin.AdminService(
+            runtime=runtime,
+            cluster=cluster,
+            topics=topics,
+            sending=sending,
+            pull=pull,
+            clients=clients.directory,
+            policy=policy,
+            rocketmq=gateway.commands,
+            long_calls=long_calls,
+        )
+        looking_after = dead_letter.DeadLetterService(pop.dead_letters, long_calls, operating.known_group)
+        finding = findings.ClusterFindings(found, runtime, cluster, policy)
+        setting = settings.ClusterSettings(live, cluster, runtime.channels, policy)
+        delivering = deliveries.DeliveryService(
+            cluster, runtime.channels, clients.directory, pull.search, pop.dead_letters, runtime.clock
+        )
+        scaling = scaler.ExternalScaler(pull.lag, long_calls, runtime.clock)
+        served: list[tuple[str, Callable[[Any, Any], None], Any]] = [
+            (producer.NAME, producer.add_to_server, producing),
+            (consumer.NAME, consumer.add_to_server, consuming),
+            (session.NAME, add_SessionServiceServicer_to_server, session.SessionService(clients.sessions, runtime)),
+            (dead_letter.NAME, add_DeadLetterServiceServicer_to_server, looking_after),
+            (admin.NAME, add_AdminServiceServicer_to_server, operating),
+            (deliveries.NAME, add_DeliveryServiceServicer_to_server, delivering),
+            (findings.NAME, add_FindingsServiceServicer_to_server, finding),
+            (settings.NAME, add_SettingsServiceServicer_to_server, setting),
+            (scaler.NAME, add_ExternalScalerServicer_to_server, scaling),
+            (rocketmq.ADMIN_NAME, add_AdminServicer_to_server, rocketmq.RocketmqAdmin()),
+            (rocketmq.NAME, add_MessagingServiceServicer_to_server, rocketmq.MessagingService(gateway)),
+        ]
+        self.added: list[tuple[str, AddServicer]] = [(name, partial(add, servicer)) for name, add, servicer in served]
+        """Full names, and how to add each."""
 
     async def drain(self) -> None:
         """End what is open; its clients hear that they shall go to another snode."""
-        self.producing.drain()
-        self.gateway.clients.end_streams()
-        self.long_calls.end()
-        self.clients.close_all(CloseReason.SHUTDOWN, "this snode stops; connect to another one")
+        self._producing.drain()
+        self._gateway.clients.end_streams()
+        self._long_calls.end()
+        self._clients.sessions.close_all(CloseReason.SHUTDOWN, "this snode stops; connect to another one")
         words = "this snode stops; open the session at another one"
-        await self.sessions.close_all(CloseReason.SHUTDOWN, words)
-
-
-def make_services(
-    runtime: Runtime,
-    cluster: Cluster,
-    enodes: EnodeLinks,
-    topics: Topics,
-    sending: Sending,
-    pull: Pull,
-    pushes: Sessions,
-    pop: Pop,
-    clients: Clients,
-    policy: Policy,
-    gateway: Gateway,
-    found: Findings,
-    live: LiveSettings[Any],
-) -> Services:
-    """Put a service before each of the snode's rooms."""
-    long_calls, clock = LongCalls(runtime.memory), runtime.clock
-    producing = producer.ProducerService(runtime, cluster, enodes, topics, sending, long_calls)
-    runtime.metrics.gauge(
-        "rocketmq_producer_connections",
-        "Producers' open streams, and RocketMQ's clients that send.",
-        lambda: producing.connections + gateway.clients.producer_count,
-    )
-    consuming = consumer.ConsumerService(
-        runtime=runtime, cluster=cluster, pull=pull, pushes=pushes, pop=pop, clients=clients, long_calls=long_calls
-    )
-    operating = admin.AdminService(
-        runtime=runtime,
-        cluster=cluster,
-        topics=topics,
-        sending=sending,
-        pull=pull,
-        clients=clients.directory,
-        policy=policy,
-        rocketmq=gateway.commands,
-        long_calls=long_calls,
-    )
-    connecting = session.SessionService(clients.sessions, runtime)
-    looking_after = dead_letter.DeadLetterService(pop.dead_letters, long_calls, operating.known_group)
-    finding = findings.ClusterFindings(found, runtime, cluster, policy)
-    setting = settings.ClusterSettings(live, cluster, runtime.channels, policy)
-    delivering = deliveries.DeliveryService(
-        cluster, runtime.channels, clients.directory, pull.search, pop.dead_letters, clock
-    )
-    scaling = scaler.ExternalScaler(pull.lag, long_calls, clock)
-    messaging = rocketmq.MessagingService(gateway)
-    added: list[tuple[str, AddServicer]] = [
-        (producer.NAME, lambda server: producer.add_to_server(producing, server)),
-        (consumer.NAME, lambda server: consumer.add_to_server(consuming, server)),
-        (session.NAME, lambda server: add_SessionServiceServicer_to_server(connecting, server)),
-        (dead_letter.NAME, lambda server: add_DeadLetterServiceServicer_to_server(looking_after, server)),
-        (admin.NAME, lambda server: add_AdminServiceServicer_to_server(operating, server)),
-        (deliveries.NAME, lambda server: add_DeliveryServiceServicer_to_server(delivering, server)),
-        (findings.NAME, lambda server: add_FindingsServiceServicer_to_server(finding, server)),
-        (settings.NAME, lambda server: add_SettingsServiceServicer_to_server(setting, server)),
-        (scaler.NAME, lambda server: add_ExternalScalerServicer_to_server(scaling, server)),
-        (rocketmq.ADMIN_NAME, lambda server: add_AdminServicer_to_server(rocketmq.RocketmqAdmin(), server)),
-        (rocketmq.NAME, lambda server: add_MessagingServiceServicer_to_server(messaging, server)),
-    ]
-    return Services(added, gateway, producing, long_calls, clients.sessions, pushes)
+        await self._pushes.close_all(CloseReason.SHUTDOWN, words)

@@ -66,7 +66,8 @@ class Transactions:
     cluster: Cluster
     sendable: TopicSource
     links: EnodeLinks
-    _producers: dict[str, list[Ask]] = field(default_factory=dict, init=False)
+    _producers: dict[str, dict[Ask, None]] = field(default_factory=dict, init=False)
+    """Of each group those that can be asked here, whose turn is next first."""
     _calls: dict[str, asyncio.Task[None] | None] = field(default_factory=dict, init=False)
     _wanted: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
@@ -137,20 +138,20 @@ class Transactions:
                 found.append(OpenTransaction(self._transaction_id(queue, half.topic_id, half.number), queue, half))
         return sorted(found, key=lambda one: (one.half.stored_at_ms, one.transaction_id))[:limit]
 
-    def watch(self, producer_group: str, ask: Ask) -> Callable[[], None]:
-        """A producer of a group is connected here and may be asked; call the result when it is gone."""
-        producers = self._producers.setdefault(producer_group, [])
-        producers.append(ask)
+    def watch(self, producer_group: str, ask: Ask) -> None:
+        """A producer of a group is connected here and may be asked, until `leave`."""
+        producers = self._producers.setdefault(producer_group, {})
+        producers[ask] = None
         if len(producers) == 1:
             self._groups_changed()
 
-        def gone() -> None:
-            producers.remove(ask)
-            if not producers and self._producers.get(producer_group) is producers:
-                del self._producers[producer_group]
-                self._groups_changed()
-
-        return gone
+    def leave(self, producer_group: str, ask: Ask) -> None:
+        """A producer is gone that was connected here."""
+        producers = self._producers[producer_group]
+        del producers[ask]
+        if not producers:
+            del self._producers[producer_group]
+            self._groups_changed()
 
     async def look(self) -> None:
         """Listen to enodes that are new."""
@@ -216,9 +217,10 @@ class Transactions:
             due.batch,
         )
         for _ in range(len(producers)):
-            producers.append(producers.pop(0))  # they take turns
+            ask = next(iter(producers))
+            producers[ask] = producers.pop(ask)  # they take turns
             try:
-                if producers[-1](check):
+                if ask(check):
                     return
             except OrtooError as error:  # it does not listen; the next check is another's
                 contain("transaction checks", error)

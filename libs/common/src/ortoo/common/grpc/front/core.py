@@ -11,6 +11,7 @@ import gc
 import threading
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import grpc
@@ -255,15 +256,22 @@ class Core:
         """Take calls, once the server has started."""
         self._loop = asyncio.get_running_loop()
         for method, taken in self._methods:
-            request = _Request(self, method, taken)
             for _ in range(REQUESTS):
-                request.ask()
+                self._ask(method, taken)
         threading.Thread(target=self._wait, name="queue front", daemon=True).start()
 
-    def request(self, method: str, tag: Any) -> None:
-        """Ask for one more call of a method; `tag` is called with its event. Errors: ValueError, the server stops."""
+    def _ask(self, method: str, taken: Callable[[CoreCall], None]) -> None:
+        """Ask for one more call of a method. Errors: ValueError, the server stops."""
+        tag = partial(self._come, method, taken)
         self._core.request_registered_call(self._queue, self._queue, method, tag)
         self.open += 1
+
+    def _come(self, method: str, taken: Callable[[CoreCall], None], event: Any) -> None:
+        if event.success:  # else the server stops
+            CoreCall(self, event, taken)
+            with contextlib.suppress(ValueError):  # the stop began after this call had come, which is served still
+                self._ask(method, taken)
+        self.ended_one()
 
     def ended_one(self) -> None:
         """One of those events has come."""
@@ -320,22 +328,3 @@ def _is_quiet(event: Any) -> bool:
     """Whether it only says that an answered call is over: nobody waits to hear of it, but perhaps its handler."""
     told = getattr(event.tag, "__func__", None)
     return told is CoreCall._sent or (told is CoreCall._close and not event.batch_operations[0].cancelled())
-
-
-class _Request:
-    """Asks for the calls of a method, one more for each that comes."""
-
-    __slots__ = ("_core", "_method", "_taken")
-
-    def __init__(self, core: Core, method: str, taken: Callable[[CoreCall], None]) -> None:
-        self._core, self._method, self._taken = core, method, taken
-
-    def ask(self) -> None:
-        self._core.request(self._method, self)
-
-    def __call__(self, event: Any) -> None:
-        if event.success:  # else the server stops
-            CoreCall(self._core, event, self._taken)
-            with contextlib.suppress(ValueError):  # the stop began after this call had come, which is served still
-                self.ask()
-        self._core.ended_one()

@@ -111,6 +111,8 @@ class Client:
     settings: Settings | None = None
     publishes: set[str] = field(default_factory=set)
     """Topics it sends to; also the names of its producer groups."""
+    asked: set[str] = field(default_factory=set)
+    """Those of them about whose transactions it is asked."""
     seen_at_s: float = 0.0
     stream: CommandStream | None = None
     """The newest telemetry stream: where commands go."""
@@ -127,8 +129,10 @@ class Clients:
         self._memory = memory
         """What they said of themselves."""
         self._clients: dict[str, Client] = {}
-        self._producers: dict[str, dict[str, None]] = {}
-        """Of each topic its producers, whose turn is next first."""
+
+    def all(self) -> list[Client]:
+        """The clients that are there."""
+        return list(self._clients.values())
 
     def seen(self, caller: Caller, now_s: float) -> Client:
         """A client said something. Errors: Overloaded; Forbidden when it is another user's."""
@@ -176,32 +180,12 @@ class Clients:
         news = sorted(set(topics) - client.publishes)[: TOPICS_MAX - len(client.publishes)]
         if news:
             self._memory.draw(TOPIC_BYTES * len(news))
-        for topic in news:
-            self._producers.setdefault(topic, {})[client.client_id] = None
-            client.publishes.add(topic)
+        client.publishes.update(news)
 
     @property
     def producer_count(self) -> int:
         """How many clients send to some topic."""
         return sum(bool(client.publishes) for client in self._clients.values())
-
-    def producer_of(self, topic: str) -> Client | None:
-        """A producer of a topic that listens to commands and may still send to it; another one each time."""
-        producers = self._producers.get(topic, {})
-        for client_id in producers:
-            client = self._clients[client_id]
-            if client.stream is not None and client.principal.sends_to(topic):
-                producers[client_id] = producers.pop(client_id)
-                return client
-        return None
-
-    def listening_topics(self) -> set[str]:
-        """All topics of which a producer listens to commands."""
-        return {
-            topic
-            for topic, producers in self._producers.items()
-            if any(self._clients[client_id].stream is not None for client_id in producers)
-        }
 
     def leave(self, client_id: str) -> Client | None:
         """The client is gone; None if it was not there."""
@@ -209,11 +193,6 @@ class Clients:
         if client is None:
             return None
         self._memory.give_back(_kept_bytes(client.settings) + TOPIC_BYTES * len(client.publishes))
-        for topic in client.publishes:
-            producers = self._producers[topic]
-            producers.pop(client_id, None)
-            if not producers:
-                del self._producers[topic]
         if client.stream is not None:
             client.stream.end()
         return client
@@ -225,6 +204,6 @@ class Clients:
 
     def end_streams(self) -> None:
         """End every telemetry stream."""
-        for client in self._clients.values():
+        for client in self.all():
             if client.stream is not None:
                 client.stream.end()

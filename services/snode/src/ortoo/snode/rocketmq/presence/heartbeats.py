@@ -45,8 +45,8 @@ class Presence:
         client = self.clients.leave(caller.client_id)
         if client is not None:
             self.registration.leave(client)
+            self.transacting.listens_no_more(client)
         self.lite_subscriptions.drop(caller.client_id)
-        self.transacting.producers_changed()
         await self.leases.client_left(caller.client_id, counts=False)
         return pb.NotifyClientTerminationResponse(status=ok())
 
@@ -54,10 +54,12 @@ class Presence:
         """Let those go that have been silent for too long."""
         for client in self.clients.expired(self.clock.monotonic_s()):
             self.registration.leave(client)
+            self.transacting.listens_no_more(client)
             self.lite_subscriptions.drop(client.client_id)
         for client_id, group in self.leases.holders():
             # One that connected to another snode meanwhile still works on what it has from here.
             if self.clients.get(client_id) is None and self.registration.member(group, client_id) is None:
                 await self.leases.client_left(client_id, counts=True)
         self.lite_subscriptions.drop_silent(self.clock.monotonic_s())
-        self.transacting.producers_changed()
+        for client in self.clients.all():
+            self.transacting.listens(client)

@@ -57,7 +57,7 @@ class Telemetry:
             client = self.clients.get(caller.client_id)
             if client is not None and client.stream is stream:
                 client.stream = None
-                self.transacting.producers_changed()
+                self.transacting.listens_no_more(client)
 
     def say(self, client_id: str, command: TelemetryCommand) -> str:
         """Tell a client something under a new nonce. Errors: Unavailable when it has no stream here; Overloaded."""
@@ -140,7 +140,7 @@ class Telemetry:
         client.client_type = settings.client_type
         is_new = client.stream is not stream
         client.stream = stream
-        self.transacting.producers_changed()
+        self.transacting.listens(client)
         self.registration.register(client)
         reply = settings_reply(settings, client.language, self.directory.group(client.group))
         command = TelemetryCommand(status=ok(), settings=reply)

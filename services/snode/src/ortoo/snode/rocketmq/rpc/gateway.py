@@ -59,7 +59,7 @@ class Gateway:
         lite_popping = LitePopping(popping, lite_topics, subscriptions, owners, watch, runtime)
         starting = Starting(watch, pull.reading)
         self.routing = Routing(watch, topics.sendable, settings.rocketmq_advertised_address)
-        self.transacting = Transacting(sending.transactions, clients, directory)
+        self.transacting = Transacting(sending.transactions, directory)
         self.presence = Presence(clients, leases, self.transacting, registration, subscriptions, clock)
         self.sending = Sending(topics.sendable, sending.publisher, self.transacting, lite_topics, clients, clock)
         self.receiving = Receiving(directory, popping, clients, leases, starting, lite_popping, clock)

@@ -48,6 +48,7 @@ class Sending:
             with contextlib.suppress(Overloaded):  # it may send, and is known to with a later message
                 self.clients.publishes(client, {topic.name})
         if any(one.message_type == TRANSACTION for one in sent):
+            self.transacting.listens(client)
             return await self._begin(topic.name, sent)
         receipts = await self._publish(topic, sent)
         entries = [
@@ -82,7 +83,6 @@ class Sending:
         """One transaction for each message. Errors: Refused for those that are none."""
         if any(one.message_type != TRANSACTION for one in sent):
             raise Refused(Code.MESSAGE_CORRUPTED, "some messages are of transactions and some are not; send them apart")
-        self.transacting.producers_changed()
         entries, doubt = [], Doubt()
         for one in sent:
             try:

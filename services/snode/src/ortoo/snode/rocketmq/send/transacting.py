@@ -1,6 +1,6 @@
 """Transactions of RocketMQ's clients: half messages, verdicts, and the questions to producers that forgot one."""
 
-from collections.abc import Callable
+from functools import partial
 
 from apache.rocketmq.v2 import service_pb2 as pb
 from apache.rocketmq.v2.definition_pb2 import TransactionResolution, TransactionSource
@@ -9,12 +9,12 @@ from ortoo.common.groups.handle import HandleKind, read_handle
 from ortoo.common.records.batch import open_batch
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.enodes.link import HalfVerdict, VerdictSource
-from ortoo.snode.rocketmq.clients.table import Clients
+from ortoo.snode.rocketmq.clients.table import Client
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import ok
 from ortoo.snode.rocketmq.protocol.messages import Delivery, Sent, delivered
 from ortoo.snode.rocketmq.protocol.names import check_same_topic, topic_name
-from ortoo.snode.send.transactions import Begun, Check, Transactions
+from ortoo.snode.send.transactions import Ask, Begun, Check, Transactions
 
 VERDICTS = {
     TransactionResolution.COMMIT: HalfVerdict.COMMIT,
@@ -25,11 +25,11 @@ VERDICTS = {
 class Transacting:
     """EndTransaction, the half messages of SendMessage, and checks. A topic's name is its producers' group."""
 
-    def __init__(self, transactions: Transactions, clients: Clients, directory: Directory) -> None:
+    def __init__(self, transactions: Transactions, directory: Directory) -> None:
         self._transactions = transactions
-        self._clients = clients
         self._directory = directory
-        self._watched: dict[str, Callable[[], None]] = {}
+        self._asks: dict[str, Ask] = {}
+        """By client id, how those are asked who listen to commands."""
 
     async def begin(self, topic: str, sent: Sent) -> Begun:
         """Store a message that nobody sees before its verdict. Errors: as `Transactions.begin`."""
@@ -50,17 +50,23 @@ class Transacting:
             await self._transactions.end(request.transaction_id, verdict, source)
         return pb.EndTransactionResponse(status=ok())
 
-    def producers_changed(self) -> None:
-        """Listen for the checks of just those topics for which a producer can be asked here."""
-        wanted = self._clients.listening_topics()
-        for topic in sorted(self._watched.keys() - wanted):
-            self._watched.pop(topic)()
-        for topic in sorted(wanted - self._watched.keys()):
-            self._watched[topic] = self._transactions.watch(topic, self._ask)
+    def listens(self, client: Client) -> None:
+        """A client that listens to commands is asked about all topics that it sends to by now."""
+        if client.stream is None or len(client.asked) == len(client.publishes):
+            return
+        ask = self._asks.setdefault(client.client_id, partial(self._ask, client))
+        for topic in sorted(client.publishes - client.asked):
+            self._transactions.watch(topic, ask)
+            client.asked.add(topic)
 
-    def _ask(self, check: Check) -> bool:
-        client = self._clients.producer_of(check.topic)
-        if client is None or client.stream is None:
+    def listens_no_more(self, client: Client) -> None:
+        """A client is asked nothing until it listens again."""
+        ask = self._asks.pop(client.client_id, None)
+        while ask is not None and client.asked:
+            self._transactions.leave(client.asked.pop(), ask)
+
+    def _ask(self, client: Client, check: Check) -> bool:
+        if client.stream is None or check.topic not in client.publishes or not client.principal.sends_to(check.topic):
             return False
         for message in open_batch(check.batch).messages():
             place = Delivery(check.topic, "", check.half.queue_id, 0, check.half.stored_at_ms, "", is_transaction=True)

@@ -9,7 +9,7 @@ from ortoo.common.errors import Invalid, NotFound, OrtooError
 from ortoo.common.errors.status import failure_of, rpc_errors
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import read, write
-from ortoo.snode.clients.directory import ClientDirectory, ClientEntry, OwnedQueue
+from ortoo.snode.clients.directory import ClientDirectory, ClientEntry
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.routes import DeliveryMode, Group
 from ortoo.snode.cluster.runtime import Runtime
@@ -78,7 +78,8 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
         if (other := await self._other(entry, request)) is not None:
             with rpc_errors(f"snode {entry.member.snode}", within=True):
                 return await other.DescribeClient(request, timeout=COMMAND_TIMEOUT_MS / 1000 + FORWARD_S)
-        queues = map(_queue, self.clients.queues(request.client_id, request.group))
+        owned = self.clients.queues(request.client_id, request.group)
+        queues = [write(session_pb2.RunningQueue, one) for one in owned]
         response = pb.DescribeClientResponse(client=_client(entry), queues=queues)
         if request.ask_client:
             describe = session_pb2.Command(describe_running=session_pb2.DescribeRunning(group=request.group))
@@ -191,14 +192,10 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
         if self.rocketmq.knows(client_id):
             return await self.rocketmq.call(client_id, command)
         timeout_ms = min(command.timeout_ms or COMMAND_TIMEOUT_MS, COMMAND_TIMEOUT_MAX_MS)
-
-        def made(command_id: str) -> session_pb2.Command:
-            numbered = session_pb2.Command()
-            numbered.CopyFrom(command)
-            numbered.command_id, numbered.timeout_ms = command_id, timeout_ms
-            return numbered
-
-        result = await self.clients.call(client_id, made, timeout_ms / 1000)
+        numbered = session_pb2.Command()
+        numbered.CopyFrom(command)
+        numbered.command_id, numbered.timeout_ms = self.runtime.randomness.id_text(), timeout_ms
+        result = await self.clients.call(client_id, numbered.command_id, numbered, timeout_ms / 1000)
         assert isinstance(result, session_pb2.CommandResult)
         return result
 
@@ -224,10 +221,6 @@ def _mode_of(number: int) -> DeliveryMode:
 def _client(entry: ClientEntry) -> pb.ClientInfo:
     groups = {"producer_groups": entry.producer_groups, "consumer_groups": entry.consumer_groups}
     return write(pb.ClientInfo, entry.member, **groups)
-
-
-def _queue(owned: OwnedQueue) -> session_pb2.RunningQueue:
-    return write(session_pb2.RunningQueue, owned, offset=owned.acknowledged, next_offset=owned.sent_offset)
 
 
 def _target(request: pb.ResetOffsetsRequest) -> ResetTarget:
