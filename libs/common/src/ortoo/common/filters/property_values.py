@@ -1,14 +1,16 @@
 """The values of one property, or of the tag, in all rows of a batch, as arrays that lie over the batch's bytes."""
 
 import re
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ortoo.common.arrays.opened_batch import DictionaryArrays, Int32s, MapArrays, Mask, OpenedBatch, TextArrays
-from ortoo.common.filters.sql_expression import NUMBER
 
 Float64s = NDArray[np.float64]
+NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+"""What a text must be, as a whole, to count as a number."""
 
 _MATRIX_BYTES_MAX = 1 << 20
 """From this size on, texts are compared one by one rather than as a table of bytes."""
@@ -85,7 +87,7 @@ class PropertyValues:
 
     def texts(self, rows: NDArray[np.intp]) -> list[bytes]:
         """The values of some rows that are present, as UTF-8."""
-        data = self._data.tobytes()
+        data = self._data.tobytes() if len(rows) else b""
         places = zip(self._starts[rows].tolist(), self._ends[rows].tolist(), strict=True)
         return [data[start:end] for start, end in places]
 
@@ -98,7 +100,7 @@ class PropertyValues:
         if len(short):
             numbers[short], known[short] = self._decimals(short, int(sizes[short].max()))
         rest = np.flatnonzero(self.present & ~known)
-        for row, text in zip(rest.tolist(), self.texts(rest) if len(rest) else (), strict=True):
+        for row, text in zip(rest.tolist(), self.texts(rest), strict=True):
             if _NUMBER_BYTES.fullmatch(text):
                 number = float(text)
                 if abs(number) < float("inf"):
