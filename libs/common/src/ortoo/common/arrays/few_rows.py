@@ -9,10 +9,9 @@ from collections.abc import Callable, Sequence
 
 from ortoo.common.errors import Invalid
 from ortoo.common.records import reader
-from ortoo.common.records.columns import FORMAT, NUMBERS, int32_buffer
-from ortoo.common.records.compression import Codec
+from ortoo.common.records.columns import NUMBERS, batch_bytes, int32_buffer
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
-from ortoo.common.records.wire import Field, bytes_field, bytes_head, number_field, read_fields
+from ortoo.common.records.wire import Field, bytes_field, read_fields
 
 FEW_ROWS_MAX = 48
 """With more rows arrays are faster."""
@@ -26,19 +25,12 @@ def few_gathered(fields: dict[int, Field], rows: Sequence[int], columns: frozens
     the columns do not fit together.
     """
     sizes, body = _ranges(_column(fields, "body_offsets"), _column(fields, "body"), rows)
-    parts = [
-        number_field(NUMBERS["format"], FORMAT),
-        number_field(NUMBERS["count"], len(rows)),
-        number_field(NUMBERS["codec"], Codec.NONE),
-        number_field(NUMBERS["body_inflated_bytes"], len(body)),
-        bytes_field(NUMBERS["body_offsets"], sizes),
-        bytes_head(NUMBERS["body"], len(body)) + body,
+    written = [
+        (name, write(column, rows))
+        for name, write in _COLUMNS.items()
+        if (not columns or NUMBERS[name] in columns) and (column := _column(fields, name))
     ]
-    for name, write in _COLUMNS.items():
-        column = _column(fields, name)
-        if column and (not columns or NUMBERS[name] in columns):
-            parts.append(bytes_field(NUMBERS[name], write(column, rows)))
-    records = b"".join(parts)
+    records = batch_bytes(len(rows), sizes, (body,), len(body), written)
     return SealedBatch(records, crc32c(records), len(rows), len(body), delayed=bool(_column(fields, "deliver_at_ms")))
 
 

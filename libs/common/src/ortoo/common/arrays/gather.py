@@ -26,10 +26,9 @@ from ortoo.common.arrays.opened_batch import (
     TextArrays,
 )
 from ortoo.common.errors import Invalid
-from ortoo.common.records.columns import FORMAT, NUMBERS
-from ortoo.common.records.compression import Codec
+from ortoo.common.records.columns import batch_bytes
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
-from ortoo.common.records.wire import bytes_field, bytes_head, number_field
+from ortoo.common.records.wire import bytes_field, bytes_head
 
 
 def narrowed(opened: OpenedBatch, rows: Int32s, columns: frozenset[int] = frozenset()) -> tuple[SealedBatch, Int32s]:
@@ -56,17 +55,8 @@ def gathered(table: MessageColumns, rows: Int32s, columns: frozenset[int] = froz
 
 def written(table: MessageTable) -> SealedBatch:
     """Make an uncompressed batch of a table of at most as many messages as a batch may have."""
-    parts: list[bytes | memoryview] = [
-        number_field(NUMBERS["format"], FORMAT),
-        number_field(NUMBERS["count"], table.count),
-        number_field(NUMBERS["codec"], Codec.NONE),
-        number_field(NUMBERS["body_inflated_bytes"], len(table.body)),
-        bytes_field(NUMBERS["body_offsets"], table.body_offsets.tobytes()),
-        bytes_head(NUMBERS["body"], len(table.body)),
-        table.body,
-        *(bytes_field(NUMBERS[name], write(getattr(table, name))) for name, write in _WRITERS.items()),
-    ]
-    records = b"".join(parts)
+    columns = [(name, write(getattr(table, name))) for name, write in _WRITERS.items()]
+    records = batch_bytes(table.count, table.body_offsets.tobytes(), (table.body,), len(table.body), columns)
     delayed = table.deliver_at_ms is not None
     return SealedBatch(records, crc32c(records), table.count, len(table.body), delayed=delayed)
 

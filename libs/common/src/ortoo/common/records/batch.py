@@ -16,10 +16,9 @@ from dataclasses import dataclass, fields
 from ortoo.common.errors import Invalid
 from ortoo.common.records import text_rules
 from ortoo.common.records.columns import (
-    FORMAT,
     NOTHING,
-    NUMBERS,
     Written,
+    batch_bytes,
     dictionary_column,
     int32_buffer,
     int64_buffer,
@@ -29,7 +28,7 @@ from ortoo.common.records.columns import (
     single_list_column,
     text_column,
 )
-from ortoo.common.records.compression import Codec, deflate
+from ortoo.common.records.compression import Codec
 from ortoo.common.records.message import (
     BODY_AS_IS,
     BODY_BYTES_MAX,
@@ -47,7 +46,6 @@ from ortoo.common.records.sealed_batch import (
     crc32c,
 )
 from ortoo.common.records.view import RecordBatchView, open_batch
-from ortoo.common.records.wire import bytes_field, bytes_head, number_field
 
 __all__ = [
     "MESSAGE_BYTES",
@@ -186,36 +184,17 @@ def _encode(columns: Columns, now_ms: int, codec: Codec, limits: text_rules.Limi
             f"the bodies have {inflated_bytes} bytes; a batch may have {BODY_INFLATED_BYTES_MAX}: cut them first",
             field="messages",
         )
-    before, after = _columns_around_body(columns, count, sizes, now_ms, limits)
-    block: Sequence[bytes] = bodies
-    stored_bytes, stored_codec = inflated_bytes, Codec.NONE
-    if codec is not Codec.NONE:
-        deflated = deflate(b"".join(bodies), codec)
-        if len(deflated) < inflated_bytes:
-            block, stored_bytes, stored_codec = (deflated,), len(deflated), codec
-    head = b"".join(
-        (
-            number_field(NUMBERS["format"], FORMAT),
-            number_field(NUMBERS["count"], count),
-            number_field(NUMBERS["codec"], stored_codec),
-            number_field(NUMBERS["body_inflated_bytes"], inflated_bytes),
-            before,
-            bytes_head(NUMBERS["body"], stored_bytes),
-        )
-    )
+    written = _columns_behind_body(columns, count, now_ms, limits)
+    records = batch_bytes(count, offsets_buffer(sizes), bodies, inflated_bytes, written.items(), codec)
     limit = RECORDS_BYTES_MAX if count > 1 else limits.single_bytes
-    size = len(head) + stored_bytes + len(after)
-    if size > limit:
+    if (size := len(records)) > limit:
         raise Invalid(f"{count} messages make {size} bytes; a batch may have {limit}: cut them first", field="messages")
-    records = b"".join((head, *block, after))
     delayed = columns.deliver_at_ms is not None and columns.deliver_at_ms[0] is not None
     return SealedBatch(records, crc32c(records), count, inflated_bytes, delayed=delayed)
 
 
-def _columns_around_body(
-    columns: Columns, count: int, sizes: list[int], now_ms: int, limits: text_rules.Limits
-) -> tuple[bytes, bytes]:
-    """Write what comes before the body column and what comes after it."""
+def _columns_behind_body(columns: Columns, count: int, now_ms: int, limits: text_rules.Limits) -> dict[str, bytes]:
+    """Write the columns that come behind the body column, by name."""
     tags = (columns.tags,) * count if isinstance(columns.tags, str) else columns.tags
     tag = _column("tag", tags, count, dictionary_column, text_rules.TAG)
     keys = _column("keys", columns.keys, count, _keys)
@@ -223,7 +202,7 @@ def _columns_around_body(
     properties = _column("properties", columns.properties, count, map_column, limits)
     if tag[1] + keys[1] + properties[1] > limits.text_bytes:
         _explain(columns, limits)
-    written = {
+    return {
         "born_at_ms": _born_at(columns.born_at_ms, count, now_ms),
         "tag": tag[0],
         "keys": keys[0],
@@ -239,8 +218,6 @@ def _columns_around_body(
         ],
         "expire_at_ms": _expire_at(columns.expire_at_ms, count),
     }
-    after = b"".join([bytes_field(NUMBERS[name], data) for name, data in written.items()])
-    return bytes_field(NUMBERS["body_offsets"], offsets_buffer(sizes)), after
 
 
 def _column(

@@ -1,4 +1,4 @@
-"""The columns of a record batch: the table of them all, and how each kind is written.
+"""The columns of a record batch: the table of them all, how each kind is written, and how they make a batch.
 
 Each kind of column is a nested message in Arrow's buffer layout. Writers take one value a row and return the nested
 message's bytes, or b"" when no row has a value: a column that is not used is absent and costs nothing. With it they
@@ -6,14 +6,15 @@ return a bound on the text of one row, so that the limit on a message's texts is
 """
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
 from typing import Final
 
 from ortoo.common.errors import Invalid
+from ortoo.common.records.compression import Codec, deflate
 from ortoo.common.records.text_rules import PROPERTY_NAME, PROPERTY_VALUE, Limits, TextRule
-from ortoo.common.records.wire import bytes_field, bytes_head
+from ortoo.common.records.wire import bytes_field, bytes_head, number_field
 
 FORMAT: Final = 1
 """The version of the layout that this code writes and reads."""
@@ -62,6 +63,38 @@ Written = tuple[bytes, int]
 """A written column, and a number that the UTF-8 bytes of no row exceed."""
 NOTHING: Final[Written] = (b"", 0)
 """An absent column."""
+
+
+def batch_bytes(
+    count: int,
+    body_offsets: bytes,
+    bodies: Sequence[bytes | memoryview],
+    inflated_bytes: int,
+    columns: Iterable[tuple[str, bytes]],
+    codec: Codec = Codec.NONE,
+) -> bytes:
+    """The bytes of a batch: its head, its bodies, and the written `columns` behind them, in the order of their numbers.
+
+    The bodies lie one behind the other and have `inflated_bytes` together; `codec` is used where that makes them
+    smaller.
+    """
+    stored_bytes, stored_codec = inflated_bytes, Codec.NONE
+    if codec is not Codec.NONE:
+        deflated = deflate(b"".join(bodies), codec)
+        if len(deflated) < inflated_bytes:
+            bodies, stored_bytes, stored_codec = (deflated,), len(deflated), codec
+    return b"".join(
+        (
+            number_field(NUMBERS["format"], FORMAT),
+            number_field(NUMBERS["count"], count),
+            number_field(NUMBERS["codec"], stored_codec),
+            number_field(NUMBERS["body_inflated_bytes"], inflated_bytes),
+            bytes_field(NUMBERS["body_offsets"], body_offsets),
+            bytes_head(NUMBERS["body"], stored_bytes),
+            *bodies,
+            *[bytes_field(NUMBERS[name], data) for name, data in columns],
+        )
+    )
 
 
 def int32_buffer(numbers: Sequence[int]) -> bytes:
