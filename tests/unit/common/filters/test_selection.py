@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from ortoo.common.filters.message_filter import TagFilter
 from ortoo.common.filters.selection import selected
-from ortoo.common.records.batch import Columns, encode_columns
+from ortoo.common.records.batch import Message, encode
 from ortoo.common.records.stored_batch import StoredBatch
 
 
 def stored(first_offset: int, tags: list[str]) -> StoredBatch:
     """A batch with these tags."""
-    return StoredBatch(first_offset, 5, encode_columns(Columns([b"x"] * len(tags), tags), now_ms=1))
+    return StoredBatch(first_offset, 5, encode([Message(b"x", tag) for tag in tags], now_ms=1))
 
 
 def test_a_whole_batch_passes_with_its_very_bytes() -> None:
