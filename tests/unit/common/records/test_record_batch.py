@@ -8,8 +8,8 @@ import pytest
 
 from ortoo.common.errors import Invalid, Unsupported
 from ortoo.common.records import compression
-from ortoo.common.records.batch import Codec, Message, cut, encode, open_batch
-from ortoo.common.records.builder import BatchBuilder
+from ortoo.common.records.batch import Codec, Message, encode, open_batch
+from ortoo.common.records.builder import BatchBuilder, cut
 from ortoo.common.records.message import BODY_BYTES_MAX, NO_PROPERTIES
 from ortoo.v1 import record_pb2
 
@@ -199,14 +199,14 @@ def test_a_builder_fills_and_starts_anew() -> None:
     assert builder.add(b"x") == 2
     assert builder.add(Message(b"x")) is None
     assert builder.add(b"x") is None
-    assert builder.seal(now_ms=1).count == 3
+    assert encode(builder.take(), now_ms=1).count == 3
     assert len(builder) == 0
     assert builder.add(Message(b"x", priority=1)) == 0
     assert builder.add(b"x") is None
     builder.take()
     assert builder.add(b"x" * 100_000) == 0
     with pytest.raises(Invalid):
-        BatchBuilder().seal(now_ms=1)
+        encode(BatchBuilder().take(), now_ms=1)
 
 
 def test_what_is_newer_is_unsupported_not_damaged() -> None:

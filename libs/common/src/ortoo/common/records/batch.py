@@ -2,7 +2,7 @@
 
     sealed = encode([Message(b"hello", "greeting", ("k1",))], now_ms=clock.now_ms())
     sealed = encode(bodies, now_ms=clock.now_ms())                                     # without Message objects
-    for part in cut(messages): encode(part, now_ms=...)                                # any number of messages
+    for part in cut(messages): encode(part, now_ms=...)                                # any number, see builder.py
     view = open_batch(sealed)                                                          # see view.py
     view.bodies(); view.tags(); view.message(0); list(view)
 
@@ -10,7 +10,7 @@
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeGuard
 
 from ortoo.common.errors import Invalid
@@ -52,7 +52,6 @@ __all__ = [
     "Message",
     "RecordBatchView",
     "SealedBatch",
-    "cut",
     "encode",
     "encoded_bytes_bound",
     "open_batch",
@@ -60,8 +59,6 @@ __all__ = [
 
 MESSAGE_BYTES = 28
 """Bytes of offsets, born-at and tag code that a message costs at most besides its body and texts."""
-_BATCH_BYTES = 1024
-"""Bytes that a batch costs by itself, generously."""
 
 
 def encode(
@@ -89,19 +86,6 @@ def encode(
         if isinstance(error, Invalid):
             raise
         raise Invalid(f"the columns cannot be encoded: {error}", field="messages") from None
-
-
-def cut(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
-    """Cut messages, in order, into runs that each fit into one batch; looks at every message."""
-    start, size = 0, _BATCH_BYTES
-    for row, message in enumerate(messages):
-        cost = encoded_bytes_bound(message)
-        if row > start and (size + cost > RECORDS_BYTES_MAX or row - start == MESSAGES_MAX):
-            yield messages[start:row]
-            start, size = row, _BATCH_BYTES
-        size += cost
-    if start < len(messages):
-        yield messages[start:]
 
 
 def encoded_bytes_bound(message: Message) -> int:
