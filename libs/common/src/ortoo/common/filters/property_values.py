@@ -77,13 +77,22 @@ class PropertyValues:
                 found[rows] = np.isin(table, np.array(several, f"S{size}"))
         return found
 
-    def begins_with(self, text: str) -> Mask:
-        """The rows whose value begins with `text`."""
-        return self._edge(text.encode("utf-8", "surrogatepass"), at_end=False)
-
-    def ends_with(self, text: str) -> Mask:
-        """The rows whose value ends with `text`."""
-        return self._edge(text.encode("utf-8", "surrogatepass"), at_end=True)
+    def has_edge(self, text: str, *, at_end: bool) -> Mask:
+        """The rows whose value begins with `text` or, `at_end`, ends with it."""
+        edge = text.encode("utf-8", "surrogatepass")
+        found = np.zeros(len(self.present), np.bool_)
+        size = len(edge)
+        rows = np.flatnonzero(self.present & (self._ends - self._starts >= size))
+        if not size or not len(rows):
+            found[rows] = True
+            return found
+        if size * len(rows) > _MATRIX_BYTES_MAX:
+            matches = bytes.endswith if at_end else bytes.startswith
+            found[rows] = [matches(value, edge) for value in self.texts(rows)]
+            return found
+        starts = self._ends[rows] - size if at_end else self._starts[rows]
+        found[rows] = (self._data[starts[:, None] + np.arange(size)] == np.frombuffer(edge, np.uint8)).all(axis=1)
+        return found
 
     def texts(self, rows: NDArray[np.intp]) -> list[bytes]:
         """The values of some rows that are present, as UTF-8."""
@@ -128,21 +137,6 @@ class PropertyValues:
         numbers = mantissa / _POWERS[np.minimum(fraction, _DIGITS_MAX)].astype(np.float64)
         negative = (first & (signs == _MINUS)).any(axis=1)
         return np.where(negative, -numbers, numbers), good
-
-    def _edge(self, text: bytes, *, at_end: bool) -> Mask:
-        found = np.zeros(len(self.present), np.bool_)
-        size = len(text)
-        rows = np.flatnonzero(self.present & (self._ends - self._starts >= size))
-        if not size or not len(rows):
-            found[rows] = True
-            return found
-        if size * len(rows) > _MATRIX_BYTES_MAX:
-            matches = bytes.endswith if at_end else bytes.startswith
-            found[rows] = [matches(value, text) for value in self.texts(rows)]
-            return found
-        starts = self._ends[rows] - size if at_end else self._starts[rows]
-        found[rows] = (self._data[starts[:, None] + np.arange(size)] == np.frombuffer(text, np.uint8)).all(axis=1)
-        return found
 
 
 def _entries(column: MapArrays, name: bytes) -> NDArray[np.intp]:

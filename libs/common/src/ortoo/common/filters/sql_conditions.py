@@ -197,9 +197,9 @@ def _like(values: PropertyValues, parts: tuple[Part, ...], rows: Rows) -> Mask:
         if len(texts) == 1:
             return values.one_of((texts[0],))
         if len(texts) == 2 and not texts[1]:
-            return values.begins_with(texts[0])
+            return values.has_edge(texts[0], at_end=False)
         if len(texts) == 2 and not texts[0]:
-            return values.ends_with(texts[1])
+            return values.has_edge(texts[1], at_end=True)
     there = np.flatnonzero(values.present)
     return _mask(rows, there, [_matches(parts, text.decode("utf-8", "surrogatepass")) for text in values.texts(there)])
 
