@@ -28,7 +28,7 @@ from ortoo.common.arrays.opened_batch import (
 from ortoo.common.errors import Invalid
 from ortoo.common.records.columns import batch_bytes
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
-from ortoo.common.records.wire import bytes_field, bytes_head
+from ortoo.common.records.wire import nested
 
 
 def narrowed(opened: OpenedBatch, rows: Int32s, columns: frozenset[int] = frozenset()) -> tuple[SealedBatch, Int32s]:
@@ -66,37 +66,25 @@ def _fixed(numbers: NDArray[np.generic] | None) -> bytes:
 
 
 def _text(texts: TextArrays | None) -> bytes:
-    if texts is None:
-        return b""
-    data = bytes_field(2, texts.offsets.tobytes()) + bytes_field(3, bytes(texts.data))
-    return _validity(texts.valid) + data
+    return b"" if texts is None else nested(_bitmap(texts.valid), texts.offsets.tobytes(), texts.data)
 
 
 def _dictionary(column: DictionaryArrays | None) -> bytes:
-    if column is None:
-        return b""
-    dictionary = _text(column.texts)
-    codes = bytes_field(2, column.codes.tobytes())
-    return b"".join((_validity(column.valid), codes, bytes_head(3, len(dictionary)), dictionary))
+    return b"" if column is None else nested(_bitmap(column.valid), column.codes.tobytes(), _text(column.texts))
 
 
 def _list(column: ListArrays | None) -> bytes:
-    if column is None:
-        return b""
-    values = _text(column.texts)
-    return bytes_field(1, column.offsets.tobytes()) + bytes_head(2, len(values)) + values
+    return b"" if column is None else nested(column.offsets.tobytes(), _text(column.texts))
 
 
 def _map(column: MapArrays | None) -> bytes:
     if column is None:
         return b""
-    names, values = _dictionary(column.names), _text(column.values)
-    parts = (bytes_field(1, column.offsets.tobytes()), bytes_head(2, len(names)), names, bytes_head(3, len(values)))
-    return b"".join((*parts, values))
+    return nested(column.offsets.tobytes(), _dictionary(column.names), _text(column.values))
 
 
-def _validity(valid: Mask | None) -> bytes:
-    return b"" if valid is None else bytes_field(1, np.packbits(valid, bitorder="little").tobytes())
+def _bitmap(valid: Mask | None) -> bytes:
+    return b"" if valid is None else np.packbits(valid, bitorder="little").tobytes()
 
 
 _WRITERS: dict[str, Callable[[Any], bytes]] = {

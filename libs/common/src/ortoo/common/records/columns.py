@@ -14,7 +14,7 @@ from typing import Final
 from ortoo.common.errors import Invalid
 from ortoo.common.records.compression import Codec, deflate
 from ortoo.common.records.text_rules import PROPERTY_NAME, PROPERTY_VALUE, Limits, TextRule
-from ortoo.common.records.wire import bytes_field, bytes_head, number_field
+from ortoo.common.records.wire import bytes_field, bytes_head, nested, number_field
 
 FORMAT: Final = 1
 """The version of the layout that this code writes and reads."""
@@ -125,8 +125,8 @@ def text_column(texts: Sequence[str | None], rule: TextRule) -> Written:
         return NOTHING
     if not missing:
         return _texts(list(texts), rule)  # type: ignore[arg-type]
-    values, longest = _texts([text or "" for text in texts], rule, check=[text for text in texts if text is not None])
-    return bytes_field(1, validity_buffer(texts)) + values, longest
+    there = [text for text in texts if text is not None]
+    return _texts([text or "" for text in texts], rule, there, validity_buffer(texts))
 
 
 def dictionary_column(texts: Sequence[str | None], rule: TextRule) -> Written:
@@ -147,14 +147,13 @@ def dictionary_column(texts: Sequence[str | None], rule: TextRule) -> Written:
         places[None] = 0
         codes = struct.pack(f"<{len(texts)}i", *map(places.__getitem__, texts))
     dictionary, longest = _texts(list(distinct), rule)  # type: ignore[arg-type]
-    validity = bytes_field(1, validity_buffer(texts)) if has_nulls else b""
-    return b"".join((validity, bytes_head(2, len(codes)), codes, bytes_head(3, len(dictionary)), dictionary)), longest
+    return nested(validity_buffer(texts) if has_nulls else b"", codes, dictionary), longest
 
 
 def single_list_column(texts: Sequence[str], rule: TextRule) -> Written:
     """Write a list column in which each row has exactly one text. Raises Invalid for a bad text."""
     values, longest = _texts(list(texts), rule)
-    return _list_of(int32_buffer(range(len(texts) + 1)), values), longest
+    return nested(int32_buffer(range(len(texts) + 1)), values), longest
 
 
 def list_column(lists: Sequence[Sequence[str]], rule: TextRule) -> Written:
@@ -166,7 +165,7 @@ def list_column(lists: Sequence[Sequence[str]], rule: TextRule) -> Written:
         return NOTHING
     sizes = list(map(len, lists))
     values, longest = _texts(texts, rule)
-    return _list_of(offsets_buffer(sizes), values), longest * max(sizes)
+    return nested(offsets_buffer(sizes), values), longest * max(sizes)
 
 
 def map_column(maps: Sequence[Mapping[str, str]], limits: Limits) -> Written:
@@ -181,22 +180,11 @@ def map_column(maps: Sequence[Mapping[str, str]], limits: Limits) -> Written:
     values = list(chain.from_iterable([entries.values() for entries in maps if entries]))
     name_column, longest_name = dictionary_column(names, PROPERTY_NAME)
     value_column, longest_value = _texts(values, PROPERTY_VALUE)
-    parts = (
-        bytes_field(1, offsets_buffer(sizes)),
-        bytes_head(2, len(name_column)),
-        name_column,
-        bytes_head(3, len(value_column)),
-        value_column,
-    )
-    return b"".join(parts), most * (longest_name + longest_value)
+    return nested(offsets_buffer(sizes), name_column, value_column), most * (longest_name + longest_value)
 
 
-def _list_of(offsets: bytes, values: bytes) -> bytes:
-    return b"".join((bytes_field(1, offsets), bytes_head(2, len(values)), values))
-
-
-def _texts(texts: list[str], rule: TextRule, check: list[str] | None = None) -> Written:
-    """Write texts without nulls; `check` are those the rule holds for, if not all."""
+def _texts(texts: list[str], rule: TextRule, check: list[str] | None = None, validity: bytes = b"") -> Written:
+    """Write texts; `check` are those the rule holds for and `validity` says which they are, if not all."""
     field = rule.what.replace(" ", "_")
     try:
         joined = "".join(texts)
@@ -210,4 +198,4 @@ def _texts(texts: list[str], rule: TextRule, check: list[str] | None = None) -> 
     if longest > rule.bytes_max or not rule.holds(texts if check is None else check, joined):
         for text in texts if check is None else check:
             rule.check(text, field)
-    return bytes_field(2, offsets_buffer(sizes)) + bytes_field(3, data), longest
+    return nested(validity, offsets_buffer(sizes), data), longest
