@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ortoo.common.arrays.few_rows import FEW_ROWS_MAX, few_gathered
 from ortoo.common.arrays.message_table import MessageColumns, MessageTable, taken
@@ -55,31 +54,26 @@ def gathered(table: MessageColumns, rows: Int32s, columns: frozenset[int] = froz
 
 def written(table: MessageTable) -> SealedBatch:
     """Make an uncompressed batch of a table of at most as many messages as a batch may have."""
-    columns = [(name, write(getattr(table, name))) for name, write in _WRITERS.items()]
-    records = batch_bytes(table.count, table.body_offsets.tobytes(), (table.body,), len(table.body), columns)
+    columns = ((name, getattr(table, name)) for name in _WRITERS)
+    there = [(name, _WRITERS[name](column)) for name, column in columns if column is not None]
+    records = batch_bytes(table.count, table.body_offsets.tobytes(), (table.body,), len(table.body), there)
     delayed = table.deliver_at_ms is not None
     return SealedBatch(records, crc32c(records), table.count, len(table.body), delayed=delayed)
 
 
-def _fixed(numbers: NDArray[np.generic] | None) -> bytes:
-    return b"" if numbers is None else numbers.tobytes()
+def _text(texts: TextArrays) -> bytes:
+    return nested(_bitmap(texts.valid), texts.offsets.tobytes(), texts.data)
 
 
-def _text(texts: TextArrays | None) -> bytes:
-    return b"" if texts is None else nested(_bitmap(texts.valid), texts.offsets.tobytes(), texts.data)
+def _dictionary(column: DictionaryArrays) -> bytes:
+    return nested(_bitmap(column.valid), column.codes.tobytes(), _text(column.texts))
 
 
-def _dictionary(column: DictionaryArrays | None) -> bytes:
-    return b"" if column is None else nested(_bitmap(column.valid), column.codes.tobytes(), _text(column.texts))
+def _list(column: ListArrays) -> bytes:
+    return nested(column.offsets.tobytes(), _text(column.texts))
 
 
-def _list(column: ListArrays | None) -> bytes:
-    return b"" if column is None else nested(column.offsets.tobytes(), _text(column.texts))
-
-
-def _map(column: MapArrays | None) -> bytes:
-    if column is None:
-        return b""
+def _map(column: MapArrays) -> bytes:
     return nested(column.offsets.tobytes(), _dictionary(column.names), _text(column.values))
 
 
@@ -88,17 +82,17 @@ def _bitmap(valid: Mask | None) -> bytes:
 
 
 _WRITERS: dict[str, Callable[[Any], bytes]] = {
-    "born_at_ms": _fixed,
+    "born_at_ms": np.ndarray.tobytes,
     "tag": _dictionary,
     "keys": _list,
     "message_group": _dictionary,
     "properties": _map,
-    "deliver_at_ms": _fixed,
-    "priority": _fixed,
-    "body_encoding": _fixed,
+    "deliver_at_ms": np.ndarray.tobytes,
+    "priority": np.ndarray.tobytes,
+    "body_encoding": np.ndarray.tobytes,
     "born_host": _dictionary,
     "message_id": _text,
     "trace_context": _text,
-    "expire_at_ms": _fixed,
+    "expire_at_ms": np.ndarray.tobytes,
 }
 """The columns behind the body, in the order of their numbers."""
