@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ortoo.common.cluster.service_settings import ServiceSettings
 from ortoo.common.errors import Unsupported
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
@@ -25,12 +26,11 @@ Reading = tuple[Family, list[Sample]]
 
 
 class MetricsExport:
-    """Sends what `metrics` tells to one receiver."""
+    """Sends what `metrics` tells to the receiver that the settings name."""
 
-    def __init__(
-        self, role: str, name: str, endpoint: str, metrics: Metrics, *, interval_s: float, clock: Clock
-    ) -> None:
-        """Send to `endpoint` (http://host:port, OTLP/gRPC). Errors: Unsupported when OpenTelemetry is not installed."""
+    def __init__(self, role: str, settings: ServiceSettings, metrics: Metrics, clock: Clock) -> None:
+        """Send for a process. Errors: Unsupported when OpenTelemetry is not installed."""
+        endpoint = settings.metrics_endpoint
         try:
             from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
             from opentelemetry.sdk.resources import Resource
@@ -41,9 +41,9 @@ class MetricsExport:
         self._exporter: MetricExporter = OTLPMetricExporter(
             endpoint=endpoint, insecure=endpoint.startswith("http://"), timeout=EXPORT_TIMEOUT_S
         )
-        self._resource = Resource.create({"service.name": f"ortoo-{role}", "service.instance.id": name})
+        self._resource = Resource.create({"service.name": f"ortoo-{role}", "service.instance.id": settings.name})
         self._metrics = metrics
-        self._interval_s = interval_s
+        self._interval_s = settings.metrics_interval_s
         self._clock = clock
         self._started_ns = clock.now_ms() * 1_000_000
         self._is_away = False
