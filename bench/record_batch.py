@@ -34,7 +34,7 @@ def steps(messages: int, body_bytes: int) -> dict[str, Callable[[], object]]:
     sealed, rich_sealed = encode(simple, now_ms=NOW_MS), encode(rich, now_ms=NOW_MS)
     compressed = encode(simple, now_ms=NOW_MS, codec=Codec.ZSTD)
     opened = check(sealed)
-    tenth = TagFilter.compile("tag-3")
+    tenth = TagFilter(frozenset({"tag-3"}))
     rows = np.arange(0, messages, 10, dtype="<i4")
     return {
         "make messages": lambda: [Message(b, t, (k,)) for b, t, k in zip(bodies, tags, keys, strict=True)],
