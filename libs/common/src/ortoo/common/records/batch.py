@@ -11,12 +11,11 @@
 
 import struct
 from collections.abc import Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
 from ortoo.common.errors import Invalid
 from ortoo.common.records import text_rules
 from ortoo.common.records.columns import (
-    Written,
     batch_bytes,
     dictionary_column,
     int32_buffer,
@@ -24,7 +23,6 @@ from ortoo.common.records.columns import (
     list_column,
     map_column,
     offsets_buffer,
-    single_list_column,
     text_column,
 )
 from ortoo.common.records.compression import Codec
@@ -135,7 +133,7 @@ def _encode(
 def _columns_behind_body(messages: Sequence[Message], now_ms: int, limits: text_rules.Limits) -> dict[str, bytes]:
     """Write the columns that come behind the body column, by name and in order."""
     tag, tag_bytes = dictionary_column([message.tag for message in messages], text_rules.TAG)
-    keys, keys_bytes = _keys([message.keys for message in messages])
+    keys, keys_bytes = list_column(_keys(messages), text_rules.KEY)
     written, text_bytes = {"tag": tag, "keys": keys}, tag_bytes + keys_bytes
     rare = [message.rare for message in messages]
     if rare.count(NO_RARE_FIELDS) != len(rare):
@@ -160,15 +158,11 @@ def _columns_behind_body(messages: Sequence[Message], now_ms: int, limits: text_
     return written
 
 
-def _keys(keys: Sequence[Sequence[str]]) -> Written:
-    if _are_texts(keys):
-        return single_list_column(keys, text_rules.KEY)
-    return list_column(keys, text_rules.KEY)
-
-
-def _are_texts(keys: Sequence[Sequence[str]]) -> TypeGuard[Sequence[str]]:
-    """Whether each message has a text in the place of a tuple, which is its one key then."""
-    return bool(keys) and isinstance(keys[0], str) and set(map(type, keys)) == {str}
+def _keys(messages: Sequence[Message]) -> Sequence[Sequence[str]]:
+    """Each message's keys. Where each has a text in the place of a tuple, that is its one key."""
+    keys = [message.keys for message in messages]
+    is_text = bool(keys) and isinstance(keys[0], str) and set(map(type, keys)) == {str}
+    return [(str(key),) for key in keys] if is_text else keys
 
 
 def _all(name: str, numbers: Sequence[int | None]) -> Sequence[int]:
@@ -210,7 +204,5 @@ def _not_negative(name: str, numbers: Sequence[int]) -> Sequence[int]:
 
 def _explain(messages: Sequence[Message], limits: text_rules.Limits) -> None:
     """Look at message after message and raise Invalid for the first that breaks a limit by itself."""
-    has_one_key = _are_texts([message.keys for message in messages])
-    for row, message in enumerate(messages[:MESSAGES_MAX]):
-        keys = (str(message.keys),) if has_one_key else message.keys
+    for row, (message, keys) in enumerate(zip(messages[:MESSAGES_MAX], _keys(messages), strict=False)):
         check_parts(message.body, message.tag, keys, message.rare, f"messages[{row}]", limits)

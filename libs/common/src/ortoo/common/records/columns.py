@@ -150,12 +150,6 @@ def dictionary_column(texts: Sequence[str | None], rule: TextRule) -> Written:
     return nested(validity_buffer(texts) if has_nulls else b"", codes, dictionary), longest
 
 
-def single_list_column(texts: Sequence[str], rule: TextRule) -> Written:
-    """Write a list column in which each row has exactly one text. Raises Invalid for a bad text."""
-    values, longest = _texts(list(texts), rule)
-    return nested(int32_buffer(range(len(texts) + 1)), values), longest
-
-
 def list_column(lists: Sequence[Sequence[str]], rule: TextRule) -> Written:
     """Write lists of texts in Arrow's list<utf8> layout; nothing when all are empty. Raises Invalid for a bad text."""
     if str in set(map(type, lists)):
