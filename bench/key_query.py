@@ -16,7 +16,7 @@ from bench.stores import TOPIC_ID, append_all, open_store
 from bench.traffic import make_topic
 from bench.workload import Bodies
 from ortoo.client import Message, Producer, connect
-from ortoo.common.records.batch import Columns, encode_columns
+from ortoo.common.records.batch import encode
 from ortoo.common.records.sealed_batch import SealedBatch
 
 METHOD = (
@@ -80,8 +80,8 @@ async def _queries(folder: Path, options: argparse.Namespace) -> Figures:
 
     def make(number: int) -> SealedBatch:
         rows = range(number * BATCH_MESSAGES, (number + 1) * BATCH_MESSAGES)
-        keys, ids = [f"order-{row}" for row in rows], [f"id-{row}" for row in rows]
-        return encode_columns(Columns(bodies.take(BATCH_MESSAGES), keys=keys, message_ids=ids), now_ms=1)
+        made = zip(bodies.take(BATCH_MESSAGES), rows, strict=True)
+        return encode([Message(body, keys=(f"order-{row}",), message_id=f"id-{row}") for body, row in made], now_ms=1)
 
     chance = random.Random(1)
     async with open_store(folder) as store:

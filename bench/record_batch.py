@@ -14,7 +14,7 @@ from bench import report
 from ortoo.common.arrays.gather import gathered
 from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.filters.message_filter import TagFilter
-from ortoo.common.records.batch import Codec, Columns, Message, encode, encode_columns, open_batch
+from ortoo.common.records.batch import Codec, Message, encode, open_batch
 from ortoo.snode.send.batch_check import check
 
 NOW_MS = 1_700_000_000_000
@@ -34,7 +34,7 @@ def steps(messages: int, body_bytes: int) -> dict[str, Callable[[], object]]:
     sealed, rich_sealed = encode(simple, now_ms=NOW_MS), encode(rich, now_ms=NOW_MS)
     compressed = encode(simple, now_ms=NOW_MS, codec=Codec.ZSTD)
     opened = check(sealed)
-    tenth = TagFilter.compile("tag-3")
+    tenth = TagFilter(frozenset({"tag-3"}))
     rows = np.arange(0, messages, 10, dtype="<i4")
     return {
         "make messages": lambda: [Message(b, t, (k,)) for b, t, k in zip(bodies, tags, keys, strict=True)],
@@ -42,7 +42,6 @@ def steps(messages: int, body_bytes: int) -> dict[str, Callable[[], object]]:
         "encode messages with properties, half bodies": lambda: encode(rich, now_ms=NOW_MS),
         "encode messages, zstd": lambda: encode(simple, now_ms=NOW_MS, codec=Codec.ZSTD),
         "encode bodies": lambda: encode(bodies, now_ms=NOW_MS),
-        "encode bodies, tags, keys": lambda: encode_columns(Columns(bodies, tags, keys), now_ms=NOW_MS),
         "open": lambda: open_batch(sealed),
         "open, bodies": lambda: open_batch(sealed).bodies(),
         "open, messages": lambda: open_batch(sealed).messages(),

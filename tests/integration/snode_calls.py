@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from ortoo.common.records.batch import Columns, encode_columns
+from ortoo.common.records.batch import Message, encode
 from ortoo.snode.cluster.wire import batch_to
 from ortoo.testing.servers.cluster import Cluster, open_cluster
 from ortoo.v1 import namesrv_pb2, producer_pb2, pull_pb2, record_pb2, topic_pb2
@@ -62,7 +62,9 @@ def batch_request(
     request_id: int, queue: topic_pb2.Queue, bodies: list[bytes], tags: list[str | None] | str | None = None
 ) -> producer_pb2.ProduceRequest:
     """One batch for a stream."""
-    batch = batch_to(encode_columns(Columns(bodies, tags), now_ms=1))
+    of_rows = tags if isinstance(tags, list) else [tags] * len(bodies)
+    messages = [Message(body, tag) for body, tag in zip(bodies, of_rows, strict=True)]
+    batch = batch_to(encode(messages, now_ms=1))
     return producer_pb2.ProduceRequest(request_id=request_id, queue=queue, batch=batch)
 
 

@@ -11,6 +11,7 @@ from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metric
 from opentelemetry.sdk.metrics.export import MetricExportResult
 
 from ortoo.client import connect
+from ortoo.common.cluster.service_settings import ServiceSettings
 from ortoo.common.errors import Invalid
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
@@ -107,7 +108,8 @@ async def test_a_receiver_that_is_away_costs_nothing(tmp_path: Path) -> None:
 
 async def test_a_stop_sends_behind_what_is_being_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     """The exporter makes a new connection while a receiver is away, which nobody else may be using then."""
-    export = MetricsExport("enode", "e", "http://127.0.0.1:1", Metrics(), interval_s=0.0, clock=SystemClock())
+    settings = ServiceSettings(name="e", metrics_endpoint="http://127.0.0.1:1", metrics_interval_s=0.0)
+    export = MetricsExport("enode", settings, Metrics(), SystemClock())
     exporting, begun, go_on = threading.Lock(), threading.Event(), threading.Timer(0.2, lambda: None)
 
     def one_at_a_time(*_: object) -> MetricExportResult:

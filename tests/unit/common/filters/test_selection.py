@@ -5,15 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ortoo.common.filters.message_filter import TagFilter
+from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.filters.selection import selected
-from ortoo.common.records.batch import Columns, encode_columns
+from ortoo.common.records.batch import Message, encode
 from ortoo.common.records.stored_batch import StoredBatch
 
 
 def stored(first_offset: int, tags: list[str]) -> StoredBatch:
     """A batch with these tags."""
-    return StoredBatch(first_offset, 5, encode_columns(Columns([b"x"] * len(tags), tags), now_ms=1))
+    return StoredBatch(first_offset, 5, encode([Message(b"x", tag) for tag in tags], now_ms=1))
 
 
 def test_a_whole_batch_passes_with_its_very_bytes() -> None:
@@ -35,7 +35,7 @@ def test_rows_are_those_that_a_loop_would_choose(tags: list[str], start: int, st
     count = len(tags)
     start = min(start, count - 1)
     stop = None if stop is None else max(stop, start + 1, 1)
-    tag_filter = None if wanted == "*" else TagFilter.compile(wanted)
+    tag_filter = compile_filter(wanted, "")
     part = selected(stored(100, tags), 100 + start, None if stop is None else 100 + stop, tag_filter)
     end = count if stop is None else min(count, stop)
     expected = [row for row in range(max(start, 0), end) if tag_filter is None or tags[row] in wanted.split("||")]
@@ -48,5 +48,5 @@ def test_rows_are_those_that_a_loop_would_choose(tags: list[str], start: int, st
 @pytest.mark.parametrize("from_offset", [100, 101])
 def test_nothing_wanted_means_no_batch(from_offset: int) -> None:
     """When no row matches, only the offset moves on."""
-    part = selected(stored(100, ["a", "a"]), from_offset, wanted=TagFilter.compile("b"))
+    part = selected(stored(100, ["a", "a"]), from_offset, wanted=compile_filter("b", ""))
     assert (part.batch, part.messages, part.next_offset) == (None, 0, 102)

@@ -5,7 +5,7 @@ import pytest
 from ortoo.common.arrays.gather import gathered, narrowed
 from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.errors import Invalid
-from ortoo.common.filters.message_filter import TagFilter
+from ortoo.common.filters.message_filter import TagFilter, compile_filter
 from ortoo.common.records.batch import Message, encode, open_batch
 from ortoo.snode.send.batch_check import check
 
@@ -15,6 +15,13 @@ TAGS = ("a", "b", None, "c", "a", "", "ö")
 def opened(tags: tuple[str | None, ...] = TAGS) -> OpenedBatch:
     """A batch with these tags."""
     return check(encode([Message(b"x%d" % row, tag) for row, tag in enumerate(tags)], now_ms=1))
+
+
+def compiled(expression: str) -> TagFilter:
+    """The filter for named tags."""
+    wanted = compile_filter(expression, "")
+    assert isinstance(wanted, TagFilter)
+    return wanted
 
 
 @pytest.mark.parametrize(
@@ -31,7 +38,7 @@ def opened(tags: tuple[str | None, ...] = TAGS) -> OpenedBatch:
 )
 def test_named_tags_select_their_rows(expression: str, rows: list[int]) -> None:
     """Whole texts are compared; a message without a tag matches no named tag."""
-    selected = TagFilter.compile(expression).select(opened())
+    selected = compiled(expression).select(opened())
     assert selected is not None
     assert selected.tolist() == rows
     assert selected.dtype.str == "<i4"
@@ -39,19 +46,18 @@ def test_named_tags_select_their_rows(expression: str, rows: list[int]) -> None:
 
 @pytest.mark.parametrize("expression", ["", "  ", "*", " * ", "a || *"])
 def test_everything_selects_all_rows(expression: str) -> None:
-    """All rows are said as None, so that nobody copies them."""
-    assert TagFilter.compile(expression).select(opened()) is None
-    assert TagFilter.compile(expression).wants_everything
+    """No filter is made, so that nobody looks at rows or copies them."""
+    assert compile_filter(expression, "") is None
 
 
 def test_all_rows_wanted_by_name_are_all_rows() -> None:
     """A batch whose every message matches goes on untouched."""
-    assert TagFilter.compile("a||b").select(opened(("a", "b", "a"))) is None
+    assert compiled("a||b").select(opened(("a", "b", "a"))) is None
 
 
 def test_a_batch_without_tags_matches_no_named_tag() -> None:
     """An absent column is a column of messages without a tag."""
-    selected = TagFilter.compile("a").select(opened((None, None)))
+    selected = compiled("a").select(opened((None, None)))
     assert selected is not None
     assert len(selected) == 0
 
@@ -60,8 +66,8 @@ def test_a_batch_without_tags_matches_no_named_tag() -> None:
 def test_a_wrong_expression_is_refused(expression: str) -> None:
     """An expression that can match nothing is a mistake, and is named as one."""
     with pytest.raises(Invalid) as caught:
-        TagFilter.compile(expression, field="filter_expression")
-    assert caught.value.field == "filter_expression"
+        compile_filter(expression, "", "subscription")
+    assert caught.value.field == "subscription.tag_expression"
 
 
 def test_few_matching_rows_become_a_batch_of_their_own() -> None:
@@ -81,7 +87,7 @@ def test_few_matching_rows_become_a_batch_of_their_own() -> None:
         for row in range(40)
     ]
     batch = check(encode(messages, now_ms=1))
-    rows = TagFilter.compile("t").select(batch)
+    rows = compiled("t").select(batch)
     assert rows is not None
     sealed, said = narrowed(batch, rows)
     assert said.tolist() == [0, 5, 10, 15, 20, 25, 30, 35]
@@ -95,7 +101,7 @@ def test_few_matching_rows_become_a_batch_of_their_own() -> None:
 def test_many_matching_rows_leave_the_batch_alone() -> None:
     """From half of the rows on, the original bytes are passed on."""
     batch = opened(("a", "b"))
-    rows = TagFilter.compile("a").select(batch)
+    rows = compiled("a").select(batch)
     assert rows is not None
     assert narrowed(batch, rows)[0] is batch.sealed
 
@@ -105,6 +111,6 @@ def test_small_texts_and_large_bodies_gather_alike() -> None:
     for size in (1, 20, 47, 48, 300):
         messages = [Message(bytes([row + 1]) * (size + row % 2), f"t{row % 7}") for row in range(100)]
         batch = check(encode(messages, now_ms=1))
-        rows = TagFilter.compile("t3||t5").select(batch)
+        rows = compiled("t3||t5").select(batch)
         assert rows is not None
         assert gathered(batch, rows) == encode([messages[row] for row in rows], now_ms=1)

@@ -13,7 +13,7 @@ def test_calls_come_in_the_order_of_their_times() -> None:
 
     def second() -> None:
         called.append("b")
-        last.cancel()
+        heap.cancel(last)
 
     heap.add(2.0, second)
     heap.add(1.0, lambda: called.append("a"))
@@ -29,10 +29,10 @@ def test_cancelled_deadlines_do_not_stay() -> None:
     heap = DeadlineHeap()
     kept = [heap.add(1_000.0 + number, lambda: None) for number in range(100)]
     for number in range(100_000):
-        heap.add(float(number), lambda: None).cancel()
+        heap.cancel(heap.add(float(number), lambda: None))
     assert len(kept) <= len(heap) <= 2 * len(kept) + 1
-    kept[0].cancel()
-    kept[0].cancel()
+    heap.cancel(kept[0])
+    heap.cancel(kept[0])
     assert heap.next_s() == 1_001.0
 
 
@@ -44,7 +44,7 @@ def test_an_earlier_deadline_cuts_the_sleep_short() -> None:
         wheel, called = DeadlineWheel(clock, "test"), list[float]()
         start_s = clock.monotonic_s()
         for after_s in (5.0, 1.0, 3.0):
-            wheel.set(start_s + after_s, lambda: called.append(clock.monotonic_s() - start_s))
+            wheel.add(start_s + after_s, lambda: called.append(clock.monotonic_s() - start_s))
         sleepers = [task for task in asyncio.all_tasks() if task.get_name() == "test" and not task.cancelling()]
         assert len(sleepers) == 1
         await clock.sleep(4.0)

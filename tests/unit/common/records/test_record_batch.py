@@ -8,8 +8,8 @@ import pytest
 
 from ortoo.common.errors import Invalid, Unsupported
 from ortoo.common.records import compression
-from ortoo.common.records.batch import Codec, Columns, Message, cut, encode, encode_columns, open_batch
-from ortoo.common.records.builder import BatchBuilder
+from ortoo.common.records.batch import Codec, Message, encode, open_batch
+from ortoo.common.records.builder import BatchBuilder, cut
 from ortoo.common.records.message import BODY_BYTES_MAX, NO_PROPERTIES
 from ortoo.v1 import record_pb2
 
@@ -82,14 +82,14 @@ def test_views_answer_by_row_and_in_bulk_alike() -> None:
 
 
 def test_bulk_encoding_is_encoding() -> None:
-    """Bodies with tags and keys give the bytes that messages of them give."""
+    """Bodies give the bytes that messages of them give, and texts in place of keys those of one key each."""
     bodies = [b"1", b"22", b"333"]
     assert encode(bodies, now_ms=1) == encode([Message(body) for body in bodies], now_ms=1)
-    assert encode_columns(Columns(bodies, "t", ["a", "b", "c"]), now_ms=1) == encode(
+    assert encode([Message(body, "t", key) for body, key in zip(bodies, "abc", strict=True)], now_ms=1) == encode(
         [Message(body, "t", (key,)) for body, key in zip(bodies, "abc", strict=True)], now_ms=1
     )
-    assert encode_columns(Columns(bodies, ["t", None, "u"], [("a", "b"), (), ("c",)]), now_ms=1) == encode(
-        [Message(b"1", "t", ("a", "b")), Message(b"22"), Message(b"333", "u", ("c",))], now_ms=1
+    assert encode([b"1", Message(b"22", "t"), b"333"], now_ms=1) == encode(
+        [Message(b"1"), Message(b"22", "t"), Message(b"333")], now_ms=1
     )
 
 
@@ -166,13 +166,10 @@ def test_a_batch_is_delayed_as_a_whole_or_not_at_all() -> None:
 
 
 def test_what_is_too_much_for_one_batch_is_refused() -> None:
-    """No messages, too many, too many bytes, too many inflated bytes, and columns of other lengths."""
+    """No messages, too many, too many bytes, and too many inflated bytes."""
     for bodies in ([], [b"x"] * 4_097, [b"x" * 600_000] * 2, [b"x" * 1_000_000] * 5):
         with pytest.raises(Invalid):
             encode(bodies, now_ms=1)
-    with pytest.raises(Invalid) as caught:
-        encode_columns(Columns([b"x", b"y"], tags=["a"]), now_ms=1)
-    assert caught.value.field == "tag"
 
 
 def test_the_largest_message_travels_alone() -> None:
@@ -202,14 +199,14 @@ def test_a_builder_fills_and_starts_anew() -> None:
     assert builder.add(b"x") == 2
     assert builder.add(Message(b"x")) is None
     assert builder.add(b"x") is None
-    assert builder.seal(now_ms=1).count == 3
+    assert encode(builder.take(), now_ms=1).count == 3
     assert len(builder) == 0
     assert builder.add(Message(b"x", priority=1)) == 0
     assert builder.add(b"x") is None
     builder.take()
     assert builder.add(b"x" * 100_000) == 0
     with pytest.raises(Invalid):
-        BatchBuilder().seal(now_ms=1)
+        encode(BatchBuilder().take(), now_ms=1)
 
 
 def test_what_is_newer_is_unsupported_not_damaged() -> None:

@@ -212,10 +212,7 @@ async def test_operators_read_sessions_messages_on_their_way_and_who_was_evicted
     """By group, and by topic and group; before a group has acknowledged anything nothing is on its way."""
 
     def told() -> dict[str, Any]:
-        return {
-            family.name: (family.kind, family.labels, {sample.values: sample.value for sample in samples})
-            for family, samples in it.metrics.read()
-        }
+        return {family.name: (family.kind, family.labels, dict(samples)) for family, samples in it.metrics.read()}
 
     async with bench() as it:
         ours = [family.help for family, _ in it.metrics.read() if "consumer" in family.name]

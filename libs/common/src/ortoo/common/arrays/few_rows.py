@@ -9,10 +9,9 @@ from collections.abc import Callable, Sequence
 
 from ortoo.common.errors import Invalid
 from ortoo.common.records import reader
-from ortoo.common.records.columns import FORMAT, NUMBERS, int32_buffer
-from ortoo.common.records.compression import Codec
+from ortoo.common.records.columns import NUMBERS, batch_bytes, int32_buffer
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
-from ortoo.common.records.wire import Field, bytes_field, bytes_head, number_field, read_fields
+from ortoo.common.records.wire import Field, nested, read_fields
 
 FEW_ROWS_MAX = 48
 """With more rows arrays are faster."""
@@ -26,19 +25,12 @@ def few_gathered(fields: dict[int, Field], rows: Sequence[int], columns: frozens
     the columns do not fit together.
     """
     sizes, body = _ranges(_column(fields, "body_offsets"), _column(fields, "body"), rows)
-    parts = [
-        number_field(NUMBERS["format"], FORMAT),
-        number_field(NUMBERS["count"], len(rows)),
-        number_field(NUMBERS["codec"], Codec.NONE),
-        number_field(NUMBERS["body_inflated_bytes"], len(body)),
-        bytes_field(NUMBERS["body_offsets"], sizes),
-        bytes_head(NUMBERS["body"], len(body)) + body,
+    written = [
+        (name, write(column, rows))
+        for name, write in _COLUMNS.items()
+        if (not columns or NUMBERS[name] in columns) and (column := _column(fields, name))
     ]
-    for name, write in _COLUMNS.items():
-        column = _column(fields, name)
-        if column and (not columns or NUMBERS[name] in columns):
-            parts.append(bytes_field(NUMBERS[name], write(column, rows)))
-    records = b"".join(parts)
+    records = batch_bytes(len(rows), sizes, (body,), len(body), written)
     return SealedBatch(records, crc32c(records), len(rows), len(body), delayed=bool(_column(fields, "deliver_at_ms")))
 
 
@@ -64,7 +56,7 @@ def _text(column: memoryview, rows: Sequence[int]) -> bytes:
     if valid is not None and not any(valid):
         return b""
     offsets, data = _ranges(reader.buffer(fields, 2, _PATH), reader.buffer(fields, 3, _PATH), rows)
-    return _validity(valid) + bytes_field(2, offsets) + bytes_field(3, data)
+    return nested(_bitmap(valid), offsets, data)
 
 
 def _dictionary(column: memoryview, rows: Sequence[int]) -> bytes:
@@ -79,9 +71,7 @@ def _dictionary(column: memoryview, rows: Sequence[int]) -> bytes:
         places.setdefault(codes[row], len(places)) if valid is None or valid[number] else 0
         for number, row in enumerate(rows)
     ]
-    texts = _text(reader.buffer(fields, 3, _PATH), list(places))
-    written = bytes_field(2, int32_buffer(taken)) + bytes_field(3, texts)
-    return _validity(valid) + written
+    return nested(_bitmap(valid), int32_buffer(taken), _text(reader.buffer(fields, 3, _PATH), list(places)))
 
 
 def _list(column: memoryview, rows: Sequence[int]) -> bytes:
@@ -89,7 +79,7 @@ def _list(column: memoryview, rows: Sequence[int]) -> bytes:
     offsets, entries = _entries(reader.buffer(fields, 1, _PATH), rows)
     if not entries:
         return b""
-    return bytes_field(1, offsets) + bytes_field(2, _text(reader.buffer(fields, 2, _PATH), entries))
+    return nested(offsets, _text(reader.buffer(fields, 2, _PATH), entries))
 
 
 def _map(column: memoryview, rows: Sequence[int]) -> bytes:
@@ -98,9 +88,7 @@ def _map(column: memoryview, rows: Sequence[int]) -> bytes:
     if not entries:
         return b""
     names, values = reader.buffer(fields, 2, _PATH), reader.buffer(fields, 3, _PATH)
-    return (
-        bytes_field(1, offsets) + bytes_field(2, _dictionary(names, entries)) + bytes_field(3, _text(values, entries))
-    )
+    return nested(offsets, _dictionary(names, entries), _text(values, entries))
 
 
 _COLUMNS: dict[str, Callable[[memoryview, Sequence[int]], bytes]] = {
@@ -153,8 +141,8 @@ def _valid(fields: dict[int, Field], rows: Sequence[int]) -> list[int] | None:
     return None if all(valid) else valid
 
 
-def _validity(valid: Sequence[int] | None) -> bytes:
+def _bitmap(valid: Sequence[int] | None) -> bytes:
     if valid is None:
         return b""
     number = sum(bit << place for place, bit in enumerate(valid))
-    return bytes_field(1, number.to_bytes((len(valid) + 7) // 8, "little"))
+    return number.to_bytes((len(valid) + 7) // 8, "little")

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ortoo.common.arrays.few_rows import FEW_ROWS_MAX, few_gathered
 from ortoo.common.arrays.message_table import MessageColumns, MessageTable, taken
@@ -26,10 +25,9 @@ from ortoo.common.arrays.opened_batch import (
     TextArrays,
 )
 from ortoo.common.errors import Invalid
-from ortoo.common.records.columns import FORMAT, NUMBERS
-from ortoo.common.records.compression import Codec
+from ortoo.common.records.columns import batch_bytes
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
-from ortoo.common.records.wire import bytes_field, bytes_head, number_field
+from ortoo.common.records.wire import nested
 
 
 def narrowed(opened: OpenedBatch, rows: Int32s, columns: frozenset[int] = frozenset()) -> tuple[SealedBatch, Int32s]:
@@ -56,71 +54,45 @@ def gathered(table: MessageColumns, rows: Int32s, columns: frozenset[int] = froz
 
 def written(table: MessageTable) -> SealedBatch:
     """Make an uncompressed batch of a table of at most as many messages as a batch may have."""
-    parts: list[bytes | memoryview] = [
-        number_field(NUMBERS["format"], FORMAT),
-        number_field(NUMBERS["count"], table.count),
-        number_field(NUMBERS["codec"], Codec.NONE),
-        number_field(NUMBERS["body_inflated_bytes"], len(table.body)),
-        bytes_field(NUMBERS["body_offsets"], table.body_offsets.tobytes()),
-        bytes_head(NUMBERS["body"], len(table.body)),
-        table.body,
-        *(bytes_field(NUMBERS[name], write(getattr(table, name))) for name, write in _WRITERS.items()),
-    ]
-    records = b"".join(parts)
+    columns = ((name, getattr(table, name)) for name in _WRITERS)
+    there = [(name, _WRITERS[name](column)) for name, column in columns if column is not None]
+    records = batch_bytes(table.count, table.body_offsets.tobytes(), (table.body,), len(table.body), there)
     delayed = table.deliver_at_ms is not None
     return SealedBatch(records, crc32c(records), table.count, len(table.body), delayed=delayed)
 
 
-def _fixed(numbers: NDArray[np.generic] | None) -> bytes:
-    return b"" if numbers is None else numbers.tobytes()
+def _text(texts: TextArrays) -> bytes:
+    return nested(_bitmap(texts.valid), texts.offsets.tobytes(), texts.data)
 
 
-def _text(texts: TextArrays | None) -> bytes:
-    if texts is None:
-        return b""
-    data = bytes_field(2, texts.offsets.tobytes()) + bytes_field(3, bytes(texts.data))
-    return _validity(texts.valid) + data
+def _dictionary(column: DictionaryArrays) -> bytes:
+    return nested(_bitmap(column.valid), column.codes.tobytes(), _text(column.texts))
 
 
-def _dictionary(column: DictionaryArrays | None) -> bytes:
-    if column is None:
-        return b""
-    dictionary = _text(column.texts)
-    codes = bytes_field(2, column.codes.tobytes())
-    return b"".join((_validity(column.valid), codes, bytes_head(3, len(dictionary)), dictionary))
+def _list(column: ListArrays) -> bytes:
+    return nested(column.offsets.tobytes(), _text(column.texts))
 
 
-def _list(column: ListArrays | None) -> bytes:
-    if column is None:
-        return b""
-    values = _text(column.texts)
-    return bytes_field(1, column.offsets.tobytes()) + bytes_head(2, len(values)) + values
+def _map(column: MapArrays) -> bytes:
+    return nested(column.offsets.tobytes(), _dictionary(column.names), _text(column.values))
 
 
-def _map(column: MapArrays | None) -> bytes:
-    if column is None:
-        return b""
-    names, values = _dictionary(column.names), _text(column.values)
-    parts = (bytes_field(1, column.offsets.tobytes()), bytes_head(2, len(names)), names, bytes_head(3, len(values)))
-    return b"".join((*parts, values))
-
-
-def _validity(valid: Mask | None) -> bytes:
-    return b"" if valid is None else bytes_field(1, np.packbits(valid, bitorder="little").tobytes())
+def _bitmap(valid: Mask | None) -> bytes:
+    return b"" if valid is None else np.packbits(valid, bitorder="little").tobytes()
 
 
 _WRITERS: dict[str, Callable[[Any], bytes]] = {
-    "born_at_ms": _fixed,
+    "born_at_ms": np.ndarray.tobytes,
     "tag": _dictionary,
     "keys": _list,
     "message_group": _dictionary,
     "properties": _map,
-    "deliver_at_ms": _fixed,
-    "priority": _fixed,
-    "body_encoding": _fixed,
+    "deliver_at_ms": np.ndarray.tobytes,
+    "priority": np.ndarray.tobytes,
+    "body_encoding": np.ndarray.tobytes,
     "born_host": _dictionary,
     "message_id": _text,
     "trace_context": _text,
-    "expire_at_ms": _fixed,
+    "expire_at_ms": np.ndarray.tobytes,
 }
 """The columns behind the body, in the order of their numbers."""

@@ -73,13 +73,11 @@ MessageColumns = OpenedBatch | MessageTable
 def taken(columns: MessageColumns, rows: Int32s, numbers: frozenset[int] = frozenset()) -> MessageTable:
     """Copy some rows, in the order of `rows`; beside the body the columns with these `numbers`, none = all."""
     offsets, body = _ranges(columns.body_offsets, columns.body, rows)
+    found = {name: getattr(columns, name) if not numbers or NUMBERS[name] in numbers else None for name in _COLUMNS}
     return MessageTable(
         offsets,
         body,
-        **{
-            name: take(getattr(columns, name), rows) if not numbers or NUMBERS[name] in numbers else None
-            for name, (take, _) in _COLUMNS.items()
-        },
+        **{name: None if column is None else _COLUMNS[name][0](column, rows) for name, column in found.items()},
     )
 
 
@@ -104,23 +102,24 @@ def joined(tables: Sequence[MessageTable]) -> MessageTable:
 
 
 def _fixed(numbers: Any, rows: Int32s) -> Any:
-    return None if numbers is None else numbers[rows]
+    return numbers[rows]
 
 
 def _fixed_if_used(numbers: Any, rows: Int32s) -> Any:
     """Nothing where all of these rows have a zero."""
-    return None if numbers is None or not numbers[rows].any() else numbers[rows]
+    kept = numbers[rows]
+    return kept if kept.any() else None
 
 
-def _text(texts: TextArrays | None, rows: Int32s) -> TextArrays | None:
-    if texts is None or (texts.valid is not None and not texts.valid[rows].any()):
+def _text(texts: TextArrays, rows: Int32s) -> TextArrays | None:
+    if texts.valid is not None and not texts.valid[rows].any():
         return None
     return TextArrays(*_ranges(texts.offsets, texts.data, rows), _valid(texts.valid, rows))
 
 
-def _dictionary(column: DictionaryArrays | None, rows: Int32s) -> DictionaryArrays | None:
+def _dictionary(column: DictionaryArrays, rows: Int32s) -> DictionaryArrays | None:
     """Keep the texts that these rows use, in order of first use."""
-    if column is None or (column.valid is not None and not column.valid[rows].any()):
+    if column.valid is not None and not column.valid[rows].any():
         return None
     codes = column.codes[rows]
     used = codes if column.valid is None else codes[column.valid[rows]]
@@ -133,17 +132,13 @@ def _dictionary(column: DictionaryArrays | None, rows: Int32s) -> DictionaryArra
     return DictionaryArrays(codes.astype("<i4"), texts, _valid(column.valid, rows))
 
 
-def _list(column: ListArrays | None, rows: Int32s) -> ListArrays | None:
-    if column is None:
-        return None
+def _list(column: ListArrays, rows: Int32s) -> ListArrays | None:
     offsets, entries = _entries(column.offsets, rows)
     texts = _text(column.texts, entries) if len(entries) else None
     return ListArrays(offsets, texts) if texts is not None else None
 
 
-def _map(column: MapArrays | None, rows: Int32s) -> MapArrays | None:
-    if column is None:
-        return None
+def _map(column: MapArrays, rows: Int32s) -> MapArrays | None:
     offsets, entries = _entries(column.offsets, rows)
     if not len(entries):
         return None

@@ -5,9 +5,10 @@ offsets start at 0, never fall and end at the buffer's end, codes lie inside the
 `batch_check`'s business. Errors are Invalid or Unsupported and name the column by its path.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TypeVar
+from functools import cached_property, partial
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ Int32s = NDArray[np.int32]
 Int64s = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Number = TypeVar("Number", bound=np.generic)
+Column = TypeVar("Column")
 
 RECORDS_PATH = "batch.records"
 _INT8, _INT32, _INT64 = np.dtype("i1"), np.dtype("<i4"), np.dtype("<i8")
@@ -69,139 +71,14 @@ class MapArrays:
     values: TextArrays
 
 
-class OpenedBatch:
-    """One batch, its columns as arrays. Columns that the batch does not have are None."""
-
-    def __init__(self, sealed: SealedBatch) -> None:
-        """Read the head of `sealed` and compare it with the envelope; the CRC is not looked at."""
-        self.sealed = sealed
-        self.fields = read_fields(memoryview(sealed.records), RECORDS_PATH)
-        self.count, self.codec, self.body_inflated_bytes = read_head(self.fields)
-        check_envelope(sealed, self.count, self.body_inflated_bytes)
-
-    @property
-    def is_compressed(self) -> bool:
-        """Whether the bodies lie compressed."""
-        return self.codec is not Codec.NONE
-
-    @property
-    def has_unknown_columns(self) -> bool:
-        """Whether a newer producer put in columns that this process does not know."""
-        return not _KNOWN.issuperset(self.fields)
-
-    @cached_property
-    def body(self) -> memoryview:
-        """All bodies as one block, inflated."""
-        return body_block(self.fields, self.codec, self.body_inflated_bytes)
-
-    @cached_property
-    def body_offsets(self) -> Int32s:
-        """Where each body starts in `body`, and where the last ends."""
-        path = f"{RECORDS_PATH}.body_offsets"
-        return _offsets(self._buffer("body_offsets"), self.count, self.body_inflated_bytes, path)
-
-    @cached_property
-    def born_at_ms(self) -> Int64s | None:
-        """When each message was made."""
-        return self._numbers("born_at_ms", _INT64)
-
-    @cached_property
-    def deliver_at_ms(self) -> Int64s | None:
-        """When each message may be seen; None = the batch is not delayed."""
-        return self._numbers("deliver_at_ms", _INT64)
-
-    @cached_property
-    def expire_at_ms(self) -> Int64s | None:
-        """From when on no group gets each message, 0 = never; None = none of them expires."""
-        return self._numbers("expire_at_ms", _INT64)
-
-    @cached_property
-    def priority(self) -> Int32s | None:
-        """Each message's priority."""
-        return self._numbers("priority", _INT32)
-
-    @cached_property
-    def body_encoding(self) -> NDArray[np.int8] | None:
-        """How the producer encoded each body."""
-        return self._numbers("body_encoding", _INT8)
-
-    @cached_property
-    def tag(self) -> DictionaryArrays | None:
-        """Each message's tag."""
-        return self._dictionary("tag")
-
-    @cached_property
-    def message_group(self) -> DictionaryArrays | None:
-        """Each message's group."""
-        return self._dictionary("message_group")
-
-    @cached_property
-    def born_host(self) -> DictionaryArrays | None:
-        """Who made each message."""
-        return self._dictionary("born_host")
-
-    @cached_property
-    def keys(self) -> ListArrays | None:
-        """Each message's keys."""
-        data = self._buffer("keys")
-        if not data:
-            return None
-        path = f"{RECORDS_PATH}.keys"
-        fields = read_fields(data, path)
-        texts = _dense_texts(reader.buffer(fields, 2, f"{path}.values"), f"{path}.values")
-        offsets = reader.buffer(fields, 1, f"{path}.offsets")
-        return ListArrays(_offsets(offsets, self.count, texts.rows, f"{path}.offsets"), texts)
-
-    @cached_property
-    def properties(self) -> MapArrays | None:
-        """Each message's properties."""
-        data = self._buffer("properties")
-        if not data:
-            return None
-        path = f"{RECORDS_PATH}.properties"
-        fields = read_fields(data, path)
-        values = _dense_texts(reader.buffer(fields, 3, f"{path}.values"), f"{path}.values")
-        names = _dictionary(reader.buffer(fields, 2, f"{path}.names"), values.rows, f"{path}.names")
-        if names.valid is not None:
-            raise Invalid("a property must have a name", field=f"{path}.names.validity")
-        offsets = reader.buffer(fields, 1, f"{path}.offsets")
-        return MapArrays(_offsets(offsets, self.count, values.rows, f"{path}.offsets"), names, values)
-
-    @cached_property
-    def message_id(self) -> TextArrays | None:
-        """The ids that producers chose."""
-        return self._text("message_id")
-
-    @cached_property
-    def trace_context(self) -> TextArrays | None:
-        """Each message's trace context."""
-        return self._text("trace_context")
-
-    def _buffer(self, name: str) -> memoryview:
-        return reader.buffer(self.fields, NUMBERS[name], f"{RECORDS_PATH}.{name}")
-
-    def _numbers(self, name: str, kind: np.dtype[Number]) -> NDArray[Number] | None:
-        data = self._buffer(name)
-        return _numbers(data, self.count, kind, f"{RECORDS_PATH}.{name}") if data else None
-
-    def _dictionary(self, name: str) -> DictionaryArrays | None:
-        data = self._buffer(name)
-        return _dictionary(data, self.count, f"{RECORDS_PATH}.{name}") if data else None
-
-    def _text(self, name: str) -> TextArrays | None:
-        data = self._buffer(name)
-        path = f"{RECORDS_PATH}.{name}"
-        return _texts(read_fields(data, path), self.count, path) if data else None
-
-
-def _numbers(data: memoryview, rows: int, kind: np.dtype[Number], path: str) -> NDArray[Number]:
+def _numbers(data: memoryview, rows: int, path: str, kind: np.dtype[Number]) -> NDArray[Number]:
     reader.check_size(data, rows, kind.itemsize, path)
     return np.frombuffer(data, kind)
 
 
 def _offsets(data: memoryview, rows: int, end: int, path: str) -> Int32s:
     """Read offsets that start at 0, never fall, and finish at `end`."""
-    offsets = _numbers(data, rows + 1, _INT32, path)
+    offsets = _numbers(data, rows + 1, path, _INT32)
     if offsets[0] != 0 or offsets[-1] != end:
         raise Invalid(f"offsets go from {offsets[0]} to {offsets[-1]} instead of from 0 to {end}", field=path)
     if (offsets[1:] < offsets[:-1]).any():
@@ -239,7 +116,7 @@ def _dense_texts(column: memoryview, path: str) -> TextArrays:
 
 def _dictionary(column: memoryview, rows: int, path: str) -> DictionaryArrays:
     fields = read_fields(column, path)
-    codes = _numbers(reader.buffer(fields, 2, f"{path}.codes"), rows, _INT32, f"{path}.codes")
+    codes = _numbers(reader.buffer(fields, 2, f"{path}.codes"), rows, f"{path}.codes", _INT32)
     texts = _dense_texts(reader.buffer(fields, 3, f"{path}.dictionary"), f"{path}.dictionary")
     valid = _valid(reader.buffer(fields, 1, f"{path}.validity"), rows, f"{path}.validity")
     if texts.rows > rows:
@@ -255,5 +132,102 @@ def _dictionary(column: memoryview, rows: int, path: str) -> DictionaryArrays:
     return DictionaryArrays(codes, texts, valid)
 
 
+def _text(column: memoryview, rows: int, path: str) -> TextArrays:
+    return _texts(read_fields(column, path), rows, path)
+
+
+def _list(column: memoryview, rows: int, path: str) -> ListArrays:
+    fields = read_fields(column, path)
+    texts = _dense_texts(reader.buffer(fields, 2, f"{path}.values"), f"{path}.values")
+    offsets = reader.buffer(fields, 1, f"{path}.offsets")
+    return ListArrays(_offsets(offsets, rows, texts.rows, f"{path}.offsets"), texts)
+
+
+def _map(column: memoryview, rows: int, path: str) -> MapArrays:
+    fields = read_fields(column, path)
+    values = _dense_texts(reader.buffer(fields, 3, f"{path}.values"), f"{path}.values")
+    names = _dictionary(reader.buffer(fields, 2, f"{path}.names"), values.rows, f"{path}.names")
+    if names.valid is not None:
+        raise Invalid("a property must have a name", field=f"{path}.names.validity")
+    offsets = reader.buffer(fields, 1, f"{path}.offsets")
+    return MapArrays(_offsets(offsets, rows, values.rows, f"{path}.offsets"), names, values)
+
+
 _KNOWN = frozenset(NUMBERS.values())
 _NO_TEXTS = TextArrays(np.zeros(1, "<i4"), memoryview(b""), None)
+
+
+class _Column(Generic[Column]):
+    """A column of an opened batch: parsed at the first look, and None where the batch does not have it."""
+
+    def __init__(self, read: Callable[[memoryview, int, str], Column]) -> None:
+        """`read` takes the column's bytes, how many rows there must be, and its path for errors."""
+        self._read = read
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name, self._path = name, f"{RECORDS_PATH}.{name}"
+
+    def __get__(self, batch: "OpenedBatch", owner: type) -> Column | None:
+        data = reader.buffer(batch.fields, NUMBERS[self._name], self._path)
+        column = self._read(data, batch.count, self._path) if data else None
+        batch.__dict__[self._name] = column  # where Python looks first from now on
+        return column
+
+
+class OpenedBatch:
+    """One batch, its columns as arrays. Columns that the batch does not have are None."""
+
+    def __init__(self, sealed: SealedBatch) -> None:
+        """Read the head of `sealed` and compare it with the envelope; the CRC is not looked at."""
+        self.sealed = sealed
+        self.fields = read_fields(memoryview(sealed.records), RECORDS_PATH)
+        self.count, self.codec, self.body_inflated_bytes = read_head(self.fields)
+        check_envelope(sealed, self.count, self.body_inflated_bytes)
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether the bodies lie compressed."""
+        return self.codec is not Codec.NONE
+
+    @property
+    def has_unknown_columns(self) -> bool:
+        """Whether a newer producer put in columns that this process does not know."""
+        return not _KNOWN.issuperset(self.fields)
+
+    @cached_property
+    def body(self) -> memoryview:
+        """All bodies as one block, inflated."""
+        return body_block(self.fields, self.codec, self.body_inflated_bytes)
+
+    @cached_property
+    def body_offsets(self) -> Int32s:
+        """Where each body starts in `body`, and where the last ends."""
+        path = f"{RECORDS_PATH}.body_offsets"
+        return _offsets(
+            reader.buffer(self.fields, NUMBERS["body_offsets"], path), self.count, self.body_inflated_bytes, path
+        )
+
+    born_at_ms = _Column(partial(_numbers, kind=_INT64))
+    """When each message was made."""
+    deliver_at_ms = _Column(partial(_numbers, kind=_INT64))
+    """When each message may be seen; None = the batch is not delayed."""
+    expire_at_ms = _Column(partial(_numbers, kind=_INT64))
+    """From when on no group gets each message, 0 = never; None = none of them expires."""
+    priority = _Column(partial(_numbers, kind=_INT32))
+    """Each message's priority."""
+    body_encoding = _Column(partial(_numbers, kind=_INT8))
+    """How the producer encoded each body."""
+    tag = _Column(_dictionary)
+    """Each message's tag."""
+    message_group = _Column(_dictionary)
+    """Each message's group."""
+    born_host = _Column(_dictionary)
+    """Who made each message."""
+    keys = _Column(_list)
+    """Each message's keys."""
+    properties = _Column(_map)
+    """Each message's properties."""
+    message_id = _Column(_text)
+    """The ids that producers chose."""
+    trace_context = _Column(_text)
+    """Each message's trace context."""

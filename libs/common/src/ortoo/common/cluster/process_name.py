@@ -14,14 +14,9 @@ def process_name() -> str:
     return _given.get() or f"{socket.gethostname()}-{os.getpid()}"
 
 
-def name_this_process(name: str) -> None:
-    """Let this task, and those that it begins, be a process of this name."""
-    _given.set(name)
-
-
 @contextlib.contextmanager
 def named_process(name: str) -> Iterator[None]:
-    """As `name_this_process`, for the length of the block."""
+    """Let this task in the block, and those that it begins there, be a process of this name."""
     token = _given.set(name)
     try:
         yield

@@ -23,45 +23,22 @@ SEPARATOR = "||"
 
 
 class TagFilter:
-    """Which messages a subscription wants."""
+    """Which messages a subscription wants: those with one of some tags."""
 
     __slots__ = ("_wanted", "tags")
 
-    def __init__(self, tags: frozenset[str] | None) -> None:
-        """Want the messages with one of `tags`, or all if it is None."""
+    def __init__(self, tags: frozenset[str]) -> None:
+        """Want the messages with one of `tags`."""
         self.tags = tags
-        self._wanted = frozenset() if tags is None else frozenset(tag.encode() for tag in tags)
-
-    @classmethod
-    def compile(cls, expression: str, field: str = "filter") -> "TagFilter":
-        """Read an expression: "", "*", or tags separated by "||". Raises Invalid, naming `field`, for another."""
-        if len(expression) > EXPRESSION_LENGTH_MAX:
-            raise Invalid(f"{len(expression)} characters; at most {EXPRESSION_LENGTH_MAX} are allowed", field=field)
-        if not expression.strip():
-            return cls(None)
-        tags = [tag for part in expression.split(SEPARATOR) if (tag := part.strip())]
-        if not tags:
-            raise Invalid(f"{expression!r} names no tag; write '*' for all, or tags such as 'a || b'", field=field)
-        if EVERYTHING in tags:
-            return cls(None)
-        for tag in tags:
-            text_rules.TAG.check(tag, field)
-        return cls(frozenset(tags))
-
-    @property
-    def wants_everything(self) -> bool:
-        """Whether no message is ever filtered out."""
-        return self.tags is None
+        self._wanted = frozenset(tag.encode() for tag in tags)
 
     @property
     def expressions(self) -> tuple[str, str]:
         """The tags, by alphabet."""
-        return EVERYTHING if self.tags is None else SEPARATOR.join(sorted(self.tags)), ""
+        return SEPARATOR.join(sorted(self.tags)), ""
 
     def select(self, opened: OpenedBatch) -> Int32s | None:
         """Return the rows that match, in order; None when all do."""
-        if self.tags is None:
-            return None
         column = opened.tag
         if column is None:
             return _NO_ROWS
@@ -96,5 +73,21 @@ def compile_filter(tag_expression: str, sql_expression: str, path: str = "") -> 
                 field=f"{prefix}sql_expression",
             )
         return SqlFilter.compile(sql_expression, f"{prefix}sql_expression")
-    tags = TagFilter.compile(tag_expression, f"{prefix}tag_expression")
-    return None if tags.wants_everything else tags
+    tags = _tags(tag_expression, f"{prefix}tag_expression")
+    return None if tags is None else TagFilter(tags)
+
+
+def _tags(expression: str, field: str) -> frozenset[str] | None:
+    """Read an expression: "", "*", or tags separated by "||"; None = all. Errors: Invalid, naming `field`."""
+    if len(expression) > EXPRESSION_LENGTH_MAX:
+        raise Invalid(f"{len(expression)} characters; at most {EXPRESSION_LENGTH_MAX} are allowed", field=field)
+    if not expression.strip():
+        return None
+    tags = [tag for part in expression.split(SEPARATOR) if (tag := part.strip())]
+    if not tags:
+        raise Invalid(f"{expression!r} names no tag; write '*' for all, or tags such as 'a || b'", field=field)
+    if EVERYTHING in tags:
+        return None
+    for tag in tags:
+        text_rules.TAG.check(tag, field)
+    return frozenset(tags)

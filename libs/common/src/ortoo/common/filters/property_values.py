@@ -1,14 +1,16 @@
 """The values of one property, or of the tag, in all rows of a batch, as arrays that lie over the batch's bytes."""
 
 import re
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ortoo.common.arrays.opened_batch import DictionaryArrays, Int32s, MapArrays, Mask, OpenedBatch, TextArrays
-from ortoo.common.filters.sql_expression import NUMBER
 
 Float64s = NDArray[np.float64]
+NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+"""What a text must be, as a whole, to count as a number."""
 
 _MATRIX_BYTES_MAX = 1 << 20
 """From this size on, texts are compared one by one rather than as a table of bytes."""
@@ -75,17 +77,26 @@ class PropertyValues:
                 found[rows] = np.isin(table, np.array(several, f"S{size}"))
         return found
 
-    def begins_with(self, text: str) -> Mask:
-        """The rows whose value begins with `text`."""
-        return self._edge(text.encode("utf-8", "surrogatepass"), at_end=False)
-
-    def ends_with(self, text: str) -> Mask:
-        """The rows whose value ends with `text`."""
-        return self._edge(text.encode("utf-8", "surrogatepass"), at_end=True)
+    def has_edge(self, text: str, *, at_end: bool) -> Mask:
+        """The rows whose value begins with `text` or, `at_end`, ends with it."""
+        edge = text.encode("utf-8", "surrogatepass")
+        found = np.zeros(len(self.present), np.bool_)
+        size = len(edge)
+        rows = np.flatnonzero(self.present & (self._ends - self._starts >= size))
+        if not size or not len(rows):
+            found[rows] = True
+            return found
+        if size * len(rows) > _MATRIX_BYTES_MAX:
+            matches = bytes.endswith if at_end else bytes.startswith
+            found[rows] = [matches(value, edge) for value in self.texts(rows)]
+            return found
+        starts = self._ends[rows] - size if at_end else self._starts[rows]
+        found[rows] = (self._data[starts[:, None] + np.arange(size)] == np.frombuffer(edge, np.uint8)).all(axis=1)
+        return found
 
     def texts(self, rows: NDArray[np.intp]) -> list[bytes]:
         """The values of some rows that are present, as UTF-8."""
-        data = self._data.tobytes()
+        data = self._data.tobytes() if len(rows) else b""
         places = zip(self._starts[rows].tolist(), self._ends[rows].tolist(), strict=True)
         return [data[start:end] for start, end in places]
 
@@ -98,7 +109,7 @@ class PropertyValues:
         if len(short):
             numbers[short], known[short] = self._decimals(short, int(sizes[short].max()))
         rest = np.flatnonzero(self.present & ~known)
-        for row, text in zip(rest.tolist(), self.texts(rest) if len(rest) else (), strict=True):
+        for row, text in zip(rest.tolist(), self.texts(rest), strict=True):
             if _NUMBER_BYTES.fullmatch(text):
                 number = float(text)
                 if abs(number) < float("inf"):
@@ -126,21 +137,6 @@ class PropertyValues:
         numbers = mantissa / _POWERS[np.minimum(fraction, _DIGITS_MAX)].astype(np.float64)
         negative = (first & (signs == _MINUS)).any(axis=1)
         return np.where(negative, -numbers, numbers), good
-
-    def _edge(self, text: bytes, *, at_end: bool) -> Mask:
-        found = np.zeros(len(self.present), np.bool_)
-        size = len(text)
-        rows = np.flatnonzero(self.present & (self._ends - self._starts >= size))
-        if not size or not len(rows):
-            found[rows] = True
-            return found
-        if size * len(rows) > _MATRIX_BYTES_MAX:
-            matches = bytes.endswith if at_end else bytes.startswith
-            found[rows] = [matches(value, text) for value in self.texts(rows)]
-            return found
-        starts = self._ends[rows] - size if at_end else self._starts[rows]
-        found[rows] = (self._data[starts[:, None] + np.arange(size)] == np.frombuffer(text, np.uint8)).all(axis=1)
-        return found
 
 
 def _entries(column: MapArrays, name: bytes) -> NDArray[np.intp]:

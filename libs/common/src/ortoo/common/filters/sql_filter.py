@@ -1,53 +1,60 @@
-"""Subscriptions by SQL92 conditions: compiled once, applied to whole batches before any body is touched.
+"""Subscriptions by SQL92 conditions over messages' properties: read once, applied before any body is touched.
 
-    wanted = SqlFilter.compile("region = 'EU' AND amount > 100")
+    wanted = SqlFilter.compile("region = 'EU' AND (amount > 100 OR TAGS IN ('vip', 'gold'))")
     rows = wanted.select(opened)          # None = all rows; otherwise the int32 rows that match, maybe none
 
-A condition is true, false or unknown for a message, as SQL has it; only true matches. The work is a few array
-operations for each operator; only LIKE in its general form, order between texts, and numbers in scientific notation
-look at values one by one.
+A name is a property's name, `TAGS` the message's tag; names that are no SQL names stand in double quotes. Every value
+is text. It counts as a number where the other side is a number, and as a truth value where the other side is TRUE or
+FALSE; text that is no number, or no truth value, counts as NULL there. docs/filters.md has the rules.
 """
 
-import re
-from collections.abc import Callable, Sequence
-from functools import lru_cache, reduce
-from typing import NamedTuple
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from ortoo.common.arrays.opened_batch import Int32s, Mask, OpenedBatch
-from ortoo.common.filters.property_values import Float64s, PropertyValues
-from ortoo.common.filters.sql_expression import (
+from ortoo.common.arrays.opened_batch import Int32s, OpenedBatch
+from ortoo.common.errors import Invalid
+from ortoo.common.filters.property_values import NUMBER
+from ortoo.common.filters.sql_conditions import (
     COMPARE,
-    TAG_NAME,
-    AllOf,
-    AnyOf,
     Arithmetic,
-    Comparison,
     Condition,
-    Constant,
-    IsNull,
-    IsTruth,
-    Like,
-    Not,
-    OneOf,
     Part,
     Property,
-    Truth,
+    Rows,
     Value,
-    parse,
+    all_of,
+    any_of,
+    calculate,
+    constant,
+    is_null,
+    is_truth,
+    like,
+    number_order,
+    one_of,
+    opposite,
+    same_text,
+    text_order,
+    truth,
 )
 
+if TYPE_CHECKING:
+    from sqlglot.expressions import Expression
 
-class Verdict(NamedTuple):
-    """For each row whether a condition is true and whether it is false; neither means unknown."""
-
-    true: Mask
-    false: Mask
+EXPRESSION_LENGTH_MAX: Final = 8 << 10
+"""How many characters one expression may have."""
+NODES_MAX: Final = 1_000
+"""How many names, literals and operators one expression may have."""
+DEPTH_MAX: Final = 40
+"""How deeply an expression may be nested."""
+PATTERN_LENGTH_MAX: Final = 256
+"""How many characters a pattern may have."""
 
 
 class SqlFilter:
-    """Which messages a subscription wants."""
+    """Which messages a subscription wants: those for which a condition is true, not false and not unknown."""
 
     __slots__ = ("_condition", "expression")
 
@@ -58,8 +65,24 @@ class SqlFilter:
 
     @classmethod
     def compile(cls, expression: str, field: str = "sql_expression") -> "SqlFilter":
-        """Read an expression. Errors: Invalid, naming `field`, saying what is wrong."""
-        return cls(expression, parse(expression, field))
+        """Read an expression. Errors: Invalid, naming `field`, saying what is wrong and what is allowed."""
+        if len(expression) > EXPRESSION_LENGTH_MAX:
+            raise Invalid(f"{len(expression)} characters; at most {EXPRESSION_LENGTH_MAX} are allowed", field=field)
+        if not expression.strip():
+            raise Invalid("the expression is empty; write a condition such as amount > 100", field=field)
+        # Imported where it is needed: it costs 0.1 s, and most snodes never meet an SQL expression.
+        from sqlglot import exp, parse_one
+        from sqlglot.errors import SqlglotError
+
+        try:
+            tree: Expression = parse_one(expression, into=exp.Condition)  # type: ignore[assignment]
+            return cls(expression, _Reader(field).condition(tree, 0))
+        except SqlglotError as error:
+            raise Invalid(
+                f"{_reason(error)}; write a condition such as amount > 100 AND region = 'EU'", field=field
+            ) from None
+        except RecursionError:
+            raise Invalid(f"nested too deeply; at most {DEPTH_MAX} levels are allowed", field=field) from None
 
     @property
     def expressions(self) -> tuple[str, str]:
@@ -68,158 +91,207 @@ class SqlFilter:
 
     def select(self, opened: OpenedBatch) -> Int32s | None:
         """Return the rows that match, in order; None when all do."""
-        hits = _Evaluation(opened).of(self._condition).true
+        hits = self._condition(Rows(opened)).true
         if hits.all():
             return None
         return np.flatnonzero(hits).astype("<i4")
 
 
-class _Evaluation:
-    """One condition over one batch; each property is looked up once."""
+class _Reader:
+    """Makes a condition of a parser's tree and refuses what filters do not have."""
 
-    def __init__(self, opened: OpenedBatch) -> None:
-        self._opened = opened
-        self._values: dict[str, PropertyValues] = {}
-        self._numbers: dict[str, tuple[Float64s, Mask]] = {}
+    def __init__(self, field: str) -> None:
+        self._field = field
+        self._nodes = 0
 
-    def of(self, condition: Condition) -> Verdict:
-        if isinstance(condition, AllOf):
-            return reduce(lambda a, b: Verdict(a.true & b.true, a.false | b.false), map(self.of, condition.parts))
-        if isinstance(condition, AnyOf):
-            return reduce(lambda a, b: Verdict(a.true | b.true, a.false & b.false), map(self.of, condition.parts))
-        if isinstance(condition, Not):
-            verdict = self.of(condition.of)
-            return Verdict(verdict.false, verdict.true)
-        if isinstance(condition, Constant):
-            rows = self._opened.count
-            return Verdict(np.full(rows, condition.value is True), np.full(rows, condition.value is False))
-        if isinstance(condition, Comparison):
-            return self._comparison(condition)
-        values = self._of_property(condition.of)
-        if isinstance(condition, IsNull):
-            return Verdict(~values.present, values.present)
-        if isinstance(condition, OneOf):
-            return _known(values.one_of(condition.texts), values.present)
-        if isinstance(condition, Truth):
-            return _truth(values)
-        if isinstance(condition, IsTruth):
-            truth = _truth(values)
-            hits = truth.true if condition.what else truth.false
-            return Verdict(hits, ~hits)
-        return _known(_like(condition, values), values.present)
+    def condition(self, node: "Expression", depth: int) -> Condition:
+        self._count(depth)
+        kind = node.key
+        if kind == "paren":
+            return self.condition(node.this, depth + 1)
+        if kind in ("and", "or"):
+            parts = tuple(self.condition(part, depth + 1) for part in _chain(node, kind))
+            return partial(all_of if kind == "and" else any_of, parts)
+        if kind == "not":
+            return partial(opposite, self.condition(node.this, depth + 1))
+        if kind in _OPERATORS:
+            return self._comparison(
+                _OPERATORS[kind], self.value(node.this, depth + 1), self.value(node.expression, depth + 1)
+            )
+        if kind == "between":
+            value = self.value(node.this, depth + 1)
+            low, high = self.value(node.args["low"], depth + 1), self.value(node.args["high"], depth + 1)
+            return partial(all_of, (self._comparison(">=", value, low), self._comparison("<=", value, high)))
+        if kind == "in":
+            return self._one_of(node, depth)
+        if kind == "is":
+            return self._is(node, depth)
+        if kind in ("like", "escape"):
+            return self._like(node, depth)
+        if kind in ("column", "boolean", "null"):
+            value = self.value(node, depth + 1)
+            if isinstance(value, Property):
+                return partial(truth, value)
+            return partial(constant, value)  # type: ignore[arg-type]
+        raise self._refusal(node, "is no condition")
 
-    def _comparison(self, condition: Comparison) -> Verdict:
-        left, right = condition.left, condition.right
+    def value(self, node: "Expression", depth: int) -> Value:
+        self._count(depth)
+        kind = node.key
+        if kind == "column":
+            return Property(".".join(part.name for part in node.parts))  # type: ignore[attr-defined]
+        if kind == "literal":
+            return str(node.this) if node.is_string else self._number(node)
+        if kind == "boolean":
+            return bool(node.this)
+        if kind == "null":
+            return None
+        if kind == "paren":
+            return self.value(node.this, depth + 1)
+        if kind == "neg":
+            return self._arithmetic("-", 0.0, self.value(node.this, depth + 1))
+        if kind in _ARITHMETIC:
+            return self._arithmetic(
+                _ARITHMETIC[kind], self.value(node.this, depth + 1), self.value(node.expression, depth + 1)
+            )
+        raise self._refusal(node, "is no value")
+
+    def _number(self, node: "Expression") -> float:
+        if not NUMBER.fullmatch(node.this) or abs(number := float(node.this)) == float("inf"):
+            raise self._refusal(node, "is no number that can be compared with")
+        return number
+
+    def _arithmetic(self, operator: str, left: Value, right: Value) -> Value:
+        for side in (left, right):
+            if isinstance(side, str | bool):
+                raise Invalid(f"{_shown(side)} is used as a number; give a number", field=self._field)
+        if isinstance(left, float) and isinstance(right, float):
+            return calculate(operator, left, right)
+        return Arithmetic(operator, left, right)
+
+    def _comparison(self, operator: str, left: Value, right: Value) -> Condition:
+        if not isinstance(left, Property | Arithmetic) and isinstance(right, Property | Arithmetic):
+            left, right, operator = right, left, _MIRRORED[operator]
+        if left is None or right is None:
+            return partial(constant, None)
         if isinstance(left, Property) and isinstance(right, str):
-            return self._order(condition.operator, left, right)
-        if isinstance(left, Property) and isinstance(right, Property) and condition.operator in ("=", "<>"):
-            return self._same(condition.operator, left, right)
-        (a, a_known), (b, b_known) = self._number(left), self._number(right)
-        hits: Mask = COMPARE[condition.operator](a, b)
-        return _known(hits, a_known & b_known)
+            if operator in ("=", "<>"):
+                return _sign(operator, partial(one_of, left, (right,)))
+            return partial(text_order, operator, left, right)
+        if isinstance(right, bool) and operator in ("=", "<>") and isinstance(left, Property):
+            return _sign("=" if right == (operator == "=") else "<>", partial(truth, left))
+        if isinstance(left, bool) or isinstance(right, bool):
+            raise Invalid("TRUE and FALSE can be compared with a property, by = or <>", field=self._field)
+        if isinstance(left, str) != isinstance(right, str):
+            raise Invalid(
+                f"{_shown(left)} {operator} {_shown(right)} compares a number with a text; quote both or none",
+                field=self._field,
+            )
+        if not isinstance(left, Property | Arithmetic):
+            return partial(constant, COMPARE[operator](left, right))
+        if isinstance(left, Property) and isinstance(right, Property) and operator in ("=", "<>"):
+            return _sign(operator, partial(same_text, left, right))
+        return partial(number_order, operator, left, right)
 
-    def _order(self, sign: str, left: Property, right: str) -> Verdict:
-        """Order between texts is that of their code points, which is that of their UTF-8 bytes."""
-        values, bound = self._of_property(left), right.encode("utf-8", "surrogatepass")
-        hits = np.zeros(self._opened.count, np.bool_)
-        rows = np.flatnonzero(values.present)
-        if len(rows):
-            compare = COMPARE[sign]
-            hits[rows] = [compare(text, bound) for text in values.texts(rows)]
-        return _known(hits, values.present)
+    def _one_of(self, node: "Expression", depth: int) -> Condition:
+        of = self.value(node.this, depth + 1)
+        values = [self.value(item, depth + 1) for item in node.args.get("expressions") or ()]
+        if not values:
+            raise self._refusal(node, "has an empty list")
+        if isinstance(of, Property) and all(isinstance(value, str) for value in values):
+            return partial(one_of, of, tuple(values))  # type: ignore[arg-type]
+        return partial(any_of, [self._comparison("=", of, value) for value in values])
 
-    def _same(self, sign: str, left: Property, right: Property) -> Verdict:
-        a, b = self._of_property(left), self._of_property(right)
-        both = a.present & b.present
-        hits = np.zeros(self._opened.count, np.bool_)
-        rows = np.flatnonzero(both)
-        if len(rows):
-            hits[rows] = [one == other for one, other in zip(a.texts(rows), b.texts(rows), strict=True)]
-        return _known(hits if sign == "=" else ~hits, both)
+    def _is(self, node: "Expression", depth: int) -> Condition:
+        of, what = self.value(node.this, depth + 1), self.value(node.expression, depth + 1)
+        if not isinstance(of, Property):
+            raise self._refusal(node, "needs a property before IS")
+        if what is None:
+            return partial(is_null, of)
+        if isinstance(what, bool):
+            return partial(is_truth, of, what)
+        raise self._refusal(node, "needs NULL, TRUE or FALSE behind IS")
 
-    def _number(self, value: Value) -> tuple[Float64s, Mask]:
-        rows = self._opened.count
-        if isinstance(value, Property):
-            if value.name not in self._numbers:
-                self._numbers[value.name] = self._of_property(value).numbers()
-            return self._numbers[value.name]
-        if isinstance(value, Arithmetic):
-            (a, a_known), (b, b_known) = self._number(value.left), self._number(value.right)
-            with np.errstate(all="ignore"):
-                result: Float64s = _CALCULATE[value.operator](a, b)
-            known = a_known & b_known & np.isfinite(result)
-            return np.where(known, result, 0.0), known
-        assert value is None or isinstance(value, float), "texts and truth values are refused when compiling"
-        return np.full(rows, 0.0 if value is None else value), np.full(rows, value is not None)
+    def _like(self, node: "Expression", depth: int) -> Condition:
+        escape = ""
+        if node.key == "escape":
+            sign = self.value(node.expression, depth + 1)
+            if not isinstance(sign, str) or len(sign) != 1:
+                raise self._refusal(node, "needs one character behind ESCAPE")
+            escape, node = sign, node.this
+            if node.key != "like":
+                raise self._refusal(node, "has ESCAPE without LIKE")
+        of, pattern = self.value(node.this, depth + 1), self.value(node.expression, depth + 1)
+        if not isinstance(of, Property) or not isinstance(pattern, str):
+            raise self._refusal(node, "needs a property before LIKE and a text behind it")
+        return partial(like, of, tuple(self._parts(pattern, escape)))
 
-    def _of_property(self, of: Property) -> PropertyValues:
-        values = self._values.get(of.name)
-        if values is None:
-            if of.name == TAG_NAME:
-                values = PropertyValues.of_tag(self._opened)
+    def _parts(self, pattern: str, escape: str) -> Iterator[Part]:
+        if len(pattern) > PATTERN_LENGTH_MAX:
+            raise Invalid(
+                f"a pattern of {len(pattern)} characters; {PATTERN_LENGTH_MAX} are allowed", field=self._field
+            )
+        part: list[str | None] = []
+        signs = iter(pattern)
+        for sign in signs:
+            if sign == escape:
+                following = next(signs, None)
+                if following is None:
+                    raise Invalid(f"the pattern {pattern!r} ends with its escape character", field=self._field)
+                part.append(following)
+            elif sign == "%":
+                yield tuple(part)
+                part = []
             else:
-                values = PropertyValues.of_property(self._opened, of.name)
-            self._values[of.name] = values
-        return values
+                part.append(None if sign == "_" else sign)
+        yield tuple(part)
+
+    def _count(self, depth: int) -> None:
+        self._nodes += 1
+        if self._nodes > NODES_MAX:
+            raise Invalid(f"more than {NODES_MAX} names, literals and operators", field=self._field)
+        if depth > DEPTH_MAX:
+            raise Invalid(f"nested too deeply; at most {DEPTH_MAX} levels are allowed", field=self._field)
+
+    def _refusal(self, node: "Expression", why: str) -> Invalid:
+        text = node.sql()
+        shown = text if len(text) <= 60 else text[:57] + "..."
+        return Invalid(
+            f"{shown} {why}; filters have = <> < <= > >= BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT, + - * / % over "
+            "names, 'texts', numbers, TRUE and FALSE",
+            field=self._field,
+        )
 
 
-def _known(hits: Mask, known: Mask) -> Verdict:
-    return Verdict(hits & known, ~hits & known)
+def _sign(operator: str, equal: Condition) -> Condition:
+    """What `=` or `<>` means where `=` means this."""
+    return equal if operator == "=" else partial(opposite, equal)
 
 
-def _truth(values: PropertyValues) -> Verdict:
-    rows = np.flatnonzero(values.present)
-    true, false = np.zeros(len(values.present), np.bool_), np.zeros(len(values.present), np.bool_)
-    if len(rows):
-        texts = [text.lower() for text in values.texts(rows)]
-        true[rows] = [text == b"true" for text in texts]
-        false[rows] = [text == b"false" for text in texts]
-    return Verdict(true, false)
+def _chain(node: "Expression", kind: str) -> list["Expression"]:
+    """The parts of `a AND b AND ...`, however long; the parser nests them to the left."""
+    parts: list[Expression] = []
+    while node.key == kind:
+        parts.append(node.expression)
+        node = node.this
+    return [node, *reversed(parts)]
 
 
-def _like(condition: Like, values: PropertyValues) -> Mask:
-    parts = condition.parts
-    if not any(None in part for part in parts):
-        texts = ["".join(part) for part in parts]  # type: ignore[arg-type]
-        if len(texts) == 1:
-            return values.one_of((texts[0],))
-        if len(texts) == 2 and not texts[1]:
-            return values.begins_with(texts[0])
-        if len(texts) == 2 and not texts[0]:
-            return values.ends_with(texts[1])
-    hits = np.zeros(len(values.present), np.bool_)
-    rows = np.flatnonzero(values.present)
-    if len(rows):
-        hits[rows] = [matches(parts, text.decode("utf-8", "surrogatepass")) for text in values.texts(rows)]
-    return hits
+def _reason(error: Exception) -> str:
+    """What is wrong in the parser's words, unless they are about its own classes."""
+    said = getattr(error, "errors", None)
+    words, where = str(error).splitlines()[0].split(" into <class")[0], ""
+    if said and said[0].get("line"):
+        words, where = said[0]["description"].rstrip("."), f" at character {said[0]['col']}"
+    return ("the expression cannot be read: a part of it is missing" if "<class" in words else words) + where
 
 
-_CALCULATE: dict[str, Callable[..., Float64s]] = {
-    "+": np.add,
-    "-": np.subtract,
-    "*": np.multiply,
-    "/": np.divide,
-    "%": np.fmod,
-}
+def _shown(value: Value) -> str:
+    if isinstance(value, Property):
+        return value.name
+    return repr(value) if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def matches(parts: Sequence[Part], text: str) -> bool:
-    """Whether `text` is `parts` with any texts between them."""
-    first, last = parts[0], parts[-1]
-    end = len(text) - len(last)
-    if len(parts) == 1:
-        return end == 0 and _compiled(first).match(text) is not None
-    if end < len(first) or not _compiled(first).match(text) or not _compiled(last).match(text, end):
-        return False
-    at = len(first)
-    for part in parts[1:-1]:
-        found = _compiled(part).search(text, at, end)
-        if found is None:
-            return False
-        at = found.end()
-    return True
-
-
-@lru_cache(maxsize=1024)
-def _compiled(part: Part) -> re.Pattern[str]:
-    return re.compile("".join("." if sign is None else re.escape(sign) for sign in part), re.DOTALL)
+_OPERATORS: Final = {"eq": "=", "neq": "<>", "lt": "<", "lte": "<=", "gt": ">", "gte": ">="}
+_MIRRORED: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_ARITHMETIC: Final = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%"}

@@ -53,6 +53,12 @@ class AllocationStrategy(IntEnum):
     """Queues of a room go to the members in it; those of a room without members go to all."""
 
 
+def md5_position(text: str) -> int:
+    """Where a name lies on the ring: the first four bytes of its MD5, the highest first."""
+    digest = hashlib.md5(text.encode(), usedforsecurity=False).digest()
+    return int.from_bytes(digest[:4], "big")
+
+
 def allocate(
     queues: Collection[Q],
     members: Collection[str],
@@ -79,7 +85,7 @@ def share(
     member_rooms: Mapping[str, str] | None = None,
     inner: AllocationStrategy = AllocationStrategy.AVERAGELY,
     virtual_nodes: int = VIRTUAL_NODES,
-    ring_position: Callable[[str], int] | None = None,
+    ring_position: Callable[[str], int] = md5_position,
 ) -> "Shares[Q]":
     """Everybody's queues, sorted; no queue has two owners.
 
@@ -97,7 +103,7 @@ def share(
     if strategy is AllocationStrategy.CIRCLE:
         return circle(ordered_queues, ordered_members)
     if strategy is AllocationStrategy.CONSISTENT_HASH:
-        return consistent_hash(ordered_queues, ordered_members, virtual_nodes, ring_position or md5_position)
+        return consistent_hash(ordered_queues, ordered_members, virtual_nodes, ring_position)
     if strategy is AllocationStrategy.CONFIG:
         return _config(ordered_members, configured or {})
     if strategy is AllocationStrategy.MACHINE_ROOM:
@@ -133,10 +139,7 @@ def circle(queues: Sequence[Q], members: Sequence[str]) -> "Shares[Q]":
 
 
 def consistent_hash(
-    queues: Sequence[Q],
-    members: Sequence[str],
-    virtual_nodes: int = VIRTUAL_NODES,
-    ring_position: Callable[[str], int] | None = None,
+    queues: Sequence[Q], members: Sequence[str], virtual_nodes: int, position: Callable[[str], int]
 ) -> "Shares[Q]":
     """Each queue goes to the first virtual node at or after its place on the ring. No virtual nodes: nobody has any.
 
@@ -144,7 +147,6 @@ def consistent_hash(
     """
     if virtual_nodes < 0:
         raise Invalid(f"{virtual_nodes} virtual nodes; expected 0 or more", field="virtual_nodes")
-    position = ring_position or md5_position
     ring = {position(f"{member}-{index}"): member for member in members for index in range(virtual_nodes)}
     shares: Shares[Q] = {member: [] for member in members}
     places = sorted(ring)
@@ -152,12 +154,6 @@ def consistent_hash(
         at = bisect_left(places, position(queue_text(queue)))
         shares[ring[places[at % len(places)]]].append(queue)
     return shares
-
-
-def md5_position(text: str) -> int:
-    """Where a name lies on the ring: the first four bytes of its MD5, the highest first."""
-    digest = hashlib.md5(text.encode(), usedforsecurity=False).digest()
-    return int.from_bytes(digest[:4], "big")
 
 
 def queue_text(queue: AnyQueue) -> str:

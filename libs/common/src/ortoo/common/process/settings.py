@@ -69,14 +69,10 @@ class Range:
     most: float
 
 
-def ranges(cls: Any, prefix: str = "") -> dict[str, Range]:
+def ranges(cls: Any) -> dict[str, Range]:
     """Dotted name to range of every setting of a class that has one."""
-    found: dict[str, Range] = {}
-    for name, kind in typing.get_type_hints(cls, include_extras=True).items():
-        if dataclasses.is_dataclass(kind):
-            found |= ranges(kind, f"{prefix}{name}.")
-        found.update((prefix + name, one) for one in getattr(kind, "__metadata__", ()) if isinstance(one, Range))
-    return found
+    said = ((name, one) for name, kind in _fields(cls).items() for one in getattr(kind, "__metadata__", ()))
+    return {name: one for name, one in said if isinstance(one, Range)}
 
 
 def check_ranges(settings: Any) -> None:
@@ -100,7 +96,7 @@ def load(
     `environ_prefix` is like "ORTOO_ENODE_"; `overrides` maps dotted names to values and skips those that are None.
     Errors: Invalid, naming the key, what was expected and, for an unknown key, the nearest known one.
     """
-    fields = dict(_fields(cls))
+    fields = _fields(cls)
     values: dict[str, Any] = {}
     origins = dict.fromkeys(fields, "default")
 
@@ -126,18 +122,14 @@ def load(
     return Loaded(_built(cls, values, ""), origins)
 
 
-def flat(settings: Any, prefix: str = "") -> dict[str, Any]:
+def flat(settings: Any) -> dict[str, Any]:
     """Dotted names and values of settings."""
-    found: dict[str, Any] = {}
-    for field in dataclasses.fields(settings):
-        value, name = getattr(settings, field.name), prefix + field.name
-        found |= flat(value, name + ".") if dataclasses.is_dataclass(value) else {name: value}
-    return found
+    return {name: operator.attrgetter(name)(settings) for name in _fields(type(settings))}
 
 
 def changed(settings: T, values: Mapping[str, Any], *, environ_prefix: str = "ORTOO_") -> T:
     """The settings with other values, each of its type or as text. Errors: Invalid, naming the setting."""
-    fields = dict(_fields(type(settings)))
+    fields = _fields(type(settings))
     for name in values:
         if name not in fields:
             suggestion = _suggestion(name, name, fields, environ_prefix)
@@ -157,15 +149,14 @@ def text_of(value: Any) -> str:
     return re.sub(r"(://[^/:@]*:)[^/@]*@", r"\1***@", text)
 
 
-def _fields(cls: Any, prefix: str = "") -> list[tuple[str, Any]]:
-    hints = typing.get_type_hints(cls)
-    found: list[tuple[str, Any]] = []
+def _fields(cls: Any) -> dict[str, Any]:
+    """Dotted name to type, with what is annotated to it, of every setting of a class."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    found: dict[str, Any] = {}
     for field in dataclasses.fields(cls):
         kind = hints[field.name]
-        if dataclasses.is_dataclass(kind):
-            found += _fields(kind, f"{prefix}{field.name}.")
-        else:
-            found.append((prefix + field.name, kind))
+        inner = _fields(kind) if dataclasses.is_dataclass(kind) else {}
+        found |= {f"{field.name}.{name}": of for name, of in inner.items()} or {field.name: kind}
     return found
 
 
@@ -207,6 +198,7 @@ def _suggestion(shown: str, name: str, fields: Mapping[str, Any], environ_prefix
 
 
 def _converted(raw: Any, kind: Any, shown: str) -> Any:
+    kind = kind.__origin__ if typing.get_origin(kind) is typing.Annotated else kind
     options = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
     if types.NoneType in options and raw in (None, ""):
         return None

@@ -2,20 +2,20 @@
 
 builder = BatchBuilder()
 if builder.add(message) is None:              # it does not fit any more
-    sealed = builder.seal(now_ms=clock.now_ms())
+    sealed = encode(builder.take(), now_ms=clock.now_ms())
     builder.add(message)                      # an empty builder takes any message
+
+for part in cut(messages):                    # all of them are there already
+    sealed = encode(part, now_ms=clock.now_ms())
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-from ortoo.common.errors import Invalid
-from ortoo.common.records.batch import MESSAGE_BYTES, encode, encoded_bytes_bound
-from ortoo.common.records.compression import Codec
+from ortoo.common.records.batch import MESSAGE_BYTES, encoded_bytes_bound
 from ortoo.common.records.message import NO_RARE_FIELDS, Message, RareFields
-from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX, SealedBatch
-from ortoo.common.records.text_rules import OF_PRODUCERS, Limits
+from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX
 
 _MESSAGE_BYTES = 40
 """Bytes that a message costs besides body, tag and keys, generously."""
@@ -94,12 +94,16 @@ class BatchBuilder:
         messages, self._messages, self.size_bytes = self._messages, [], _BATCH_BYTES
         return messages
 
-    def seal(self, *, now_ms: int, codec: Codec = Codec.NONE, limits: Limits = OF_PRODUCERS) -> SealedBatch:
-        """Encode what was taken and start anew. Raises Invalid, and keeps nothing, if a message breaks a limit."""
-        messages = self.take()
-        if not messages:
-            raise Invalid("no messages; add one first", field="messages")
-        return encode(messages, now_ms=now_ms, codec=codec, limits=limits)
+
+def cut(messages: Sequence[Message]) -> Iterator[list[Message]]:
+    """Cut messages, in order, into runs that each fit into one batch; looks at every message."""
+    builder = BatchBuilder()
+    for message in messages:
+        if builder.add(message) is None:
+            yield builder.take()  # type: ignore[misc]  # no bare body was added
+            builder.add(message)
+    if builder:
+        yield builder.take()  # type: ignore[misc]
 
 
 def _sort(rare: RareFields) -> int:

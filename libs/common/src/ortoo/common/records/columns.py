@@ -1,4 +1,4 @@
-"""The columns of a record batch: the table of them all, and how each kind is written.
+"""The columns of a record batch: the table of them all, how each kind is written, and how they make a batch.
 
 Each kind of column is a nested message in Arrow's buffer layout. Writers take one value a row and return the nested
 message's bytes, or b"" when no row has a value: a column that is not used is absent and costs nothing. With it they
@@ -6,14 +6,15 @@ return a bound on the text of one row, so that the limit on a message's texts is
 """
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
 from typing import Final
 
 from ortoo.common.errors import Invalid
+from ortoo.common.records.compression import Codec, deflate
 from ortoo.common.records.text_rules import PROPERTY_NAME, PROPERTY_VALUE, Limits, TextRule
-from ortoo.common.records.wire import bytes_field, bytes_head
+from ortoo.common.records.wire import bytes_field, bytes_head, nested, number_field
 
 FORMAT: Final = 1
 """The version of the layout that this code writes and reads."""
@@ -64,6 +65,38 @@ NOTHING: Final[Written] = (b"", 0)
 """An absent column."""
 
 
+def batch_bytes(
+    count: int,
+    body_offsets: bytes,
+    bodies: Sequence[bytes | memoryview],
+    inflated_bytes: int,
+    columns: Iterable[tuple[str, bytes]],
+    codec: Codec = Codec.NONE,
+) -> bytes:
+    """The bytes of a batch: its head, its bodies, and the written `columns` behind them, in the order of their numbers.
+
+    The bodies lie one behind the other and have `inflated_bytes` together; `codec` is used where that makes them
+    smaller.
+    """
+    stored_bytes, stored_codec = inflated_bytes, Codec.NONE
+    if codec is not Codec.NONE:
+        deflated = deflate(b"".join(bodies), codec)
+        if len(deflated) < inflated_bytes:
+            bodies, stored_bytes, stored_codec = (deflated,), len(deflated), codec
+    return b"".join(
+        (
+            number_field(NUMBERS["format"], FORMAT),
+            number_field(NUMBERS["count"], count),
+            number_field(NUMBERS["codec"], stored_codec),
+            number_field(NUMBERS["body_inflated_bytes"], inflated_bytes),
+            bytes_field(NUMBERS["body_offsets"], body_offsets),
+            bytes_head(NUMBERS["body"], stored_bytes),
+            *bodies,
+            *[bytes_field(NUMBERS[name], data) for name, data in columns],
+        )
+    )
+
+
 def int32_buffer(numbers: Sequence[int]) -> bytes:
     """Write int32 each, little-endian."""
     return struct.pack(f"<{len(numbers)}i", *numbers)
@@ -92,8 +125,8 @@ def text_column(texts: Sequence[str | None], rule: TextRule) -> Written:
         return NOTHING
     if not missing:
         return _texts(list(texts), rule)  # type: ignore[arg-type]
-    values, longest = _texts([text or "" for text in texts], rule, check=[text for text in texts if text is not None])
-    return bytes_field(1, validity_buffer(texts)) + values, longest
+    there = [text for text in texts if text is not None]
+    return _texts([text or "" for text in texts], rule, there, validity_buffer(texts))
 
 
 def dictionary_column(texts: Sequence[str | None], rule: TextRule) -> Written:
@@ -114,14 +147,7 @@ def dictionary_column(texts: Sequence[str | None], rule: TextRule) -> Written:
         places[None] = 0
         codes = struct.pack(f"<{len(texts)}i", *map(places.__getitem__, texts))
     dictionary, longest = _texts(list(distinct), rule)  # type: ignore[arg-type]
-    validity = bytes_field(1, validity_buffer(texts)) if has_nulls else b""
-    return b"".join((validity, bytes_head(2, len(codes)), codes, bytes_head(3, len(dictionary)), dictionary)), longest
-
-
-def single_list_column(texts: Sequence[str], rule: TextRule) -> Written:
-    """Write a list column in which each row has exactly one text. Raises Invalid for a bad text."""
-    values, longest = _texts(list(texts), rule)
-    return _list_of(int32_buffer(range(len(texts) + 1)), values), longest
+    return nested(validity_buffer(texts) if has_nulls else b"", codes, dictionary), longest
 
 
 def list_column(lists: Sequence[Sequence[str]], rule: TextRule) -> Written:
@@ -133,7 +159,7 @@ def list_column(lists: Sequence[Sequence[str]], rule: TextRule) -> Written:
         return NOTHING
     sizes = list(map(len, lists))
     values, longest = _texts(texts, rule)
-    return _list_of(offsets_buffer(sizes), values), longest * max(sizes)
+    return nested(offsets_buffer(sizes), values), longest * max(sizes)
 
 
 def map_column(maps: Sequence[Mapping[str, str]], limits: Limits) -> Written:
@@ -148,22 +174,11 @@ def map_column(maps: Sequence[Mapping[str, str]], limits: Limits) -> Written:
     values = list(chain.from_iterable([entries.values() for entries in maps if entries]))
     name_column, longest_name = dictionary_column(names, PROPERTY_NAME)
     value_column, longest_value = _texts(values, PROPERTY_VALUE)
-    parts = (
-        bytes_field(1, offsets_buffer(sizes)),
-        bytes_head(2, len(name_column)),
-        name_column,
-        bytes_head(3, len(value_column)),
-        value_column,
-    )
-    return b"".join(parts), most * (longest_name + longest_value)
+    return nested(offsets_buffer(sizes), name_column, value_column), most * (longest_name + longest_value)
 
 
-def _list_of(offsets: bytes, values: bytes) -> bytes:
-    return b"".join((bytes_field(1, offsets), bytes_head(2, len(values)), values))
-
-
-def _texts(texts: list[str], rule: TextRule, check: list[str] | None = None) -> Written:
-    """Write texts without nulls; `check` are those the rule holds for, if not all."""
+def _texts(texts: list[str], rule: TextRule, check: list[str] | None = None, validity: bytes = b"") -> Written:
+    """Write texts; `check` are those the rule holds for and `validity` says which they are, if not all."""
     field = rule.what.replace(" ", "_")
     try:
         joined = "".join(texts)
@@ -177,4 +192,4 @@ def _texts(texts: list[str], rule: TextRule, check: list[str] | None = None) -> 
     if longest > rule.bytes_max or not rule.holds(texts if check is None else check, joined):
         for text in texts if check is None else check:
             rule.check(text, field)
-    return bytes_field(2, offsets_buffer(sizes)) + bytes_field(3, data), longest
+    return nested(validity, offsets_buffer(sizes), data), longest

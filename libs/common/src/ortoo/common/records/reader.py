@@ -5,6 +5,7 @@ value a row, or raises Invalid: no bytes whatsoever make it fail otherwise.
 """
 
 import struct
+from functools import partial
 from itertools import pairwise
 
 from ortoo.common.errors import Invalid
@@ -29,22 +30,14 @@ def buffer(fields: Fields, field: int, path: str) -> memoryview:
     return value
 
 
-def int8s(data: memoryview, rows: int, path: str) -> list[int]:
-    """Read int8 x rows."""
-    check_size(data, rows, 1, path)
-    return list(struct.unpack(f"<{rows}b", data))
+def numbers(code: str, data: memoryview, rows: int, path: str) -> list[int]:
+    """Read `rows` numbers that struct knows by `code`."""
+    check_size(data, rows, struct.calcsize(f"<{code}"), path)
+    return list(struct.unpack(f"<{rows}{code}", data))
 
 
-def int32s(data: memoryview, rows: int, path: str) -> list[int]:
-    """Read int32 x rows."""
-    check_size(data, rows, 4, path)
-    return list(struct.unpack(f"<{rows}i", data))
-
-
-def int64s(data: memoryview, rows: int, path: str) -> list[int]:
-    """Read int64 x rows."""
-    check_size(data, rows, 8, path)
-    return list(struct.unpack(f"<{rows}q", data))
+int8s, int32s, int64s = partial(numbers, "b"), partial(numbers, "i"), partial(numbers, "q")
+"""Read int8, int32 or int64 x rows."""
 
 
 def times(data: memoryview, rows: int, path: str) -> list[int | None]:

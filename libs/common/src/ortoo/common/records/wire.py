@@ -14,12 +14,13 @@ Field = int | memoryview
 """What a field holds: a number, or a view of its bytes (text, bytes, a nested message)."""
 
 _FIXED = -1
+_SINGLE = tuple(bytes((number,)) for number in range(0x80))
 
 
 def varint(number: int) -> bytes:
     """Write a number from 0 to 2**64 - 1."""
     if number < 0x80:
-        return bytes((number,))
+        return _SINGLE[number]
     out = bytearray()
     while number >= 0x80:
         out.append(number & 0x7F | 0x80)
@@ -41,6 +42,15 @@ def bytes_head(field: int, length: int) -> bytes:
 def bytes_field(field: int, data: bytes) -> bytes:
     """Write a field of bytes; empty bytes are written as nothing, as protobuf does."""
     return bytes_head(field, len(data)) + data if data else b""
+
+
+def nested(*fields: bytes | memoryview) -> bytes:
+    """Write a message whose fields 1, 2, … are these bytes; empty bytes are written as nothing."""
+    parts: list[bytes | memoryview] = []
+    for number, data in enumerate(fields, 1):
+        if data:
+            parts += (bytes_head(number, len(data)), data)
+    return b"".join(parts)
 
 
 def read_fields(data: memoryview, path: str) -> dict[int, Field]:

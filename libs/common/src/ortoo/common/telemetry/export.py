@@ -8,12 +8,13 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ortoo.common.cluster.service_settings import ServiceSettings
 from ortoo.common.errors import Unsupported
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.threads import uninterrupted
 from ortoo.common.telemetry.histogram import Histogram
-from ortoo.common.telemetry.metrics import Family, Metrics, Sample
+from ortoo.common.telemetry.metrics import Family, Metrics, Number, Sample
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import Metric, MetricExporter
@@ -25,12 +26,11 @@ Reading = tuple[Family, list[Sample]]
 
 
 class MetricsExport:
-    """Sends what `metrics` tells to one receiver."""
+    """Sends what `metrics` tells to the receiver that the settings name."""
 
-    def __init__(
-        self, role: str, name: str, endpoint: str, metrics: Metrics, *, interval_s: float, clock: Clock
-    ) -> None:
-        """Send to `endpoint` (http://host:port, OTLP/gRPC). Errors: Unsupported when OpenTelemetry is not installed."""
+    def __init__(self, role: str, settings: ServiceSettings, metrics: Metrics, clock: Clock) -> None:
+        """Send for a process. Errors: Unsupported when OpenTelemetry is not installed."""
+        endpoint = settings.metrics_endpoint
         try:
             from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
             from opentelemetry.sdk.resources import Resource
@@ -41,9 +41,9 @@ class MetricsExport:
         self._exporter: MetricExporter = OTLPMetricExporter(
             endpoint=endpoint, insecure=endpoint.startswith("http://"), timeout=EXPORT_TIMEOUT_S
         )
-        self._resource = Resource.create({"service.name": f"ortoo-{role}", "service.instance.id": name})
+        self._resource = Resource.create({"service.name": f"ortoo-{role}", "service.instance.id": settings.name})
         self._metrics = metrics
-        self._interval_s = interval_s
+        self._interval_s = settings.metrics_interval_s
         self._clock = clock
         self._started_ns = clock.now_ms() * 1_000_000
         self._is_away = False
@@ -58,7 +58,7 @@ class MetricsExport:
         """Send once. What a process counts is read here, on its event loop; the rest happens in a thread."""
         readings: list[Reading] = []
         for family, samples in self._metrics.read():
-            readings.append((family, [_fixed(sample) for sample in samples]))
+            readings.append((family, [(values, _fixed(value)) for values, value in samples]))
             await self._clock.sleep(0)  # messages go first
         now_ns = self._clock.now_ms() * 1_000_000
         # The exporter's connection is for one thread at a time, and a stop sends once more.
@@ -88,22 +88,21 @@ class MetricsExport:
         return self._exporter.export(data, EXPORT_TIMEOUT_S * 1000) is MetricExportResult.SUCCESS
 
 
-def _fixed(sample: Sample) -> Sample:
-    """The sample as it is now; a histogram goes on counting."""
-    if not isinstance(sample.value, Histogram):
-        return sample
-    copy = Histogram(sample.value.bounds)
-    copy.counts, copy.total = list(sample.value.counts), sample.value.total
-    return Sample(sample.values, copy)
+def _fixed(value: Number | Histogram) -> Number | Histogram:
+    """The value as it is now; a histogram goes on counting."""
+    if not isinstance(value, Histogram):
+        return value
+    copy = Histogram(value.bounds)
+    copy.counts, copy.total = list(value.counts), value.total
+    return copy
 
 
 def _metric(family: Family, samples: Sequence[Sample], started_ns: int, now_ns: int) -> "Metric":
     from opentelemetry.sdk.metrics import export
 
     points: list[Any] = []
-    for sample in samples:
-        labels = dict(zip(family.labels, sample.values, strict=True))
-        value = sample.value
+    for values, value in samples:
+        labels = dict(zip(family.labels, values, strict=True))
         if isinstance(value, Histogram):
             points.append(
                 export.HistogramDataPoint(

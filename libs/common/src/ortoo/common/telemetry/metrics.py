@@ -14,7 +14,9 @@ from typing import Any, Final, Literal
 from ortoo.common.telemetry.histogram import Histogram
 
 Number = int | float
-Reading = Number | Histogram | Mapping[Any, Number | Histogram] | Iterable[tuple[tuple[str, ...], Number | Histogram]]
+Sample = tuple[tuple[str, ...], Number | Histogram]
+"""One series of a family now: the values of its labels, and its own."""
+Reading = Number | Histogram | Mapping[Any, Number | Histogram] | Iterable[Sample]
 Kind = Literal["counter", "gauge", "histogram"]
 SERIES_MAX: Final = 50_000
 OTHER: Final = "_other"
@@ -30,14 +32,6 @@ class Family:
     help: str
     labels: tuple[str, ...]
     read: Callable[[], Reading]
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One series of a family now."""
-
-    values: tuple[str, ...]
-    value: Number | Histogram
 
 
 class Metrics:
@@ -93,15 +87,14 @@ class Metrics:
     def _samples(self, family: Family) -> tuple[list[Sample], int]:
         found = family.read()
         if isinstance(found, Histogram | int | float):
-            return [Sample((), found)], 0
-        pairs = found.items() if isinstance(found, Mapping) else found
-        samples = [Sample(values, value) for values, value in pairs]
+            return [((), found)], 0
+        samples = list(found.items() if isinstance(found, Mapping) else found)
         over = len(samples) - self._series_max
         if over <= 0:
             return samples, 0
         rest = samples[self._series_max - 1 :]
         del samples[self._series_max - 1 :]
-        numbers = [sample.value for sample in rest if not isinstance(sample.value, Histogram)]
+        numbers = [value for _, value in rest if not isinstance(value, Histogram)]
         if numbers:
-            samples.append(Sample((OTHER,) * len(family.labels), sum(numbers)))
+            samples.append(((OTHER,) * len(family.labels), sum(numbers)))
         return samples, over + 1

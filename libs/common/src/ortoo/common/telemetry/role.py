@@ -51,8 +51,9 @@ class Telemetry:
             listener=listener,
         )
         async with contextlib.AsyncExitStack() as parts:
-            export = self._export() if self._settings.metrics_endpoint else None
-            if export is not None:
+            export = None
+            if self._settings.metrics_endpoint:
+                export = MetricsExport(self._role, self._settings, self.metrics, self._clock)
                 parts.push_async_callback(export.close)
             background = await parts.enter_async_context(Background("telemetry"))
             await parts.enter_async_context(endpoint)
@@ -61,13 +62,3 @@ class Telemetry:
                 background.spawn("export", export.run())
             self.address = endpoint.address
             yield
-
-    def _export(self) -> MetricsExport:
-        return MetricsExport(
-            self._role,
-            self._settings.name,
-            self._settings.metrics_endpoint,
-            self.metrics,
-            interval_s=self._settings.metrics_interval_s,
-            clock=self._clock,
-        )

@@ -13,7 +13,7 @@ def chunks(metrics: Metrics, *, zeros: bool = True) -> Iterator[str]:
     """The text, family by family. Without `zeros`, labelled gauges that are 0 are left out."""
     for family, samples in metrics.read():
         if not zeros and family.labels and family.kind == "gauge":
-            samples = [sample for sample in samples if sample.value != 0]
+            samples = [(values, value) for values, value in samples if value != 0]
         if samples:
             yield _family_text(family, samples)
 
@@ -21,9 +21,8 @@ def chunks(metrics: Metrics, *, zeros: bool = True) -> Iterator[str]:
 def _family_text(family: Family, samples: Sequence[Sample]) -> str:
     name = family.name
     lines = [f"# HELP {name} {family.help}", f"# TYPE {name} {family.kind}"]
-    for sample in samples:
-        labels = _labels(family.labels, sample.values)
-        value = sample.value
+    for values, value in samples:
+        labels = _labels(family.labels, values)
         if isinstance(value, Histogram):
             lines += _histogram_lines(name, labels, value)
         elif labels:

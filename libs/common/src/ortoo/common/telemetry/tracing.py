@@ -17,6 +17,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.threads import uninterrupted
+from ortoo.common.records.columns import NUMBERS
 from ortoo.common.records.reader import buffer
 from ortoo.common.records.wire import read_fields
 
@@ -29,9 +30,6 @@ SPANS_MAX: Final = 8
 SEND_INTERVAL_S: Final = 0.5
 UNSENT_MAX: Final = 16_384
 """How many spans may wait to be sent; what is beyond is dropped, and told in the log."""
-COLUMN: Final = 18
-"""The number of `trace_context` in a RecordBatch."""
-DATA: Final = 3
 _SAMPLED = re.compile(rb"00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f][13579bdf]")
 _EVEN: Final = b"02468ace"
 _log = get_logger("tracing")
@@ -59,8 +57,8 @@ def sampled_contexts(records: bytes | memoryview) -> list[Context]:
     contexts costs a look at its fields; one without sampled messages hardly more, for all contexts are equally long.
     """
     try:
-        column = buffer(read_fields(memoryview(records), "batch"), COLUMN, "batch")
-        data = bytes(buffer(read_fields(column, "batch"), DATA, "batch")) if column else b""
+        column = buffer(read_fields(memoryview(records), "batch"), NUMBERS["trace_context"], "batch")
+        data = bytes(buffer(read_fields(column, "batch"), 3, "batch")) if column else b""
     except Invalid:
         return []
     if len(data) % CONTEXT_BYTES == 0 and not data[CONTEXT_BYTES - 1 :: CONTEXT_BYTES].translate(None, _EVEN):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ortoo.common.errors import Invalid
-from ortoo.common.records.wire import bytes_field
+from ortoo.common.records.wire import nested
 
 Int32s = Any
 """A numpy array of int32."""
@@ -31,7 +31,7 @@ def texts(array: Any) -> bytes:
         return b""
     dense = array.fill_null("") if array.null_count else array
     offsets, data = block(dense)
-    return bytes_field(1, _validity(array)) + bytes_field(2, offsets.tobytes()) + bytes_field(3, data)
+    return nested(_validity(array), offsets.tobytes(), data)
 
 
 def dictionary(array: Any) -> bytes:
@@ -40,9 +40,7 @@ def dictionary(array: Any) -> bytes:
         return b""
     encoded = array.dictionary_encode()
     codes = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False).astype("<i4")
-    return (
-        bytes_field(1, _validity(array)) + bytes_field(2, codes.tobytes()) + bytes_field(3, texts(encoded.dictionary))
-    )
+    return nested(_validity(array), codes.tobytes(), texts(encoded.dictionary))
 
 
 def lists(array: Any) -> bytes:
@@ -56,7 +54,7 @@ def lists(array: Any) -> bytes:
             raise Invalid("a list of keys holds a null; take it out: filter(keys, k -> k is not null)", field="keys")
     if not len(values):
         return b""
-    return bytes_field(1, places.tobytes()) + bytes_field(2, texts(values))
+    return nested(places.tobytes(), texts(values))
 
 
 def maps(array: Any) -> bytes:
@@ -71,7 +69,7 @@ def maps(array: Any) -> bytes:
         raise Invalid(
             "a property has no value; take it out: map_filter(properties, (k, v) -> v is not null)", field="properties"
         )
-    return bytes_field(1, places.tobytes()) + bytes_field(2, dictionary(names)) + bytes_field(3, texts(values))
+    return nested(places.tobytes(), dictionary(names), texts(values))
 
 
 def times_ms(array: Any, missing: int) -> bytes:

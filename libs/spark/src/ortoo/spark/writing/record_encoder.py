@@ -8,11 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ortoo.common.errors import Invalid
-from ortoo.common.records.columns import FORMAT, NUMBERS
-from ortoo.common.records.compression import Codec, deflate
+from ortoo.common.records.columns import batch_bytes
+from ortoo.common.records.compression import Codec
 from ortoo.common.records.message import BODY_BYTES_MAX
 from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX, SealedBatch, crc32c
-from ortoo.common.records.wire import bytes_field, bytes_head, number_field
 from ortoo.spark.writing import column_encoder as encode
 
 _MESSAGE_BYTES = 40
@@ -74,25 +73,9 @@ def sealed_batch(rows: Any, *, now_ms: int, codec: Codec = Codec.NONE) -> Sealed
     """1 to 4,096 rows as one batch. Rows with and without a time of delivery or a priority are never together."""
     count = len(rows)
     offsets, body = encode.block(rows.column("body"))
-    inflated_bytes = len(body)
-    stored_codec = Codec.NONE
-    if codec is not Codec.NONE:
-        deflated = deflate(body, codec)
-        if len(deflated) < inflated_bytes:
-            body, stored_codec = deflated, codec
-    records = b"".join(
-        (
-            number_field(NUMBERS["format"], FORMAT),
-            number_field(NUMBERS["count"], count),
-            number_field(NUMBERS["codec"], stored_codec),
-            number_field(NUMBERS["body_inflated_bytes"], inflated_bytes),
-            bytes_field(NUMBERS["body_offsets"], offsets.astype("<i4").tobytes()),
-            bytes_head(NUMBERS["body"], len(body)),
-            body,
-            *(bytes_field(NUMBERS[name], data) for name, data in _described(rows, now_ms)),
-        )
-    )
-    return SealedBatch(records, crc32c(records), count, inflated_bytes)
+    described = _described(rows, now_ms)
+    records = batch_bytes(count, offsets.astype("<i4").tobytes(), (body,), len(body), described, codec)
+    return SealedBatch(records, crc32c(records), count, len(body))
 
 
 def _described(rows: Any, now_ms: int) -> Iterator[tuple[str, bytes]]:

@@ -28,7 +28,7 @@ from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.logs import configure
-from ortoo.common.records.batch import Columns, encode, encode_columns, open_batch
+from ortoo.common.records.batch import encode, open_batch
 from ortoo.common.records.message import Message
 from ortoo.enode.disk.disk import RealDisk
 from ortoo.snode.enodes.grpc_links import GrpcLinks
@@ -166,7 +166,7 @@ class TimerRun:
         """As many ordinary messages first, so that what memory grows by afterwards is the timers' own."""
         for start in range(0, self._timers, BATCH):
             count = min(BATCH, self._timers - start)
-            await link.append(WARM_UP_TOPIC, 0, encode_columns(Columns([b"0123456789abcdef"] * count), now_ms=1))
+            await link.append(WARM_UP_TOPIC, 0, encode([b"0123456789abcdef"] * count, now_ms=1))
         return self.enode.rss_mib()
 
     async def _send(self, link: EnodeLink) -> int:
@@ -181,9 +181,7 @@ class TimerRun:
             await link.append(TOPIC, number % QUEUES, encode([message], now_ms=1))
         for start in range(singles, self._timers, BATCH):
             rows = columns[start : start + BATCH]
-            batch = encode_columns(
-                Columns([row.tobytes() for row in rows], deliver_at_ms=rows[:, 1].tolist()), now_ms=1
-            )
+            batch = encode([Message(row.tobytes(), deliver_at_ms=int(row[1])) for row in rows], now_ms=1)
             await link.append(TOPIC, start // BATCH % QUEUES, batch)
         assert self._clock.now_ms() < begin_ms, "sending took too long"
         return begin_ms

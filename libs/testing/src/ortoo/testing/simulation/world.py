@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextvars import copy_context
 from typing import Any, TextIO
 
-from ortoo.common.cluster.process_name import name_this_process
+from ortoo.common.cluster.process_name import named_process
 from ortoo.common.grpc.transport import using_transport
 from ortoo.testing.simulation.findings import Findings
 from ortoo.testing.simulation.kernel.chances import Chances
@@ -51,8 +51,7 @@ class World:
         """A new process. Its name is never used again in this run."""
 
         def made() -> SimulatedProcess:
-            name_this_process(name)
-            with using_transport(self.network.transport):
+            with named_process(name), using_transport(self.network.transport):
                 return SimulatedProcess(self.loop, name)
 
         process = copy_context().run(made)  # whatever runs in the process finds name and network in its context

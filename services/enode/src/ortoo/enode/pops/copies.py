@@ -4,7 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from ortoo.common.records.batch import cut, encode
+from ortoo.common.records.batch import encode
+from ortoo.common.records.builder import cut
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import SealedBatch

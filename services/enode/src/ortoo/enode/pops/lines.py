@@ -6,7 +6,6 @@ from collections.abc import Collection, Sequence
 
 from ortoo.common.groups.pop import PopRules
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.deadlines import Deadline
 from ortoo.common.process.logs import get_logger
 from ortoo.enode.changes.all import Change, OffsetsCommitted, TopicGone
 from ortoo.enode.changes.groups import GroupGone
@@ -57,8 +56,8 @@ class GroupLines:
         self._by_attempt: dict[str, list[asyncio.Future[None]]] = {}
         """The same by attempt id; those without one have the empty id."""
         self._wake_at_s = 0.0
-        self._wake_up: Deadline | None = None
-        """The next planned call of `wake`, at `_wake_at_s`."""
+        self._wake_up = 0
+        """The deadline of the next planned call of `wake`, at `_wake_at_s`; 0 = none was planned."""
         self._lines: dict[int, GroupLine] = {}
         self._turn = 0
 
@@ -155,11 +154,11 @@ class GroupLines:
         if not due:
             return
         at_s = min(due) / 1000 + 0.001
-        if self._wake_up is not None:
-            if self._wake_up.call is not None and self._wake_at_s <= at_s:
-                return
-            self._wake_up.cancel()
-        self._wake_at_s, self._wake_up = at_s, self._waiters.wheel.set(at_s, self.wake)
+        wheel = self._waiters.wheel
+        if self._wake_up in wheel and self._wake_at_s <= at_s:
+            return
+        wheel.cancel(self._wake_up)
+        self._wake_at_s, self._wake_up = at_s, wheel.add(at_s, self.wake)
 
     def leased_to(self, number: int, consumer: str) -> None:
         """Remember who got a lease."""

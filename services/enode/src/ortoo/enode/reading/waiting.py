@@ -42,7 +42,7 @@ class Waiters:
             waiter = asyncio.get_running_loop().create_future()
         line.append(waiter)
         self._all.add(waiter)
-        deadline = self.wheel.set(until_s, partial(let_go, waiter))
+        deadline = self.wheel.add(until_s, partial(let_go, waiter))
         try:
             await waiter
         except asyncio.CancelledError:
@@ -51,7 +51,7 @@ class Waiters:
             raise
         finally:
             self._all.discard(waiter)
-            deadline.cancel()
+            self.wheel.cancel(deadline)
             if waiter in line:
                 line.remove(waiter)
 

@@ -1,0 +1,238 @@
+"""Conditions over the properties of messages, as an SQL expression means them, for whole batches at once.
+
+A condition is true, false or unknown for a message, as SQL has it. The work is a few array operations for each
+operator; only LIKE in its general form, order between texts, and numbers in scientific notation look at values one by
+one.
+"""
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, reduce
+from operator import add, eq, ge, gt, le, lt, mul, ne, sub, truediv
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ortoo.common.arrays.opened_batch import Mask, OpenedBatch
+from ortoo.common.filters.property_values import Float64s, PropertyValues
+
+TAG_NAME: Final = "TAGS"
+"""The name by which an expression means the tag."""
+Part = tuple[str | None, ...]
+"""What lies between two `%` of a pattern: characters, None for any one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """The value of a property or, by the name TAGS, of the tag."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """`operator` is one of + - * / %; a division by zero is NULL."""
+
+    operator: str
+    left: "Value"
+    right: "Value"
+
+
+Value = Property | Arithmetic | str | float | bool | None
+"""Literals stand for themselves; None is NULL."""
+
+
+class Verdict(NamedTuple):
+    """For each row whether a condition is true and whether it is false; neither means unknown."""
+
+    true: Mask
+    false: Mask
+
+
+class Rows:
+    """The messages of one batch; each property is looked up once."""
+
+    def __init__(self, opened: OpenedBatch) -> None:
+        """Nothing is looked up yet."""
+        self.count = opened.count
+        self._opened = opened
+        self._values: dict[str, PropertyValues] = {}
+        self._numbers: dict[str, tuple[Float64s, Mask]] = {}
+
+    def values(self, of: Property) -> PropertyValues:
+        """The texts of a property, or the tags."""
+        values = self._values.get(of.name)
+        if values is None:
+            if of.name == TAG_NAME:
+                values = PropertyValues.of_tag(self._opened)
+            else:
+                values = PropertyValues.of_property(self._opened, of.name)
+            self._values[of.name] = values
+        return values
+
+    def numbers(self, value: Value) -> tuple[Float64s, Mask]:
+        """A value as numbers, and which rows have one."""
+        if isinstance(value, Property):
+            if value.name not in self._numbers:
+                self._numbers[value.name] = self.values(value).numbers()
+            return self._numbers[value.name]
+        if isinstance(value, Arithmetic):
+            (a, a_known), (b, b_known) = self.numbers(value.left), self.numbers(value.right)
+            with np.errstate(all="ignore"):
+                result: Float64s = _CALCULATE[value.operator][1](a, b)
+            known = a_known & b_known & np.isfinite(result)
+            return np.where(known, result, 0.0), known
+        assert value is None or isinstance(value, float), "texts and truth values are refused when compiling"
+        return np.full(self.count, 0.0 if value is None else value), np.full(self.count, value is not None)
+
+
+Condition = Callable[[Rows], Verdict]
+"""What is made of the functions below by all of their arguments but the last."""
+
+
+def all_of(parts: Sequence[Condition], rows: Rows) -> Verdict:
+    """AND over several."""
+    return reduce(lambda a, b: Verdict(a.true & b.true, a.false | b.false), [part(rows) for part in parts])
+
+
+def any_of(parts: Sequence[Condition], rows: Rows) -> Verdict:
+    """OR over several."""
+    return reduce(lambda a, b: Verdict(a.true | b.true, a.false & b.false), [part(rows) for part in parts])
+
+
+def opposite(of: Condition, rows: Rows) -> Verdict:
+    """NOT; of unknown: unknown."""
+    verdict = of(rows)
+    return Verdict(verdict.false, verdict.true)
+
+
+def constant(value: bool | None, rows: Rows) -> Verdict:
+    """True, False or unknown for every message."""
+    return Verdict(np.full(rows.count, value is True), np.full(rows.count, value is False))
+
+
+def is_null(of: Property, rows: Rows) -> Verdict:
+    """Whether the property is absent; never unknown."""
+    present = rows.values(of).present
+    return Verdict(~present, present)
+
+
+def one_of(of: Property, texts: tuple[str, ...], rows: Rows) -> Verdict:
+    """Whether the property is one of the texts."""
+    values = rows.values(of)
+    return _known(values.one_of(texts), values.present)
+
+
+def truth(of: Property, rows: Rows) -> Verdict:
+    """Whether the property is "true"; unknown unless it is "true" or "false", in any case."""
+    values = rows.values(of)
+    there = np.flatnonzero(values.present)
+    texts = [text.lower() for text in values.texts(there)]
+    return Verdict(
+        _mask(rows, there, [text == b"true" for text in texts]),
+        _mask(rows, there, [text == b"false" for text in texts]),
+    )
+
+
+def is_truth(of: Property, what: bool, rows: Rows) -> Verdict:
+    """Whether the property is "true", or is "false"; never unknown, so that what is neither gives false."""
+    found = truth(of, rows)
+    hits = found.true if what else found.false
+    return Verdict(hits, ~hits)
+
+
+def text_order(operator: str, of: Property, bound: str, rows: Rows) -> Verdict:
+    """Order between texts is that of their code points, which is that of their UTF-8 bytes."""
+    values, compare, limit = rows.values(of), COMPARE[operator], bound.encode("utf-8", "surrogatepass")
+    there = np.flatnonzero(values.present)
+    return _known(_mask(rows, there, [compare(text, limit) for text in values.texts(there)]), values.present)
+
+
+def same_text(of: Property, other: Property, rows: Rows) -> Verdict:
+    """Whether two properties are the same text; unknown unless both are there."""
+    one, another = rows.values(of), rows.values(other)
+    both = one.present & another.present
+    there = np.flatnonzero(both)
+    return _known(_mask(rows, there, list(map(eq, one.texts(there), another.texts(there)))), both)
+
+
+def number_order(operator: str, left: Value, right: Value, rows: Rows) -> Verdict:
+    """Compares two numbers; unknown unless both are some."""
+    (a, a_known), (b, b_known) = rows.numbers(left), rows.numbers(right)
+    return _known(COMPARE[operator](a, b), a_known & b_known)
+
+
+def like(of: Property, parts: tuple[Part, ...], rows: Rows) -> Verdict:
+    """Whether the property matches a pattern, cut at its `%`; in `parts` None is a `_`."""
+    values = rows.values(of)
+    return _known(_like(values, parts, rows), values.present)
+
+
+def calculate(operator: str, left: float, right: float) -> float | None:
+    """Calculate with two numbers; None for what has no result."""
+    try:
+        result = _CALCULATE[operator][0](left, right)
+    except (ZeroDivisionError, OverflowError, ValueError):
+        return None
+    return result if abs(result) < float("inf") else None
+
+
+def _known(hits: Mask, known: Mask) -> Verdict:
+    return Verdict(hits & known, ~hits & known)
+
+
+def _mask(rows: Rows, there: NDArray[np.intp], hits: list[bool]) -> Mask:
+    """Which rows are hit, of those that are `there`."""
+    mask = np.zeros(rows.count, np.bool_)
+    mask[there] = hits
+    return mask
+
+
+def _like(values: PropertyValues, parts: tuple[Part, ...], rows: Rows) -> Mask:
+    if not any(None in part for part in parts):
+        texts = ["".join(part) for part in parts]  # type: ignore[arg-type]
+        if len(texts) == 1:
+            return values.one_of((texts[0],))
+        if len(texts) == 2 and not texts[1]:
+            return values.has_edge(texts[0], at_end=False)
+        if len(texts) == 2 and not texts[0]:
+            return values.has_edge(texts[1], at_end=True)
+    there = np.flatnonzero(values.present)
+    return _mask(rows, there, [_matches(parts, text.decode("utf-8", "surrogatepass")) for text in values.texts(there)])
+
+
+def _matches(parts: Sequence[Part], text: str) -> bool:
+    """Whether `text` is `parts` with any texts between them."""
+    first, last = parts[0], parts[-1]
+    end = len(text) - len(last)
+    if len(parts) == 1:
+        return end == 0 and _compiled(first).match(text) is not None
+    if end < len(first) or not _compiled(first).match(text) or not _compiled(last).match(text, end):
+        return False
+    at = len(first)
+    for part in parts[1:-1]:
+        found = _compiled(part).search(text, at, end)
+        if found is None:
+            return False
+        at = found.end()
+    return True
+
+
+@lru_cache(maxsize=1024)
+def _compiled(part: Part) -> re.Pattern[str]:
+    return re.compile("".join("." if sign is None else re.escape(sign) for sign in part), re.DOTALL)
+
+
+COMPARE: Final[dict[str, Callable[..., Any]]] = {"=": eq, "<>": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
+"""Compares two numbers, two texts by code point, or two arrays."""
+_CALCULATE: Final[dict[str, tuple[Callable[..., float], Callable[..., Float64s]]]] = {
+    "+": (add, np.add),
+    "-": (sub, np.subtract),
+    "*": (mul, np.multiply),
+    "/": (truediv, np.divide),
+    "%": (math.fmod, np.fmod),
+}
+"""Calculates with two numbers, and with two arrays."""
