@@ -14,10 +14,10 @@ from bench import processes, report
 from ortoo.client import Message, connect
 from ortoo.client.core.wire import wire_queue
 from ortoo.common.grpc import bulk_calls
+from ortoo.common.grpc.bulk_calls import envelope_to
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.records.batch import encode
 from ortoo.common.records.builder import cut
-from ortoo.snode.cluster.wire import envelope_to
 from ortoo.v1 import producer_pb2
 
 METHOD = (
