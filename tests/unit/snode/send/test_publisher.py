@@ -1,6 +1,7 @@
 """Choosing queues for single messages, and refusing what cannot be stored."""
 
 import asyncio
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -18,6 +19,7 @@ from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.enodes.link import Appended, EnodeLink, EnodeLinks, IdentifiedPlace
 from ortoo.snode.send.publisher import Publisher
+from ortoo.snode.topics.arrival import SendableTopics
 from tests.unit.snode.fake_enode import TOPIC, FakeEnode
 
 QUEUES = TOPIC.write_queues()
@@ -37,7 +39,7 @@ def publisher_to(
     """A publisher over one enode."""
     return Publisher(
         enode.directory(),
-        KnownTopics(),
+        cast(SendableTopics, KnownTopics()),
         links or enode.links(),
         background,
         MemoryBudget(1 << 30).share("test"),

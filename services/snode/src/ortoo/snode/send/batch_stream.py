@@ -15,7 +15,7 @@ from ortoo.snode.cluster.directory import Directory, check_writable
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.link import Appended, EnodeLinks, FlushMode, explained
 from ortoo.snode.send.batch_check import check
-from ortoo.snode.topics.arrival import TopicSource
+from ortoo.snode.topics.arrival import SendableTopics
 
 _log = get_logger("produce")
 
@@ -52,7 +52,7 @@ class ProduceStream:
     """Many batches of many queues in flight. Beyond what it may have on its way it is not read any more."""
 
     directory: Directory
-    topics: TopicSource
+    topics: SendableTopics
     links: EnodeLinks
     memory: MemoryShare
     """From which the batches on their way are drawn."""

@@ -28,7 +28,7 @@ from ortoo.snode.send.batcher import BATCH_BYTES, PublishBatcher
 from ortoo.snode.send.delayed import delayed_message_id, recall_handle
 from ortoo.snode.send.doubt import Doubt
 from ortoo.snode.send.queue_choice import DEDUP_ID, ID_BYTES_MAX, USUAL, Place, Sort, placed_by, queue_of_level
-from ortoo.snode.topics.arrival import TopicSource
+from ortoo.snode.topics.arrival import SendableTopics
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Publisher:
     """All single messages of this snode."""
 
     directory: Directory
-    topics: TopicSource
+    topics: SendableTopics
     links: EnodeLinks
     background: Background
     memory: MemoryShare

@@ -37,7 +37,7 @@ def make_topics(runtime: Runtime, cluster: Cluster, links: EnodeLinks) -> Topics
     return Topics(
         arrival,
         sendable,
-        GroupTopics(cluster.directory, cluster.name_server, arrival),
+        GroupTopics(cluster, arrival),
         GroupSettings(cluster.directory, cluster.name_server, auto_create=settings.auto_create_groups),
         DeliveryModes(cluster.directory, cluster.watch, links, clock),
     )
