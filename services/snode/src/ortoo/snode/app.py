@@ -28,7 +28,7 @@ from ortoo.snode.clients import make_clients
 from ortoo.snode.cluster import Cluster, open_cluster
 from ortoo.snode.cluster.name_server import NameServer
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.enodes import Enodes, open_enodes
+from ortoo.snode.enodes import Enodes
 from ortoo.snode.enodes.grpc_links import GrpcLinks
 from ortoo.snode.enodes.queue_locks import ASK_AGAIN_S
 from ortoo.snode.membership import open_membership
@@ -37,8 +37,8 @@ from ortoo.snode.observe import open_observation
 from ortoo.snode.observe.trace_topic import TraceTopic
 from ortoo.snode.policy import open_policy
 from ortoo.snode.policy.access import LOOK_INTERVAL_S
-from ortoo.snode.pop import make_pop
-from ortoo.snode.pull import make_pull
+from ortoo.snode.pop import Pop
+from ortoo.snode.pull import Pull
 from ortoo.snode.push import make_push
 from ortoo.snode.rocketmq.clients.routes import endpoints_of
 from ortoo.snode.rocketmq.rpc.gateway import Gateway
@@ -46,10 +46,10 @@ from ortoo.snode.rpc.around.access import AccessLayer, Refusals
 from ortoo.snode.rpc.around.interception import Interception, Limits, TlsOnly
 from ortoo.snode.rpc.around.namespaces import Namespaces
 from ortoo.snode.rpc.services import HOT, make_services
-from ortoo.snode.send import Sending, make_sending
+from ortoo.snode.send import Sending
 from ortoo.snode.send.publisher import Publisher
 from ortoo.snode.settings import Settings
-from ortoo.snode.topics import make_topics
+from ortoo.snode.topics import Topics
 from ortoo.snode.topics.arrival import SendableTopics, TopicArrival
 from ortoo.snode.workers.worker import Worker
 
@@ -107,13 +107,13 @@ async def open_snode(
                 in_flight_bytes_max=settings.enode_in_flight_bytes,
             )
         )
-        enodes = open_enodes(runtime, cluster, observed.links(links))
-        topics = make_topics(runtime, cluster, enodes.links)
+        enodes = Enodes(runtime, cluster, observed.links(links))
+        topics = Topics(runtime, cluster, enodes.links)
         groups = await enter(open_membership(runtime, cluster, connect_redis, found))
-        sending = make_sending(runtime, cluster, topics.sendable, enodes.links)
-        pull = make_pull(runtime, cluster, enodes.links, topics.groups, groups.membership, observed.traffic)
+        sending = Sending(runtime, cluster, topics.sendable, enodes.links)
+        pull = Pull(runtime, cluster, enodes.links, topics.groups, groups.membership, observed.traffic)
         pushes = make_push(runtime, cluster, enodes, topics, groups, observed.traffic)
-        pop = make_pop(runtime, cluster, enodes.links, topics, pull.reading)
+        pop = Pop(runtime, cluster, enodes.links, topics, pull.reading)
         clients = make_clients(runtime, cluster, enodes, topics, groups, pushes)
         policy = await open_policy(runtime, cluster)
         gateway = Gateway(runtime, cluster, enodes.links, topics, groups.membership, sending, pull, pop.popping)
