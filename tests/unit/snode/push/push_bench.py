@@ -65,7 +65,7 @@ class Bench:
         watch = DirectoryWatch(self.directory, name_server, clock=self.clock, randomness=chance)
         cluster = Cluster(self.directory, watch, name_server)
         self.groups = ConsumerGroups(self.directory, Membership(self.clock), self.clock)
-        enodes = Enodes(runtime, cluster, enode)
+        enodes = Enodes(runtime, cluster, enode.to)
         topics = Topics(runtime, cluster, enodes.links)
         self.sessions = make_push(runtime, cluster, enodes, topics, self.groups, self.traffic)
         self.parts = self.sessions.parts

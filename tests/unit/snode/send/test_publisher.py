@@ -17,7 +17,8 @@ from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import Queue, Topic
-from ortoo.snode.enodes.link import Appended, EnodeLink, EnodeLinks, IdentifiedPlace
+from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
+from ortoo.snode.enodes.link import Appended, EnodeLinks, IdentifiedPlace
 from ortoo.snode.send.publisher import Publisher
 from ortoo.snode.topics.arrival import SendableTopics
 from tests.unit.snode.fake_enode import TOPIC, FakeEnode
@@ -179,7 +180,7 @@ async def test_who_is_refused_at_once_hears_that_another_part_was_on_its_way() -
     class Leaving(EnodeLinks):
         asked = 0
 
-        def to(self, enode: str) -> EnodeLink:
+        def to(self, enode: str) -> GrpcEnodeLink:
             self.asked += 1
             if self.asked == 2:
                 raise Unavailable("its lease ran out", field=NOT_TAKEN_FIELD)
@@ -187,7 +188,7 @@ async def test_who_is_refused_at_once_hears_that_another_part_was_on_its_way() -
 
     enode = FakeEnode()
     async with Background("test") as background:
-        publisher = publisher_to(enode, background, links=Leaving(enode.directory(), enode))
+        publisher = publisher_to(enode, background, links=Leaving(enode.directory(), enode.to))
         with pytest.raises(Unavailable) as told:
             await publisher.publish("t", IN_TWO_QUEUES, None)
     assert enode.end(0) == 1

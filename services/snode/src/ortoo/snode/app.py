@@ -107,7 +107,7 @@ async def open_snode(
                 in_flight_bytes_max=settings.enode_in_flight_bytes,
             )
         )
-        enodes = Enodes(runtime, cluster, observed.links(links))
+        enodes = Enodes(runtime, cluster, observed.links(links.to))
         topics = Topics(runtime, cluster, enodes.links)
         groups = await enter(open_membership(runtime, cluster, connect_redis, found))
         sending = Sending(runtime, cluster, topics.sendable, enodes.links)

@@ -7,7 +7,8 @@ from ortoo.common.errors import Moved
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
-from ortoo.snode.enodes.grpc_link import GrpcEnodeLink, Held
+from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
+from ortoo.snode.enodes.member_link import Held
 
 MEMBER_KEPT_S = 60.0
 """How long the way to a member stays open that does not lead any more."""

@@ -24,7 +24,8 @@ from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.snode.cluster.directory import Directory
-from ortoo.snode.enodes.link import Appended, EnodeLink, Fetched, FetchWish, FlushMode, OffsetRow
+from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
+from ortoo.snode.enodes.link import Appended, Fetched, FetchWish, FlushMode, OffsetRow
 
 WAITING_MAX = 10_000
 """How many records may wait for their flush; more are dropped, and counted."""
@@ -126,7 +127,7 @@ class RecordedLink:
 
     trace: TraceTopic
     enode: str
-    link: EnodeLink
+    link: GrpcEnodeLink
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.link, name)

@@ -84,7 +84,7 @@ class FinishBatchers:
     async def finish(self, place: Place, parts: Sequence[LeasePart]) -> list[Stale]:
         """A group is done with messages. Returns, when it is durable, what leases have no more, others' included.
 
-        Errors: as `EnodeLink.settle`.
+        Errors: as `GrpcEnodeLink.settle`.
         """
         waiting = _Waiting(parts, asyncio.get_running_loop().create_future())
         batcher = self._batchers.get(place)

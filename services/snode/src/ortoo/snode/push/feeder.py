@@ -15,7 +15,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.enodes.link import FETCH_WAIT_MS, EnodeLink, EnodeLinks, Fetched, FetchWish, LockRequest
+from ortoo.snode.enodes.link import FETCH_WAIT_MS, EnodeLinks, Fetched, FetchWish, LockRequest
 from ortoo.snode.enodes.queue_locks import QueueLocks
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
 from ortoo.snode.observe.traffic import Traffic
@@ -131,21 +131,21 @@ class Feeder:
         queue, link = self.cursor.queue, self.parts.links.to(self.cursor.queue.enode)
         if self.lock is None:
             kept = self.start_rule.offsets.get(queue)
-            self.cursor.start(await self._first_offset(link) if kept is None else kept, committed=kept is not None)
+            self.cursor.start(await self._first_offset() if kept is None else kept, committed=kept is not None)
             return
         offsets = await link.query_offsets(self.topic_id, self.group, (queue.queue_id,))
         if (committed := offsets.get(queue.queue_id)) is not None:
             self.cursor.start(committed, committed=True)
             return
-        start = await self._first_offset(link)
+        start = await self._first_offset()
         # From here on the group subscribes: whatever is stored now is its own, even if this session ends before it
         # has acknowledged anything.
         rows = [(queue.queue_id, start, self.fence)]
         await self.parts.links.to(queue.enode).commit_rows(self.topic_id, self.group, rows)
         self.cursor.start(start, committed=False)
 
-    async def _first_offset(self, link: EnodeLink) -> int:
-        queue = self.cursor.queue
+    async def _first_offset(self) -> int:
+        queue, link = self.cursor.queue, self.parts.links.to(self.cursor.queue.enode)
         rule = self.start_rule.of(queue)
         if rule is StartFrom.TIME:
             return await link.find_offset(self.topic_id, queue.queue_id, self.start_rule.time_ms)
