@@ -18,10 +18,10 @@ from ortoo.snode.enodes.link import (
     Fetched,
     FetchWish,
     FlushMode,
-    IdentifiedPlace,
     LockAnswer,
     LockKey,
     LockRequest,
+    MessagePlace,
     OffsetRow,
     QueueRange,
 )
@@ -174,10 +174,10 @@ class FakeEnode(GrpcEnodeLink):
 
     async def append_identified(
         self, topic_id: int, queue_id: int, batch: SealedBatch, ids: Sequence[str]
-    ) -> list[IdentifiedPlace]:
+    ) -> list[MessagePlace]:
         """Nothing is remembered here."""
         appended = await self.append(topic_id, queue_id, batch)
-        return [IdentifiedPlace(queue_id, appended.first_offset + row, 0, False) for row in range(batch.count)]
+        return [MessagePlace(queue_id, appended.first_offset + row) for row in range(batch.count)]
 
     async def use_mode(self, topic_id: int, group: str, mode: DeliveryMode) -> None:
         """As one likes."""

@@ -18,7 +18,7 @@ from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
-from ortoo.snode.enodes.link import Appended, EnodeLinks, IdentifiedPlace
+from ortoo.snode.enodes.link import Appended, EnodeLinks, MessagePlace
 from ortoo.snode.send.publisher import Publisher
 from ortoo.snode.topics.arrival import SendableTopics
 from tests.unit.snode.fake_enode import TOPIC, FakeEnode
@@ -113,7 +113,7 @@ async def test_a_message_with_an_id_that_cannot_be_stored_fails_its_sender_alone
     """B-001, B-002: the error is the answer of that call, and the process's own tasks go on."""
 
     class Refusing(FakeEnode):
-        async def append_identified(self, *_: object) -> list[IdentifiedPlace]:
+        async def append_identified(self, *_: object) -> list[MessagePlace]:
             raise error
 
     async with Background("test") as background:
@@ -131,7 +131,7 @@ async def test_after_a_doubtful_try_nobody_says_that_nothing_was_taken() -> None
     class Dying(FakeEnode):
         tries = 0
 
-        async def append_identified(self, *_: object) -> list[IdentifiedPlace]:
+        async def append_identified(self, *_: object) -> list[MessagePlace]:
             self.tries += 1
             field = NOT_TAKEN_FIELD if self.tries > 1 else ""
             raise Unavailable("it is away", field=field)

@@ -21,7 +21,6 @@ from ortoo.snode.enodes.link import (
     FetchWish,
     FlushMode,
     HalfVerdict,
-    IdentifiedPlace,
     LockAnswer,
     LockKey,
     LockRequest,
@@ -196,7 +195,7 @@ class GrpcEnodeLink(MemberLink):
             topic_id=topic_id, key=key, message_id=message_id, begin_ms=begin_ms, end_ms=end_ms, limit=limit
         )
         answer = await self._call(lambda stub: stub.FindMessages, request, max(self._timeout_s, FIND_TIMEOUT_S))
-        return [MessagePlace(one.queue_id, one.offset, one.stored_at_ms) for one in answer.places]
+        return [MessagePlace(one.queue_id, one.offset) for one in answer.places]
 
     async def pop(self, wish: PopWish) -> Popped:
         """Lease messages; wait for the first one as the wish says. Errors: NotFound, Overloaded."""
@@ -225,11 +224,11 @@ class GrpcEnodeLink(MemberLink):
 
     async def append_identified(
         self, topic_id: int, queue_id: int, batch: SealedBatch, ids: Sequence[str]
-    ) -> list[IdentifiedPlace]:
+    ) -> list[MessagePlace]:
         """Store messages with ids of the application's, each once within the window; where each one lies."""
         request = lives_pb.AppendIdentifiedRequest(topic_id=topic_id, queue_id=queue_id, batch=batch_to(batch), ids=ids)
         answer = await self._call(lambda stub: stub.AppendIdentified, request)
-        return [IdentifiedPlace(one.queue_id, one.offset, one.stored_at_ms, one.duplicate) for one in answer.places]
+        return [MessagePlace(one.queue_id, one.offset, one.duplicate) for one in answer.places]
 
     async def use_mode(self, topic_id: int, group: str, mode: DeliveryMode) -> None:
         """A group consumes a topic this way. Errors: Conflict when it does so in another way."""

@@ -100,13 +100,13 @@ class QueueRange:
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class MessagePlace:
-    """Where a message lies in a topic on one enode."""
+class MessagePlace(NamedTuple):
+    """Where a message lies in a topic on one enode; of a delayed one the number instead of an offset."""
 
     queue_id: int
     offset: int
-    stored_at_ms: int
+    duplicate: bool = False
+    """Whether it was stored before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,15 +184,6 @@ class VerdictSource(enum.IntEnum):
     PRODUCER = 1
     CHECK = 2
     OPERATOR = 3
-
-
-class IdentifiedPlace(NamedTuple):
-    """Where the message with an id of the application's lies; of a delayed one the number instead of an offset."""
-
-    queue_id: int
-    offset: int
-    stored_at_ms: int
-    duplicate: bool
 
 
 class EnodeLinks:
