@@ -52,7 +52,6 @@ class PoppedMessages:
     """Messages of one stored batch, and the handle of their lease."""
 
     queue: Queue
-    topic_id: int
     handle: ReceiptHandle
     popped: PoppedBatch
 
@@ -283,7 +282,6 @@ class Popping:
             [
                 PoppedMessages(
                     Queue(source.topic.name, source.enode, one.queue_id),
-                    source.topic.topic_id,
                     ReceiptHandle(
                         source.enode, call.group, source.topic.topic_id, one.queue_id, one.number, one.offsets[0],
                         one.offsets[-1] - one.offsets[0] + 1,
@@ -312,7 +310,7 @@ class Popping:
     async def release(self, answer: PopAnswer) -> None:
         """Give a whole answer back that its consumer did not take."""
         for one in answer.batches:
-            await self._giving_back.release(one.queue.enode, one.topic_id, one.handle.group, [one.popped])
+            await self._giving_back.release(one.queue.enode, one.handle.topic_id, one.handle.group, [one.popped])
 
     async def failed(self, answer: PopAnswer, consumer: str, error: str) -> None:
         """A consumer could not take an answer: each message of it has failed, and waits as the group says."""
