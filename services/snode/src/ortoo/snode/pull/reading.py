@@ -53,7 +53,7 @@ class Reading:
         self._links = links
         self._background = background
         self._ranges = 0
-        """How many ranges are being read."""
+        """How many ranges are being read, from before each asks for its first part: they share the memory for them."""
 
     async def queue_ranges(self, topic: Topic) -> dict[Queue, QueueRange]:
         """What the readable queues hold, in order; those of an enode that is away are missing."""
@@ -114,7 +114,8 @@ class Reading:
 
         asked: list[Held] = []
         """What is drawn for what is being given to the reader, and for what is coming."""
-        with self._counted(is_range=not follow):
+        self._ranges += not follow
+        try:
             coming = begin(at)
             try:
                 while follow or at < to_offset:
@@ -142,15 +143,8 @@ class Reading:
                 for held in asked:
                     held.becomes(0)
                 coming.cancel()
-
-    @contextlib.contextmanager
-    def _counted(self, *, is_range: bool) -> Iterator[None]:
-        """Count a read among those that share the memory for ranges, from before it asks for its first part."""
-        self._ranges += is_range
-        try:
-            yield
         finally:
-            self._ranges -= is_range
+            self._ranges -= not follow
 
     async def _read(
         self, queue: Queue, topic_id: int, offset: int, bytes_max: int, wait_ms: int, pushdown: Pushdown | None

@@ -170,7 +170,7 @@ class Feeder:
             )
             fetched = await self.parts.links.to(cursor.queue.enode).fetch(wish)
             self._at_end = fetched.next_offset >= fetched.end_offset
-            held.becomes(sum(len(stored.batch.records) for stored in fetched.batches))
+            held.becomes(fetched.size_bytes)
             await self._deliver(fetched, held)
 
     async def _deliver(self, fetched: Fetched, held: Held) -> None:
