@@ -24,7 +24,7 @@ from ortoo.common.process.settings import Loaded
 from ortoo.common.records.message import Message
 from ortoo.common.telemetry.process_metrics import register_memory
 from ortoo.common.telemetry.role import Telemetry
-from ortoo.snode.clients import make_clients
+from ortoo.snode.clients import Clients
 from ortoo.snode.cluster import Cluster, open_cluster
 from ortoo.snode.cluster.name_server import NameServer
 from ortoo.snode.cluster.runtime import Runtime
@@ -114,7 +114,7 @@ async def open_snode(
         pull = Pull(runtime, cluster, enodes.links, topics.groups, groups.membership, observed.traffic)
         pushes = make_push(runtime, cluster, enodes, topics, groups, observed.traffic)
         pop = Pop(runtime, cluster, enodes.links, topics, pull.reading)
-        clients = make_clients(runtime, cluster, enodes, topics, groups, pushes)
+        clients = Clients(runtime, cluster, enodes, topics, groups, pushes)
         policy = await open_policy(runtime, cluster)
         gateway = Gateway(runtime, cluster, enodes.links, topics, groups.membership, sending, pull, pop.popping)
         services = make_services(
