@@ -29,6 +29,7 @@ Held = HeldAppends[Bulky, Appended]
 class Leaders(Protocol):
     """Who leads the enodes, and what waits for that."""
 
+    background: Background
     clock: Clock
     timeout_s: float
     in_flight_bytes_max: int
@@ -44,7 +45,7 @@ class MemberLink:
     """The way to an enode's member that leads it, as far as is known."""
 
     def __init__(self, enode: str, address: str, epoch: int, channel: grpc.aio.Channel, leaders: Leaders) -> None:
-        """`leaders` knows who leads later."""
+        """Talk when there is something to say; `leaders` knows who leads later."""
         self.address = address
         self.epoch = epoch
         self._enode = enode
@@ -54,7 +55,6 @@ class MemberLink:
         self._clock = leaders.clock
         self._timeout_s = leaders.timeout_s
         self.opened_s = leaders.clock.monotonic_s()
-        self._tasks: list[asyncio.Task[Any]] = []
         self._calls: set[Any] = set()
         self._conversations: set[Any] = set()
         """Calls that end with this link: a leader that hangs does not end them."""
@@ -81,13 +81,10 @@ class MemberLink:
         )
         self._lease_calls_until_s = 0.0
         """Until then pops and settlements are a call each: the process is of a version that has no stream for them."""
-
-    def start(self, background: Background) -> None:
-        """Begin to talk when there is something to say."""
         self._tasks = [
-            background.contained("leases", self._leases.run()),
-            background.contained("appends", self.appends.run()),
-            background.contained("fetches", self._fetches.run()),
+            leaders.background.contained("leases", self._leases.run()),
+            leaders.background.contained("appends", self.appends.run()),
+            leaders.background.contained("fetches", self._fetches.run()),
         ]
 
     def close(self, moved: Moved | None = None) -> OrtooError:
