@@ -262,12 +262,16 @@ def messages_of(part: Selected, among: Container[int] | None = None) -> Iterator
     if part.batch is None:
         return
     view = open_batch(part.batch)
-    rows = np.frombuffer(part.rows, "<i4").tolist() or range(view.count)
-    is_gathered = len(rows) == view.count
-    for number, row in enumerate(rows):
-        offset = part.first_offset + row
+    is_gathered = part.messages == view.count
+    for number, offset in enumerate(offsets_of(part)):
         if among is None or offset in among:
-            yield offset, view.message(number if is_gathered else row)
+            yield offset, view.message(number if is_gathered else offset - part.first_offset)
+
+
+def offsets_of(part: Selected) -> list[int]:
+    """The offsets of a part's messages, in order."""
+    rows = np.frombuffer(part.rows, "<i4").tolist() or range(part.messages)
+    return [part.first_offset + row for row in rows]
 
 
 def _end_of(ranges: Iterable[QueueRange], queue: Queue, from_offset: int) -> int:

@@ -56,8 +56,8 @@ class PushParts:
     background: Background
     clock: Clock
     randomness: Randomness
-    traffic: Traffic = field(default_factory=Traffic)
-    memory: MemoryBudget = field(default_factory=MemoryBudget)
+    traffic: Traffic
+    memory: MemoryBudget
 
 
 @dataclass(slots=True, eq=False)
