@@ -1,18 +1,22 @@
 """What the snode asks of an enode, whoever leads it."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
-from ortoo.common.errors import Moved
+import grpc
+
+from ortoo.common.errors import Moved, Unavailable
 from ortoo.common.errors.status import error_of
 from ortoo.common.groups.pop import LeasePart, Popped, PopWish, ReplayWish, SendBackWish, Stale, Verdict
+from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.grpc.fields import read, write
+from ortoo.common.process.background import Background
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import DeliveryMode
 from ortoo.snode.cluster.wire import batch_to
 from ortoo.snode.enodes.append_wire import append_to
-from ortoo.snode.enodes.attaching import hear_halves, stay_attached
 from ortoo.snode.enodes.link import (
     Appended,
     DelayedEntry,
@@ -39,6 +43,8 @@ from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import enode_pop_pb2 as pop_pb
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 
+ATTACH_INTERVAL_S = 5.0
+"""How often an enode hears that this snode is there."""
 FIND_TIMEOUT_S = 30.0
 """A search may have to wait for its process to start and for the index to catch up."""
 
@@ -111,9 +117,21 @@ class GrpcEnodeLink(MemberLink):
 
         Errors: Unavailable when the connection broke.
         """
-        sign = pb.AttachRequest(snode=snode, incarnation=incarnation)
-        call = self._stub.Attach()
-        await self._over(self._conversations, call, stay_attached(call, self._peer, sign, freed, self._clock))
+        call, sign = self._stub.Attach(), pb.AttachRequest(snode=snode, incarnation=incarnation)
+
+        async def signs() -> None:
+            while not call.done():
+                with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):  # whoever reads hears why
+                    await call.write(sign)
+                await self._clock.sleep(ATTACH_INTERVAL_S)
+
+        async def stay() -> None:
+            # Given an iterator of requests, grpc.aio would go on with it for a while after the call is over.
+            async with Background("attach") as background:
+                background.spawn("signs", signs())
+                await self._hear(call, lambda news: freed([(k.group, k.topic_id, k.queue_id) for k in news.freed]))
+
+        await self._over(self._conversations, call, stay())
 
     async def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
         """A group's offsets; queues without one are absent."""
@@ -175,9 +193,10 @@ class GrpcEnodeLink(MemberLink):
 
     async def watch_halves(self, producer_groups: Iterable[str], heard: Callable[[DueHalf], None]) -> None:
         """Hear of transactions that are due to be checked, until the connection ends. Errors: Unavailable."""
-        asked = deferred_pb.WatchHalvesRequest(producer_groups=producer_groups)
-        call = self._stub.WatchHalves(asked)
-        await self._over(self._conversations, call, hear_halves(call, self._peer, heard))
+        call = self._stub.WatchHalves(deferred_pb.WatchHalvesRequest(producer_groups=producer_groups))
+        due = self._hear(call, lambda news: heard(DueHalf(read(OpenHalf, news.half), batch_of(news.batch))))
+        await self._over(self._conversations, call, due)
+        raise Unavailable(f"{self._peer} ended the call")
 
     async def find_offset(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
         """The first offset stored at or after a time."""

@@ -146,6 +146,15 @@ class MemberLink:
             call = method(request, timeout=timeout_s)
             return await self._over(self._calls, call, call)
 
+    async def _hear(self, call: Any, told: Callable[[Any], None]) -> None:
+        """Tell each message of an open call, until it ends. Errors: Unavailable when the connection broke."""
+        try:
+            with rpc_errors(self._peer, within=True):
+                async for news in call:
+                    told(news)
+        finally:
+            call.cancel()
+
     async def _over(self, calls: set[Any], call: Any, answer: Awaitable[Answer]) -> Answer:
         """What comes of a call that is one of `calls` meanwhile."""
         calls.add(call)
