@@ -22,8 +22,8 @@ from ortoo.snode.membership.local import Membership
 from ortoo.snode.membership.members import CloseReason, Member, Subscription
 from ortoo.snode.observe.traffic import Traffic
 from ortoo.snode.pull.offsets import StartFrom, StartRule
-from ortoo.snode.push import make_push
 from ortoo.snode.push.session import PushPlan, PushSession
+from ortoo.snode.push.sessions import Sessions
 from ortoo.snode.settings import Settings
 from ortoo.snode.topics import Topics
 from ortoo.testing.simulation.kernel.virtual_time import running_clock
@@ -67,7 +67,7 @@ class Bench:
         self.groups = ConsumerGroups(self.directory, Membership(self.clock), self.clock)
         enodes = Enodes(runtime, cluster, enode.to)
         topics = Topics(runtime, cluster, enodes.links)
-        self.sessions = make_push(runtime, cluster, enodes, topics, self.groups, self.traffic)
+        self.sessions = Sessions(runtime, cluster, enodes, topics, self.groups, self.traffic)
         self.parts = self.sessions.parts
         self.watch = watch
         background.spawn("groups", self.groups.run())

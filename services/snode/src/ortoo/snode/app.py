@@ -39,7 +39,7 @@ from ortoo.snode.policy import open_policy
 from ortoo.snode.policy.access import LOOK_INTERVAL_S
 from ortoo.snode.pop import Pop
 from ortoo.snode.pull import Pull
-from ortoo.snode.push import make_push
+from ortoo.snode.push.sessions import Sessions
 from ortoo.snode.rocketmq.clients.routes import endpoints_of
 from ortoo.snode.rocketmq.rpc.gateway import Gateway
 from ortoo.snode.rpc.around.access import AccessLayer, Refusals
@@ -112,7 +112,7 @@ async def open_snode(
         groups = await enter(open_membership(runtime, cluster, connect_redis, found))
         sending = Sending(runtime, cluster, topics.sendable, enodes.links)
         pull = Pull(runtime, cluster, enodes.links, topics.groups, groups.membership, observed.traffic)
-        pushes = make_push(runtime, cluster, enodes, topics, groups, observed.traffic)
+        pushes = Sessions(runtime, cluster, enodes, topics, groups, observed.traffic)
         pop = Pop(runtime, cluster, enodes.links, topics, pull.reading)
         clients = Clients(runtime, cluster, enodes, topics, groups, pushes)
         policy = await open_policy(runtime, cluster)

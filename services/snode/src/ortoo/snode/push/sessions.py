@@ -11,14 +11,18 @@ from ortoo.common.errors import Conflict, Invalid, OrtooError, Overloaded
 from ortoo.common.filters.message_filter import MessageFilter, compile_filter
 from ortoo.common.process.logs import get_logger
 from ortoo.common.telemetry.metrics import Metrics
+from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.routes import DeliveryMode, Queue
-from ortoo.snode.cluster.watch import DirectoryWatch
+from ortoo.snode.cluster.runtime import Runtime
+from ortoo.snode.enodes import Enodes
 from ortoo.snode.enodes.link import EnodeLinks
+from ortoo.snode.membership.consumer_groups import ConsumerGroups
 from ortoo.snode.membership.members import CloseReason, Member, SlowRule, Subscription, merged
+from ortoo.snode.observe.traffic import Traffic
 from ortoo.snode.push.feeder import PushParts
 from ortoo.snode.push.session import PushPlan, PushSession
+from ortoo.snode.topics import Topics
 from ortoo.snode.topics.arrival import retry_topic
-from ortoo.snode.topics.group_settings import DeliveryModes, GroupSettings
 
 FAREWELL_S = 60.0
 """How long a client that does not read has time to take the reason why its session ended."""
@@ -55,22 +59,33 @@ class QueueEnds:
         return self._known.get(key, {}).get(queue.queue_id, 0)
 
 
-@dataclass(slots=True, eq=False)
 class Sessions:
     """Every open push session, by its id."""
 
-    parts: PushParts
-    watch: DirectoryWatch
-    settings: GroupSettings
-    modes: DeliveryModes
-    expiry_s: float
-    """How long a session may be silent; one that was told more has that."""
-    evicted_slow: int = field(default=0, init=False)
-    """How many sessions were ended because they were slow."""
-    _sessions: dict[str, PushSession] = field(default_factory=dict, init=False)
-    _leaving: dict[str, tuple[PushSession, float]] = field(default_factory=dict, init=False)
+    def __init__(
+        self,
+        runtime: Runtime,
+        cluster: Cluster,
+        enodes: Enodes,
+        topics: Topics,
+        groups: ConsumerGroups,
+        traffic: Traffic,
+    ) -> None:
+        """None is open yet."""
+        shared = (runtime.background, runtime.clock, runtime.randomness, traffic, runtime.memory)
+        self.parts = PushParts(cluster.directory, enodes.links, groups, enodes.locks, *shared)
+        self.watch = cluster.watch
+        self.settings = topics.groups
+        self.modes = topics.modes
+        self.expiry_s = runtime.settings.session_expiry_s
+        """How long a session may be silent; one that was told more has that."""
+        self.evicted_slow = 0
+        """How many sessions were ended because they were slow."""
+        self._sessions: dict[str, PushSession] = {}
+        self._leaving: dict[str, tuple[PushSession, float]] = {}
+        self._register(runtime.metrics)
 
-    def register(self, metrics: Metrics) -> None:
+    def _register(self, metrics: Metrics) -> None:
         """Name what is read of the sessions; names beginning with rocketmq_ are those of RocketMQ 5."""
 
         def in_flight() -> dict[tuple[str, ...], int]:
