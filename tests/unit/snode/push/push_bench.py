@@ -83,7 +83,7 @@ class Bench:
 
         def as_member(session: PushSession) -> Member:
             ids = (session.client_id, session.member_session_id)
-            return Member(*ids, subscriptions=subscriptions, broadcast=session.broadcast)
+            return Member(*ids, subscriptions=subscriptions, broadcast=session.plan.broadcast)
 
         session = await self.sessions.open(plan, as_member)
         session.grant(messages, 1 << 30)
@@ -116,7 +116,7 @@ class Bench:
 
 async def event(session: PushSession, kind: type[E]) -> E:
     """The next event of a kind."""
-    while not isinstance(found := await session.next_event(), kind):
+    while not isinstance(found := await session.outbox.next(), kind):
         pass
     return found
 

@@ -47,11 +47,11 @@ async def test_a_session_says_first_who_it_is_and_how_often_it_wants_to_hear() -
         for client_id in ("c", ""):
             plan = PushPlan("g", client_id, {"t": None}, heartbeat_interval_ms=7, expiry_ms=28)
             session = PushSession(it.parts, plan)
-            assert await session.next_event() == Opened(session.session_id, 7, 28, client_id or session.session_id)
+            assert await session.outbox.next() == Opened(session.session_id, 7, 28, client_id or session.session_id)
             assert len(session.session_id) == 16
             assert session.client_id == client_id or session.session_id
             assert set(session._filters) == {"t"}
-            assert (session.broadcast, session.closing, session.call) == (False, False, None)
+            assert (session.plan.broadcast, session.closing, session.call) == (False, False, None)
             assert session.memory.kind == "Push"
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from ortoo.common.errors import DataLoss, Fenced, NotFound, OrtooError, OutOfRange, Overloaded
 from ortoo.common.filters.message_filter import MessageFilter
@@ -35,16 +34,6 @@ DAMAGE_READS = 3
 _log = get_logger("push")
 
 
-class Sink(Protocol):
-    """Where a feeder's deliveries go: the session."""
-
-    async def may_send(self, queue: Queue) -> None:
-        """Wait until there is credit and room, and the client takes something of the queue."""
-
-    def send(self, delivery: Delivery) -> None:
-        """Deliver."""
-
-
 @dataclass(frozen=True, slots=True)
 class PushParts:
     """What every push session stands on."""
@@ -70,7 +59,9 @@ class Feeder:
     group: str
     wanted: MessageFilter | None
     """Which messages; may be changed at any time."""
-    sink: Sink
+    may_send: Callable[[Queue], Awaitable[None]]
+    """Waits until there is credit and room, and the client takes something of the queue."""
+    send: Callable[[Delivery], None]
     start_rule: StartRule
     lock: LockRequest | None
     """That it needs first; None = none, the queue is everybody's."""
@@ -95,7 +86,7 @@ class Feeder:
         await self._insist(self._acquire)
         await self._insist(self._start)
         while True:
-            await self.sink.may_send(self.cursor.queue)
+            await self.may_send(self.cursor.queue)
             await self._insist(self._step)
 
     async def _insist(self, step: Callable[[], Awaitable[None]]) -> None:
@@ -177,7 +168,7 @@ class Feeder:
         cursor = self.cursor
         cursor.end_offset = fetched.end_offset
         for stored in fetched.batches:
-            await self.sink.may_send(cursor.queue)  # first, for what is wanted and what expires may change meanwhile
+            await self.may_send(cursor.queue)  # first, for what is wanted and what expires may change meanwhile
             part = selected(stored, cursor.next_offset, wanted=self.wanted, now_ms=self.parts.clock.now_ms())
             if part.expired:
                 self.parts.traffic.expired(cursor.queue.topic, self.group, part.expired)
@@ -203,7 +194,7 @@ class Feeder:
 
     def _send(self, delivery: Delivery) -> None:
         self.cursor.told(delivery.next_offset, self.parts.clock.monotonic_s(), delivery.size_bytes)
-        self.sink.send(delivery)
+        self.send(delivery)
 
     def _pass_over(self, error: DataLoss) -> bool:
         """Go on behind damaged messages, and tell the client which it will not get; False if nobody knows how far."""

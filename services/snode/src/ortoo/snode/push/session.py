@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from ortoo.snode.pull.offsets import StartFrom, StartRule
 from ortoo.snode.push.acknowledgements import AckBatcher
 from ortoo.snode.push.feeder import FETCH_BYTES_MIN, SESSION_BYTES, Feeder, PushParts
 from ortoo.snode.push.flow import Credit, QueueCursor
-from ortoo.snode.push.outbox import Assigned, Closed, Delivery, Event, Opened, PushOutbox
+from ortoo.snode.push.outbox import Assigned, Closed, Delivery, Opened, PushOutbox
 
 LEFT_SHARES = 16
 """A read asks for this part of the memory that is left, at most: the fuller it is, the smaller the steps."""
@@ -38,10 +38,12 @@ class PushPlan:
     """Each topic's filter; None = everything."""
     start: StartRule = StartRule()
     broadcast: bool = False
+    """Whether it gets all messages by itself."""
     member_session_id: str = ""
     """The session that this push session belongs to; empty = it stands alone."""
     heartbeat_interval_ms: int = 30_000
     expiry_ms: int = 120_000
+    """How long it may be silent."""
 
 
 @dataclass(slots=True)
@@ -57,6 +59,7 @@ class PushSession:
 
     def __init__(self, parts: PushParts, plan: PushPlan) -> None:
         """Make the session as planned."""
+        self.plan = plan
         self.session_id = parts.randomness.id_text()
         self.group = plan.group
         self.client_id = plan.client_id or self.session_id
@@ -70,13 +73,13 @@ class PushSession:
         """Called when it has to end, and why."""
         self._parts = parts
         self._feeding = parts.background.scope("push session", failed=lambda _: self.failed())
-        self._plan = plan
         self._filters = plan.filters
         self._credit = Credit()
         self.memory = call_share(parts.memory, "Push")
         """What it holds for the client."""
-        self._outbox = PushOutbox(self.memory)
-        self._outbox.opened(Opened(self.session_id, plan.heartbeat_interval_ms, plan.expiry_ms, self.client_id))
+        self.outbox = PushOutbox(self.memory)
+        """What waits to be told to the client."""
+        self.outbox.opened(Opened(self.session_id, plan.heartbeat_interval_ms, plan.expiry_ms, self.client_id))
         self._lines: dict[Queue, _Line] = {}
         self._first_seen: dict[str, frozenset[tuple[int, Queue]]] = {}
         """The queues, with their topic's id, that each topic had when the session came to want it."""
@@ -97,22 +100,12 @@ class PushSession:
         group = self._parts.directory.group(self.group)
         return group.unacknowledged_bytes_max if group is not None else UNACKNOWLEDGED_BYTES_MAX
 
-    @property
-    def expiry_s(self) -> float:
-        """How long it may be silent, as it was told."""
-        return self._plan.expiry_ms / 1000
-
-    @property
-    def broadcast(self) -> bool:
-        """Whether it gets all messages by itself."""
-        return self._plan.broadcast
-
     def parting(self, member: Member) -> None:
         """Tell the group that the client gets nothing any more; one that has a session of its own stays a member."""
         membership = self._parts.groups.membership
-        if self._plan.member_session_id and member.active:
+        if self.plan.member_session_id and member.active:
             membership.join(self.group, dataclasses.replace(member, active=False))
-        elif not self._plan.member_session_id:
+        elif not self.plan.member_session_id:
             membership.leave(self.group, self.client_id, self.session_id)
 
     def replaced(self) -> None:
@@ -137,10 +130,6 @@ class PushSession:
             if line.feeder.cursor.waiting_since_s is not None and not self._is_suspended(queue):
                 yield line.feeder
 
-    def next_event(self) -> Coroutine[Any, Any, Event]:
-        """The next thing to tell the client."""
-        return self._outbox.next()
-
     def heard(self) -> None:
         """The client said something."""
         self.heard_at_s = self._parts.clock.monotonic_s()
@@ -162,8 +151,8 @@ class PushSession:
         self._granted.set()
         if (traces := self._parts.traffic.traces) is not None:
             traces.acknowledged(self.group, queue, offset)
-        if self._plan.broadcast:
-            self._outbox.acknowledged(queue, offset, feeder.generation)
+        if self.plan.broadcast:
+            self.outbox.acknowledged(queue, offset, feeder.generation)
             return
         batcher = self._batcher(queue.enode, feeder.topic_id)
         batcher.put(queue, offset, feeder.generation, feeder.fence)
@@ -189,7 +178,7 @@ class PushSession:
 
     def _assigned(self, event: Assigned) -> None:
         """Tell the queues; the credit of what never leaves is for others."""
-        for delivery in self._outbox.assigned(event):
+        for delivery in self.outbox.assigned(event):
             self.grant(delivery.messages, delivery.size_bytes)
 
     def subscribe(self, filters: Mapping[str, MessageFilter | None]) -> None:
@@ -214,7 +203,7 @@ class PushSession:
     async def may_send(self, queue: Queue) -> None:
         """Wait until there is credit and room in the outbox, and the client takes something of the queue."""
         while True:
-            await self._outbox.room()
+            await self.outbox.room()
             has_credit = self._credit.open and self.unacknowledged_bytes < self.unacknowledged_bytes_max
             if has_credit and not self._is_suspended(queue):
                 return
@@ -230,11 +219,7 @@ class PushSession:
             traces.pushed(self.group, delivery.queue, delivery.first_offset, delivery.next_offset, delivery.batch)
         if delivery.loss is not None:
             self._parts.traffic.lost(delivery.queue.topic, self.group, delivery.next_offset - delivery.first_offset)
-        self._outbox.deliver(delivery)
-
-    def drop_unread(self, reason: CloseReason, message: str) -> None:
-        """Let go of what the client has not read, at once; of the rest it is told `reason` alone."""
-        self._outbox.close(Closed(reason, message))
+        self.outbox.deliver(delivery)
 
     async def close(self, reason: CloseReason, message: str) -> None:
         """Leave the group: the queues go to others when what was acknowledged is stored. May be called again."""
@@ -245,7 +230,7 @@ class PushSession:
         self._parts.groups.leave(self.group, self)
         if flushes:
             await asyncio.wait(flushes)
-        self._outbox.close(Closed(reason, message))
+        self.outbox.close(Closed(reason, message))
 
     def _is_stale(self, queue: Queue) -> bool:
         """Whether the topic was deleted and created anew since the queue was taken on."""
@@ -258,7 +243,7 @@ class PushSession:
         if topic is None:
             return  # it was deleted a moment ago; the next assignment is without it
         start, lock = self._start_of(topic.topic_id, queue), None
-        if not self._plan.broadcast:
+        if not self.plan.broadcast:
             ids = (self.client_id, self.session_id)
             lock = LockRequest(self.group, topic.topic_id, queue.queue_id, *ids, resume=former is not None)
         if former is not None and former.topic_id == topic.topic_id and former.cursor.acknowledged is not None:
@@ -269,7 +254,8 @@ class PushSession:
             topic.topic_id,
             self.group,
             self._filters.get(queue.topic),
-            self,
+            self.may_send,
+            self.send,
             start,
             lock,
             self._fetch_bytes,
@@ -288,7 +274,7 @@ class PushSession:
 
     def _start_of(self, topic_id: int, queue: Queue) -> StartRule:
         """What was added or made anew while the session was there is its group's from the first message on."""
-        start, seen = self._plan.start, self._first_seen.get(queue.topic, frozenset())
+        start, seen = self.plan.start, self._first_seen.get(queue.topic, frozenset())
         if (topic_id, queue) in seen:
             return start
         start_from = StartFrom.FIRST if start.start_from is StartFrom.LAST else start.start_from
@@ -360,7 +346,7 @@ class PushSession:
                 topic_id,
                 self.group,
                 self._parts.links,
-                self._outbox.acknowledged,
+                self.outbox.acknowledged,
                 self._refused,
                 clock=self._parts.clock,
                 randomness=self._parts.randomness,

@@ -20,6 +20,7 @@ from ortoo.snode.membership.consumer_groups import ConsumerGroups
 from ortoo.snode.membership.members import CloseReason, Member, SlowRule, Subscription, merged
 from ortoo.snode.observe.traffic import Traffic
 from ortoo.snode.push.feeder import PushParts
+from ortoo.snode.push.outbox import Closed
 from ortoo.snode.push.session import PushPlan, PushSession
 from ortoo.snode.topics import Topics
 from ortoo.snode.topics.arrival import retry_topic
@@ -220,14 +221,14 @@ class Sessions:
                 del self._leaving[session_id]
         remaining: list[PushSession] = []
         for session in self.all():
-            expiry_s = max(self.expiry_s, session.expiry_s)
+            expiry_s = max(self.expiry_s, session.plan.expiry_ms / 1000)
             if now_s - session.heard_at_s > expiry_s:
                 self.close_soon(
                     session,
                     CloseReason.EXPIRED,
                     f"nothing was heard for {expiry_s:.0f} s; send a Heartbeat in between, or open another",
                 )
-            elif closed := self.settings.refusal(session.group, broadcast=session.broadcast):
+            elif closed := self.settings.refusal(session.group, broadcast=session.plan.broadcast):
                 self.close_soon(session, CloseReason.GROUP_CLOSED, closed.message)
             else:
                 remaining.append(session)
@@ -242,7 +243,7 @@ class Sessions:
     def _evict_unread(self, session: PushSession, reason: str) -> None:
         """End a session whose client does not read, because the memory is used up."""
         self.evicted_slow += 1
-        session.drop_unread(CloseReason.SLOW_CONSUMER, reason)
+        session.outbox.close(Closed(CloseReason.SLOW_CONSUMER, reason))  # at once: it is told this alone
         self.close_soon(session, CloseReason.SLOW_CONSUMER, reason)
 
     def close_soon(self, session: PushSession, reason: CloseReason, message: str) -> None:
