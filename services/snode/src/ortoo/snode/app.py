@@ -227,7 +227,7 @@ def _trace_flush(
     trace: TraceTopic, cluster: Cluster, arrival: TopicArrival, publisher: Publisher
 ) -> Callable[[], Awaitable[None]]:
     """The step that stores the records of the trace topic, which is made when it does not exist."""
-    own_topic = SendableTopics(cluster.watch, cluster.name_server, arrival, auto_create=True, queue_count=4)
+    own_topic = SendableTopics(cluster, arrival, auto_create=True, queue_count=4)
 
     async def publish(topic: str, records: Sequence[Message]) -> None:
         await own_topic.topic(topic)

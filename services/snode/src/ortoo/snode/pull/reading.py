@@ -277,11 +277,16 @@ def offsets_of(part: Selected) -> list[int]:
 def _end_of(ranges: Iterable[QueueRange], queue: Queue, from_offset: int) -> int:
     """Where a queue ends. Errors: OutOfRange when a reader wants to begin behind that."""
     stored = next((r for r in ranges if r.queue_id == queue.queue_id), QueueRange(queue.queue_id, 0, 0))
-    if from_offset > stored.end_offset:
-        raise OutOfRange(
-            f"{queue} holds offsets {stored.begin_offset} to {stored.end_offset}, exclusive, not {from_offset}",
-            begin_offset=stored.begin_offset,
-            end_offset=stored.end_offset,
-            field="from_offset",
-        )
+    check_within(stored, queue, from_offset, "from_offset")
     return stored.end_offset
+
+
+def check_within(held: QueueRange, queue: Queue, offset: int, field: str) -> None:
+    """Refuse an offset at which a queue has nothing and gets nothing next. Errors: OutOfRange, naming the field."""
+    if not 0 <= offset <= held.end_offset:
+        raise OutOfRange(
+            f"{queue} holds offsets {held.begin_offset} to {held.end_offset}, exclusive, not {offset}",
+            begin_offset=held.begin_offset,
+            end_offset=held.end_offset,
+            field=field,
+        )

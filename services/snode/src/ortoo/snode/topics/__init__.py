@@ -18,8 +18,7 @@ class Topics:
         settings, clock = runtime.settings, runtime.clock
         self.arrival = TopicArrival(cluster.watch, links, clock=clock)
         self.sendable = SendableTopics(
-            cluster.watch,
-            cluster.name_server,
+            cluster,
             self.arrival,
             auto_create=settings.auto_create_topics,
             queue_count=settings.auto_create_queue_count,

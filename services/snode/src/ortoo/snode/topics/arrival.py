@@ -13,7 +13,6 @@ from ortoo.common.errors import AlreadyExists, NotFound, OrtooError
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.snode.cluster import Cluster
-from ortoo.snode.cluster.name_server import NameServer
 from ortoo.snode.cluster.routes import DEAD_LETTER_PREFIX, RETRY_PREFIX, Placement, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks
@@ -67,8 +66,7 @@ class SendableTopics:
     Topics are made with `queue_count` queues on each enode.
     """
 
-    watch: DirectoryWatch
-    name_server: NameServer
+    cluster: Cluster
     arrival: TopicArrival
     _: KW_ONLY
     auto_create: bool
@@ -81,7 +79,7 @@ class SendableTopics:
         """A topic that may be sent to. Errors: Invalid; NotFound where none is made; Overloaded, Unavailable."""
         while True:
             try:
-                return await self.watch.topic(name)
+                return await self.cluster.watch.topic(name)
             except NotFound:
                 if not self.auto_create or name.startswith(RESERVED_PREFIX):
                     raise
@@ -93,10 +91,10 @@ class SendableTopics:
         making = self._making[name] = asyncio.Event()
         try:
             try:
-                topic = await self.name_server.create_topic(name, queue_count=self.queue_count)
+                topic = await self.cluster.name_server.create_topic(name, queue_count=self.queue_count)
                 _log.info("a topic was made by its first message", topic=name)
             except AlreadyExists:  # somebody else made it meanwhile, with other queues
-                topic = await self.name_server.get_topic(name)
+                topic = await self.cluster.name_server.get_topic(name)
             await self.arrival.of(topic)
             return topic
         finally:
