@@ -1,7 +1,9 @@
 """Feeds one queue of a push session: reads whole batches, filters, delivers in order while there is credit."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from ortoo.common.errors import DataLoss, Fenced, NotFound, OrtooError, OutOfRange, Overloaded
 from ortoo.common.filters.message_filter import MessageFilter
@@ -72,6 +74,8 @@ class Feeder:
     """Of the session: what is read is drawn from it before it is asked for."""
     fence: int = field(default=0, init=False)
     """The generation of the queue's lock; 0 = it has none."""
+    task: asyncio.Task[Any] = field(init=False)
+    """Which runs it."""
     _failures: int = field(default=0, init=False)
     _damaged_reads: int = field(default=0, init=False)
     """How often in a row what was read was damaged, whatever else failed in between."""

@@ -46,14 +46,6 @@ class PushPlan:
     """How long it may be silent."""
 
 
-@dataclass(slots=True)
-class _Line:
-    """One queue of the session."""
-
-    feeder: Feeder
-    task: asyncio.Task[Any]
-
-
 class PushSession:
     """One client's open Push call."""
 
@@ -80,7 +72,8 @@ class PushSession:
         self.outbox = PushOutbox(self.memory)
         """What waits to be told to the client."""
         self.outbox.opened(Opened(self.session_id, plan.heartbeat_interval_ms, plan.expiry_ms, self.client_id))
-        self._lines: dict[Queue, _Line] = {}
+        self.feeders: dict[Queue, Feeder] = {}
+        """Of each queue, which knows how far it is."""
         self._first_seen: dict[str, frozenset[tuple[int, Queue]]] = {}
         """The queues, with their topic's id, that each topic had when the session came to want it."""
         self._look()
@@ -92,7 +85,7 @@ class PushSession:
     @property
     def unacknowledged_bytes(self) -> int:
         """What it was sent and has not acknowledged."""
-        return sum(line.feeder.cursor.unacknowledged_bytes for line in self._lines.values())
+        return sum(feeder.cursor.unacknowledged_bytes for feeder in self.feeders.values())
 
     @property
     def unacknowledged_bytes_max(self) -> int:
@@ -120,15 +113,11 @@ class PushSession:
         words = "serving it met a failure; the snode's log has the details; open another session"
         self.on_end(CloseReason.EXPIRED, words)
 
-    def feeders(self) -> list[Feeder]:
-        """The feeder of each queue, which knows how far it is."""
-        return [line.feeder for line in self._lines.values()]
-
     def owing(self) -> Iterator[Feeder]:
         """Those of the queues whose acknowledgement is awaited; not of those that the client has suspended."""
-        for queue, line in self._lines.items():
-            if line.feeder.cursor.waiting_since_s is not None and not self._is_suspended(queue):
-                yield line.feeder
+        for queue, feeder in self.feeders.items():
+            if feeder.cursor.waiting_since_s is not None and not self._is_suspended(queue):
+                yield feeder
 
     def heard(self) -> None:
         """The client said something."""
@@ -141,11 +130,10 @@ class PushSession:
 
     def acknowledge(self, queue: Queue, offset: int, generation: int) -> None:
         """The client has processed a queue up to `offset`. Errors: Invalid when that was never sent."""
-        line = self._lines.get(queue)
-        if line is None:
+        feeder = self.feeders.get(queue)
+        if feeder is None:
             _log.debug("an acknowledgement came too late", queue=str(queue), offset=offset, session=self.session_id)
             return
-        feeder = line.feeder
         if not feeder.cursor.acknowledge(offset, generation, self._parts.clock.monotonic_s()):
             return
         self._granted.set()
@@ -163,17 +151,17 @@ class PushSession:
         if self.closing:
             return
         wanted = set(queues)
-        lost = [queue for queue in self._lines if queue not in wanted or self._is_stale(queue)]
+        lost = [queue for queue in self.feeders if queue not in wanted or self._is_stale(queue)]
         for queue in lost:
             self._give_up(queue)
         if not wanted.isdisjoint(lost):  # a topic was made anew: its queues are others, by the names of the old ones
-            self._assigned(Assigned(generation, tuple(self._lines)))
+            self._assigned(Assigned(generation, tuple(self.feeders)))
             generation = self._parts.groups.membership.advance(self.group)
-        for line in self._lines.values():
-            line.feeder.generation = generation
+        for feeder in self.feeders.values():
+            feeder.generation = generation
         self._assigned(Assigned(generation, tuple(queues)))
         for queue in queues:
-            if queue not in self._lines:
+            if queue not in self.feeders:
                 self._take_on(queue, generation)
 
     def _assigned(self, event: Assigned) -> None:
@@ -185,16 +173,16 @@ class PushSession:
         """Want other messages from now on; new and lost topics follow with the next assignment."""
         self._filters = filters
         self._look()
-        for queue, line in self._lines.items():
-            line.feeder.wanted = filters.get(queue.topic, line.feeder.wanted)
+        for queue, feeder in self.feeders.items():
+            feeder.wanted = filters.get(queue.topic, feeder.wanted)
 
     def suspend(self, queues: frozenset[Queue] | None) -> None:
         """Deliver nothing of these queues, None = of any; those suspended before go on, and are not late yet."""
         now_s = self._parts.clock.monotonic_s()
         before, self._suspended = self._suspended, queues
-        for queue, line in self._lines.items():
+        for queue, feeder in self.feeders.items():
             if (before is None or queue in before) and not self._is_suspended(queue):
-                line.feeder.cursor.wait_anew(now_s)
+                feeder.cursor.wait_anew(now_s)
         self._granted.set()
 
     def _is_suspended(self, queue: Queue) -> bool:
@@ -226,7 +214,7 @@ class PushSession:
         if self.closing:
             return
         self.closing = True
-        flushes = [self._give_up(queue) for queue in list(self._lines)]
+        flushes = [self._give_up(queue) for queue in list(self.feeders)]
         self._parts.groups.leave(self.group, self)
         if flushes:
             await asyncio.wait(flushes)
@@ -235,7 +223,7 @@ class PushSession:
     def _is_stale(self, queue: Queue) -> bool:
         """Whether the topic was deleted and created anew since the queue was taken on."""
         topic = self._parts.directory.find_topic(queue.topic)
-        return topic is None or self._lines[queue].feeder.topic_id != topic.topic_id
+        return topic is None or self.feeders[queue].topic_id != topic.topic_id
 
     def _take_on(self, queue: Queue, generation: int, *, former: Feeder | None = None) -> None:
         """Begin a queue; with `former` again, which the session had until now."""
@@ -262,7 +250,8 @@ class PushSession:
             generation,
             self.memory,
         )
-        self._lines[queue] = _Line(feeder, self._feeding.start(f"feed {queue}", self._feed(feeder)))
+        feeder.task = self._feeding.start(f"feed {queue}", self._feed(feeder))
+        self.feeders[queue] = feeder
 
     def _look(self) -> None:
         """Remember what there is of topics that are wanted from now on."""
@@ -295,47 +284,47 @@ class PushSession:
 
     def _refused(self, queue: Queue, fence: int) -> None:
         """An acknowledgement was refused, which was given under this generation of the lock."""
-        line = self._lines.get(queue)
-        if line is not None and line.feeder.fence == fence:
+        feeder = self.feeders.get(queue)
+        if feeder is not None and feeder.fence == fence:
             self._fenced(queue, "an acknowledgement was refused")
 
     def _fenced(self, queue: Queue, reason: str) -> None:
         """Begin a queue anew: its lock has a newer generation, by an operator's order or because it had ended."""
-        line = self._lines.get(queue)
-        if line is None or self.closing:
+        feeder = self.feeders.get(queue)
+        if feeder is None or self.closing:
             return
         _log.info("a queue begins anew", queue=str(queue), group=self.group, session=self.session_id, reason=reason)
         self._give_up(queue, flush=False)
-        if (batcher := self._batchers.get((queue.enode, line.feeder.topic_id))) is not None:
+        if (batcher := self._batchers.get((queue.enode, feeder.topic_id))) is not None:
             batcher.forget(queue)
-        rest = tuple(self._lines)
+        rest = tuple(self.feeders)
         advance = self._parts.groups.membership.advance
         self._assigned(Assigned(advance(self.group), rest))
         generation = advance(self.group)
         self._assigned(Assigned(generation, (*rest, queue)))
-        self._take_on(queue, generation, former=line.feeder)
+        self._take_on(queue, generation, former=feeder)
 
     def _give_up(self, queue: Queue, *, flush: bool = True) -> asyncio.Task[Any]:
-        line = self._lines.pop(queue)
-        line.task.cancel()
-        return self._parts.background.contained("release", self._release(queue, line, flush=flush))
+        feeder = self.feeders.pop(queue)
+        feeder.task.cancel()
+        return self._parts.background.contained("release", self._release(queue, feeder, flush=flush))
 
-    async def _release(self, queue: Queue, line: _Line, *, flush: bool) -> None:
+    async def _release(self, queue: Queue, feeder: Feeder, *, flush: bool) -> None:
         """Let the next owner have the queue, when what this one acknowledged is stored or cannot be."""
         try:
-            if line.task is not asyncio.current_task():
-                await asyncio.wait([line.task])
-            batcher = self._batchers.get((queue.enode, line.feeder.topic_id))
+            if feeder.task is not asyncio.current_task():
+                await asyncio.wait([feeder.task])
+            batcher = self._batchers.get((queue.enode, feeder.topic_id))
             if batcher is not None and flush:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(FLUSH_TIMEOUT_S):
                         await batcher.settled(queue)
-            if batcher is not None and queue not in self._lines:
+            if batcher is not None and queue not in self.feeders:
                 batcher.forget(queue)
         finally:
-            if (lock := line.feeder.lock) is not None and flush:
+            if (lock := feeder.lock) is not None and flush:
                 self._parts.locks.give_back(queue.enode, dataclasses.replace(lock, resume=False))
-            self._parts.groups.release(self.group, queue, line.feeder)
+            self._parts.groups.release(self.group, queue, feeder)
 
     def _batcher(self, enode: str, topic_id: int) -> AckBatcher:
         key = (enode, topic_id)
@@ -354,5 +343,5 @@ class PushSession:
         return batcher
 
     def _fetch_bytes(self) -> int:
-        share = min(SESSION_BYTES // max(1, len(self._lines)), self._parts.memory.left_bytes // LEFT_SHARES)
+        share = min(SESSION_BYTES // max(1, len(self.feeders)), self._parts.memory.left_bytes // LEFT_SHARES)
         return max(FETCH_BYTES_MIN, min(FETCH_BYTES_MAX, share, self._credit.size_bytes))

@@ -92,7 +92,7 @@ class Sessions:
         def in_flight() -> dict[tuple[str, ...], int]:
             counts: Counter[tuple[str, ...]] = Counter()
             for session in self.all():
-                for cursor in (feeder.cursor for feeder in session.feeders()):
+                for cursor in (feeder.cursor for feeder in session.feeders.values()):
                     if cursor.acknowledged is not None:
                         counts[cursor.queue.topic, session.group] += max(0, cursor.sent_offset - cursor.acknowledged)
             return counts
