@@ -1,7 +1,7 @@
 """Choosing queues for single messages, and refusing what cannot be stored."""
 
 import asyncio
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -16,10 +16,13 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.common.telemetry.metrics import Metrics
 from ortoo.snode.cluster.routes import Queue, Topic
+from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
 from ortoo.snode.enodes.link import Appended, EnodeLinks, MessagePlace
 from ortoo.snode.send.publisher import Publisher
+from ortoo.snode.settings import Settings
 from ortoo.snode.topics.arrival import SendableTopics
 from tests.unit.snode.fake_enode import TOPIC, FakeEnode
 
@@ -38,16 +41,12 @@ def publisher_to(
     enode: FakeEnode, background: Background, *, timeout_s: float = 3.0, links: EnodeLinks | None = None
 ) -> Publisher:
     """A publisher over one enode."""
-    return Publisher(
-        enode.directory(),
-        cast(SendableTopics, KnownTopics()),
-        links or enode.links(),
-        background,
-        MemoryBudget(1 << 30).share("test"),
-        SystemClock(),
-        Randomness(1),
-        timeout_s,
-    )
+    settings: Any = Settings(enode_timeout_ms=int(timeout_s * 1000))
+    shared: Any = (None, Metrics(), SystemClock(), Randomness(1), MemoryBudget(1 << 30))
+    runtime = Runtime(settings, "i", background, *shared)
+    topics = cast(SendableTopics, KnownTopics())
+    memory = runtime.memory.share("test")
+    return Publisher(runtime, enode.directory(), topics, links or enode.links(), memory)
 
 
 @given(st.text(min_size=1, max_size=20))

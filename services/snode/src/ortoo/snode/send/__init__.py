@@ -16,9 +16,8 @@ class Sending:
     """Single messages, those for later, and those that are seen when a transaction commits."""
 
     def __init__(self, runtime: Runtime, cluster: Cluster, sendable: SendableTopics, links: EnodeLinks) -> None:
-        """Messages wait for their place on disk as long as an enode may take to answer."""
+        """Messages that wait have a share of the memory of their own."""
         memory = runtime.memory.share("messages that wait")
-        shared = (runtime.background, memory, runtime.clock, runtime.randomness, runtime.enode_timeout_s)
-        self.publisher = Publisher(cluster.directory, sendable, links, *shared)
+        self.publisher = Publisher(runtime, cluster.directory, sendable, links, memory)
         self.delayed = Delayed(cluster.watch, links, cluster.directory.seals)
         self.transactions = Transactions(runtime, cluster, sendable, links)
