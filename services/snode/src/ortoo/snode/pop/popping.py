@@ -270,7 +270,8 @@ class Popping:
                 self._runtime.background.contained("dead letters", self._make_dead_letters(letters, source.enode))
             return await self._answer(source, call, popped)
         except BaseException:
-            self._runtime.background.contained("give back", self._release(source, call.group, popped.batches))
+            release = self._giving_back.release(source.enode, source.topic.topic_id, call.group, popped.batches)
+            background.contained("give back", release)
             raise
 
     async def _answer(self, source: Source, call: PopCall, popped: Popped) -> PopAnswer:
@@ -301,11 +302,8 @@ class Popping:
         if found.unwanted:
             await link.settle(source.topic.topic_id, call.group, found.unwanted, Finish(filtered=True))
         if found.excess:
-            await self._release(source, call.group, found.excess)
+            await self._giving_back.release(source.enode, source.topic.topic_id, call.group, found.excess)
         return found.kept
-
-    async def _release(self, source: Source, group: str, batches: Iterable[PoppedBatch]) -> None:
-        await self._giving_back.release(source.enode, source.topic.topic_id, group, batches)
 
     async def release(self, answer: PopAnswer) -> None:
         """Give a whole answer back that its consumer did not take."""
