@@ -49,14 +49,13 @@ class QueueEnds:
         """The end of a queue; 0 when it cannot be told."""
         enode, key = queue.enode, (queue.enode, topic_id)
         if key not in self._known and enode not in self._silent:
+            self._known[key] = {}
             try:
                 ranges = await self.links.to(enode).describe_queues(topic_id)
+                self._known[key] = {item.queue_id: item.end_offset for item in ranges}
             except OrtooError as error:
-                self._known[key] = {}
                 if error.retriable:
                     self._silent.add(enode)
-            else:
-                self._known[key] = {item.queue_id: item.end_offset for item in ranges}
         return self._known.get(key, {}).get(queue.queue_id, 0)
 
 
