@@ -13,7 +13,7 @@ from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 from ortoo.common.records.stored_batch import StoredBatch
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.enodes.link import EnodeLink, Fetched, FetchWish, LockRequest, QueueRange
+from ortoo.snode.enodes.link import Fetched, FetchWish, LockRequest, QueueRange
 from ortoo.snode.pull.offsets import StartFrom, StartRule
 from ortoo.snode.push.feeder import Feeder
 from ortoo.snode.push.flow import QueueCursor
@@ -39,10 +39,6 @@ class Script(FakeEnode):
         """How much memory was drawn when it was asked."""
         self.share: MemoryShare
         self.ranges = [QueueRange(1, 100, 200), QueueRange(2, 3, 7)]
-
-    def to(self, enode: str, address: str, epoch: int = 0) -> EnodeLink:
-        """Itself."""
-        return self
 
     async def fetch(self, wish: FetchWish) -> Fetched:
         """The next answer."""
@@ -121,7 +117,8 @@ class Feed:
             77,
             "g",
             chosen.pop("wanted", None),
-            self.client,
+            self.client.may_send,
+            self.client.send,
             chosen.pop("start_rule", StartRule(StartFrom.FIRST)),
             None if is_broadcast else LOCK,
             lambda: BYTES_MAX,

@@ -17,16 +17,15 @@ from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes import Enodes
 from ortoo.snode.enodes.link import FlushMode
-from ortoo.snode.enodes.queue_locks import QueueLocks
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
 from ortoo.snode.membership.local import Membership
 from ortoo.snode.membership.members import CloseReason, Member, Subscription
 from ortoo.snode.observe.traffic import Traffic
 from ortoo.snode.pull.offsets import StartFrom, StartRule
-from ortoo.snode.push import make_push
 from ortoo.snode.push.session import PushPlan, PushSession
+from ortoo.snode.push.sessions import Sessions
 from ortoo.snode.settings import Settings
-from ortoo.snode.topics import make_topics
+from ortoo.snode.topics import Topics
 from ortoo.testing.simulation.kernel.virtual_time import running_clock
 from tests.unit.snode.fake_enode import FakeEnode
 
@@ -58,7 +57,7 @@ class Bench:
         self.metrics = Metrics()
         self.directory = enode.directory()
         self.traffic = Traffic()
-        chance, links, nobody = Randomness(1), enode.links(), NoNameServer()
+        chance, nobody = Randomness(1), NoNameServer()
         settings: Any = Settings(session_expiry_s=EXPIRY_S)
         name_server: Any = nobody
         channels: Any = None
@@ -66,9 +65,9 @@ class Bench:
         watch = DirectoryWatch(self.directory, name_server, clock=self.clock, randomness=chance)
         cluster = Cluster(self.directory, watch, name_server)
         self.groups = ConsumerGroups(self.directory, Membership(self.clock), self.clock)
-        topics = make_topics(runtime, cluster, links)
-        enodes = Enodes(links, QueueLocks(runtime, self.directory, links))
-        self.sessions = make_push(runtime, cluster, enodes, topics, self.groups, self.traffic)
+        enodes = Enodes(runtime, cluster, enode.to)
+        topics = Topics(runtime, cluster, enodes.links)
+        self.sessions = Sessions(runtime, cluster, enodes, topics, self.groups, self.traffic)
         self.parts = self.sessions.parts
         self.watch = watch
         background.spawn("groups", self.groups.run())
@@ -84,7 +83,7 @@ class Bench:
 
         def as_member(session: PushSession) -> Member:
             ids = (session.client_id, session.member_session_id)
-            return Member(*ids, subscriptions=subscriptions, broadcast=session.broadcast)
+            return Member(*ids, subscriptions=subscriptions, broadcast=session.plan.broadcast)
 
         session = await self.sessions.open(plan, as_member)
         session.grant(messages, 1 << 30)
@@ -117,7 +116,7 @@ class Bench:
 
 async def event(session: PushSession, kind: type[E]) -> E:
     """The next event of a kind."""
-    while not isinstance(found := await session.next_event(), kind):
+    while not isinstance(found := await session.outbox.next(), kind):
         pass
     return found
 

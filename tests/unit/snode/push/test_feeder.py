@@ -68,7 +68,7 @@ async def test_a_queue_that_its_enode_does_not_have_yet_is_waited_for() -> None:
         found, enode.ranges = enode.ranges, [QueueRange(1, 100, 200)]
         feed = Feed(it, enode)
         with pytest.raises(NotFound, match="enode e does not have queue t/e/2 yet") as refused:
-            await feed.feeder._first_offset(enode)
+            await feed.feeder._first_offset()
         assert refused.value.field == "queue_id"
         await feed.run(10.0)
         assert enode.asked == []

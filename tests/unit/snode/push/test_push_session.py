@@ -100,7 +100,7 @@ async def test_acknowledgements_of_a_lost_queue_are_dropped() -> None:
         first = await it.join("a")
         delivery = await event(first, Delivery)
         await it.join("b")
-        while len(first.feeders()) > 2:
+        while len(first.feeders) > 2:
             await it.parts.clock.sleep(0)
         first.acknowledge(delivery.queue, delivery.next_offset, delivery.generation)
         await it.close(first)
@@ -142,9 +142,9 @@ async def test_two_hundred_members_come_and_go_and_every_queue_has_one_owner() -
         owned: list[Queue] = []
         while len(owned) < len(QUEUES):
             await it.parts.clock.sleep(0)
-            owned = [feeder.cursor.queue for session in sessions[:3] for feeder in session.feeders()]
+            owned = [feeder.cursor.queue for session in sessions[:3] for feeder in session.feeders.values()]
         assert sorted(owned) == QUEUES
-        assert all(not session.feeders() for session in sessions[3:])
+        assert all(not session.feeders for session in sessions[3:])
 
 
 @in_virtual_time

@@ -47,11 +47,11 @@ async def test_a_session_says_first_who_it_is_and_how_often_it_wants_to_hear() -
         for client_id in ("c", ""):
             plan = PushPlan("g", client_id, {"t": None}, heartbeat_interval_ms=7, expiry_ms=28)
             session = PushSession(it.parts, plan)
-            assert await session.next_event() == Opened(session.session_id, 7, 28, client_id or session.session_id)
+            assert await session.outbox.next() == Opened(session.session_id, 7, 28, client_id or session.session_id)
             assert len(session.session_id) == 16
             assert session.client_id == client_id or session.session_id
             assert set(session._filters) == {"t"}
-            assert (session.broadcast, session.closing, session.call) == (False, False, None)
+            assert (session.plan.broadcast, session.closing, session.call) == (False, False, None)
             assert session.memory.kind == "Push"
 
 
@@ -109,7 +109,7 @@ async def test_broadcast_sessions_each_get_everything_and_keep_their_own_offsets
             assert (one.queue, one.messages) == (QUEUES[0], 1)
             session.acknowledge(QUEUES[0], 1, one.generation)
             assert (await event(session, AcknowledgedOffsets)).offsets == [(QUEUES[0], 1, one.generation)]
-            assert [feeder.fence for feeder in session.feeders()] == [0] * 4
+            assert [feeder.fence for feeder in session.feeders.values()] == [0] * 4
         await it.sessions.close(sessions[0], CloseReason.CLIENT_LEFT, "bye")
         assert it.enode.commits == []
         assert it.enode.locks.generation((77, "g", 1)) == 0
@@ -180,15 +180,15 @@ async def test_a_queue_of_a_topic_that_was_made_anew_is_taken_on_anew() -> None:
         session = await it.open()
         old = await event(session, Delivery)
         await it.rest()
-        assert [feeder.topic_id for feeder in session.feeders()] == [77] * 4
-        before = [feeder.cursor for feeder in session.feeders()]
+        assert [feeder.topic_id for feeder in session.feeders.values()] == [77] * 4
+        before = [feeder.cursor for feeder in session.feeders.values()]
         it.groups.topics_changed({"t"})
         await it.rest()
-        assert [feeder.cursor for feeder in session.feeders()] == before
+        assert [feeder.cursor for feeder in session.feeders.values()] == before
         it.directory.apply(RouteChange(2, topics=(dataclasses.replace(TOPIC, topic_id=78, version=2),)))
         it.groups.topics_changed({"t"})
         await it.rest()
-        assert [feeder.topic_id for feeder in session.feeders()] == [78] * 4
+        assert [feeder.topic_id for feeder in session.feeders.values()] == [78] * 4
         without, again = await event(session, Assigned), await event(session, Assigned)
         assert (without.queues, again.queues) == ((), tuple(QUEUES))
         assert old.generation < without.generation < again.generation
@@ -199,7 +199,7 @@ async def test_a_queue_of_a_topic_that_was_made_anew_is_taken_on_anew() -> None:
         assert it.enode.commits == []
         it.directory.apply(RouteChange(3, deleted_topics=("t",)))
         session.assign(it.groups.membership.advance("g"), list(QUEUES))
-        assert session.feeders() == []
+        assert session.feeders == {}
 
 
 @in_virtual_time
@@ -223,7 +223,7 @@ async def test_locks_are_asked_for_in_the_clients_name_and_given_back() -> None:
         await it.rest()
         requests = [LockRequest("g", 77, number, "c", session.session_id) for number in range(4)]
         assert asked == requests
-        assert [feeder.fence for feeder in session.feeders()] == [
+        assert [feeder.fence for feeder in session.feeders.values()] == [
             it.enode.locks.generation((77, "g", n)) for n in range(4)
         ]
         await it.enode.commit_rows(77, "g", [(2, 0, 0)], reset=True)

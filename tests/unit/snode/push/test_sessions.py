@@ -175,7 +175,7 @@ async def test_a_session_whose_follower_has_left_already_ends_as_well() -> None:
             it.groups.membership.join("g", member)
         it.groups.membership.leave("g", "c", "nobody's")
         assert (await closed(session))[0] is CloseReason.REPLACED
-        assert (it.sessions.all(), session.feeders()) == ([], [])
+        assert (it.sessions.all(), session.feeders) == ([], {})
 
 
 @in_virtual_time

@@ -160,7 +160,7 @@ async def test_nobodys_end_waits_for_anothers() -> None:
         slow.heard()
         it.enode.gate.clear()
         for session in silent:
-            for queue in [feeder.cursor.queue for feeder in session.feeders()]:
+            for queue in [feeder.cursor.queue for feeder in session.feeders.values()]:
                 session.acknowledge(queue, it.enode.end(queue.queue_id), 0)
         before_s = it.clock.monotonic_s()
         await it.sessions.sweep()

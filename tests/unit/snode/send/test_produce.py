@@ -15,7 +15,7 @@ from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.link import FlushMode
 from ortoo.snode.send.batch_stream import ProduceAnswer, ProduceStream
-from ortoo.snode.topics.arrival import TopicSource
+from ortoo.snode.topics.arrival import SendableTopics
 from tests.unit.snode.fake_enode import FakeEnode
 
 BATCH = encode([b"x" * 100], now_ms=1)
@@ -24,7 +24,7 @@ BATCH = encode([b"x" * 100], now_ms=1)
 def stream_to(enode: FakeEnode, **limits: int) -> ProduceStream:
     """A stream whose topics are all known."""
     memory = MemoryBudget().share("produce streams")
-    return ProduceStream(enode.directory(), cast(TopicSource, None), enode.links(), memory, **limits)
+    return ProduceStream(enode.directory(), cast(SendableTopics, None), enode.links(), memory, **limits)
 
 
 async def answers_of(stream: ProduceStream) -> list[ProduceAnswer]:

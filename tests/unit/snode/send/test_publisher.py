@@ -1,6 +1,7 @@
 """Choosing queues for single messages, and refusing what cannot be stored."""
 
 import asyncio
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -15,9 +16,14 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.common.telemetry.metrics import Metrics
 from ortoo.snode.cluster.routes import Queue, Topic
-from ortoo.snode.enodes.link import Appended, EnodeLink, EnodeLinks, IdentifiedPlace
+from ortoo.snode.cluster.runtime import Runtime
+from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
+from ortoo.snode.enodes.link import Appended, EnodeLinks, MessagePlace
 from ortoo.snode.send.publisher import Publisher
+from ortoo.snode.settings import Settings
+from ortoo.snode.topics.arrival import SendableTopics
 from tests.unit.snode.fake_enode import TOPIC, FakeEnode
 
 QUEUES = TOPIC.write_queues()
@@ -35,16 +41,12 @@ def publisher_to(
     enode: FakeEnode, background: Background, *, timeout_s: float = 3.0, links: EnodeLinks | None = None
 ) -> Publisher:
     """A publisher over one enode."""
-    return Publisher(
-        enode.directory(),
-        KnownTopics(),
-        links or enode.links(),
-        background,
-        MemoryBudget(1 << 30).share("test"),
-        SystemClock(),
-        Randomness(1),
-        timeout_s,
-    )
+    settings: Any = Settings(enode_timeout_ms=int(timeout_s * 1000))
+    shared: Any = (None, Metrics(), SystemClock(), Randomness(1), MemoryBudget(1 << 30))
+    runtime = Runtime(settings, "i", background, *shared)
+    topics = cast(SendableTopics, KnownTopics())
+    memory = runtime.memory.share("test")
+    return Publisher(runtime, enode.directory(), topics, links or enode.links(), memory)
 
 
 @given(st.text(min_size=1, max_size=20))
@@ -110,7 +112,7 @@ async def test_a_message_with_an_id_that_cannot_be_stored_fails_its_sender_alone
     """B-001, B-002: the error is the answer of that call, and the process's own tasks go on."""
 
     class Refusing(FakeEnode):
-        async def append_identified(self, *_: object) -> list[IdentifiedPlace]:
+        async def append_identified(self, *_: object) -> list[MessagePlace]:
             raise error
 
     async with Background("test") as background:
@@ -128,7 +130,7 @@ async def test_after_a_doubtful_try_nobody_says_that_nothing_was_taken() -> None
     class Dying(FakeEnode):
         tries = 0
 
-        async def append_identified(self, *_: object) -> list[IdentifiedPlace]:
+        async def append_identified(self, *_: object) -> list[MessagePlace]:
             self.tries += 1
             field = NOT_TAKEN_FIELD if self.tries > 1 else ""
             raise Unavailable("it is away", field=field)
@@ -177,7 +179,7 @@ async def test_who_is_refused_at_once_hears_that_another_part_was_on_its_way() -
     class Leaving(EnodeLinks):
         asked = 0
 
-        def to(self, enode: str) -> EnodeLink:
+        def to(self, enode: str) -> GrpcEnodeLink:
             self.asked += 1
             if self.asked == 2:
                 raise Unavailable("its lease ran out", field=NOT_TAKEN_FIELD)
@@ -185,7 +187,7 @@ async def test_who_is_refused_at_once_hears_that_another_part_was_on_its_way() -
 
     enode = FakeEnode()
     async with Background("test") as background:
-        publisher = publisher_to(enode, background, links=Leaving(enode.directory(), enode))
+        publisher = publisher_to(enode, background, links=Leaving(enode.directory(), enode.to))
         with pytest.raises(Unavailable) as told:
             await publisher.publish("t", IN_TWO_QUEUES, None)
     assert enode.end(0) == 1

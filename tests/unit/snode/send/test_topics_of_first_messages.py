@@ -5,6 +5,7 @@ from typing import Any
 
 from ortoo.common.errors import NotFound, Unavailable
 from ortoo.common.process.randomness import Randomness
+from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.routes import Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
@@ -41,9 +42,10 @@ async def test_senders_to_a_topic_that_cannot_be_made_do_not_wait_for_each_other
     """One tries, and the others ask together afterwards: each hears within two timeouts, however many there are."""
     name_server: Any = SilentNameServer()
     clock, links = running_clock(), None
-    watch = DirectoryWatch(Directory(), name_server, clock=clock, randomness=Randomness(1))
+    directory = Directory()
+    watch = DirectoryWatch(directory, name_server, clock=clock, randomness=Randomness(1))
     arrival = TopicArrival(watch, links, clock=clock)  # type: ignore[arg-type]
-    sendable = SendableTopics(watch, name_server, arrival, auto_create=True, queue_count=4)
+    sendable = SendableTopics(Cluster(directory, watch, name_server), arrival, auto_create=True, queue_count=4)
     ended = await asyncio.gather(*(sendable.topic("new") for _ in range(20)), return_exceptions=True)
     assert [type(one) for one in ended] == [Unavailable] * 20
     assert clock.monotonic_s() <= 2 * TIMEOUT_S + 0.1

@@ -58,8 +58,10 @@ def test_workers_that_cannot_work_are_refused(changed: dict[str, str | int], fie
 
 async def test_kept_ports_are_for_those_who_share_them() -> None:
     """While the parent keeps a port, nobody gets it alone, no second parent keeps it, and its workers share it."""
-    with kept_ports(SNODE) as ports:
-        assert len({ports.listen_address, *ports.own_addresses}) == 5
+    with kept_ports(SNODE) as kept:
+        ports, own = kept[0][0], [worker.own_address for worker, _ in kept]
+        assert len({ports.listen_address, *own}) == 5
+        assert {worker.listen_address for worker, _ in kept} == {ports.listen_address}
         assert ports.tls_listen_address == ""
         second = dataclasses.replace(SNODE, listen_address=ports.listen_address)
         for _ in range(2):
@@ -68,13 +70,13 @@ async def test_kept_ports_are_for_those_who_share_them() -> None:
             with pytest.raises(Conflict, match="the port is taken"):
                 await GrpcServer(ports.listen_address, []).__aenter__()
             async with (
-                GrpcServer(ports.listen_address, [], shares_ports=True, own_address=ports.own_addresses[0]) as one,
-                GrpcServer(ports.listen_address, [], shares_ports=True, own_address=ports.own_addresses[1]) as other,
+                GrpcServer(ports.listen_address, [], shares_ports=True, own_address=own[0]) as one,
+                GrpcServer(ports.listen_address, [], shares_ports=True, own_address=own[1]) as other,
             ):
                 assert one.address == other.address == ports.listen_address
                 assert one.own_address != other.own_address
     with kept_ports(second) as again:
-        assert again.listen_address == ports.listen_address
+        assert again[0][0].listen_address == ports.listen_address
 
 
 def test_workers_ports_follow_one_another() -> None:
@@ -85,8 +87,8 @@ def test_workers_ports_follow_one_another() -> None:
             with pytest.raises(Conflict) as refused, kept_ports(dataclasses.replace(SNODE, **setting)):
                 pass
             assert refused.value.field == next(iter(setting))
-    with kept_ports(dataclasses.replace(SNODE, workers=2, worker_port=port)) as ports:
-        assert ports.own_addresses == (f"127.0.0.1:{port}", f"127.0.0.1:{port + 1}")
+    with kept_ports(dataclasses.replace(SNODE, workers=2, worker_port=port)) as kept:
+        assert [worker.own_address for worker, _ in kept] == [f"127.0.0.1:{port}", f"127.0.0.1:{port + 1}"]
 
 
 def test_metrics_of_workers_are_one_text() -> None:

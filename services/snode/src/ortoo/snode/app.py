@@ -23,11 +23,11 @@ from ortoo.common.process.settings import Loaded
 from ortoo.common.records.message import Message
 from ortoo.common.telemetry.process_metrics import register_memory
 from ortoo.common.telemetry.role import Telemetry
-from ortoo.snode.clients import make_clients
+from ortoo.snode.clients import Clients
 from ortoo.snode.cluster import Cluster, open_cluster
 from ortoo.snode.cluster.name_server import NameServer
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.enodes import Enodes, open_enodes
+from ortoo.snode.enodes import Enodes
 from ortoo.snode.enodes.grpc_links import GrpcLinks
 from ortoo.snode.enodes.queue_locks import ASK_AGAIN_S
 from ortoo.snode.membership import open_membership
@@ -36,19 +36,19 @@ from ortoo.snode.observe import open_observation
 from ortoo.snode.observe.trace_topic import TraceTopic
 from ortoo.snode.policy import open_policy
 from ortoo.snode.policy.access import LOOK_INTERVAL_S
-from ortoo.snode.pop import make_pop
-from ortoo.snode.pull import make_pull
-from ortoo.snode.push import make_push
+from ortoo.snode.pop import Pop
+from ortoo.snode.pull import Pull
+from ortoo.snode.push.sessions import Sessions
 from ortoo.snode.rocketmq.clients.routes import endpoints_of
 from ortoo.snode.rocketmq.rpc.gateway import Gateway
 from ortoo.snode.rpc.around.access import AccessLayer, Refusals
 from ortoo.snode.rpc.around.interception import Interception, Limits, TlsOnly
 from ortoo.snode.rpc.around.namespaces import Namespaces
 from ortoo.snode.rpc.services import HOT, Services
-from ortoo.snode.send import Sending, make_sending
+from ortoo.snode.send import Sending
 from ortoo.snode.send.publisher import Publisher
 from ortoo.snode.settings import Settings
-from ortoo.snode.topics import make_topics
+from ortoo.snode.topics import Topics
 from ortoo.snode.topics.arrival import SendableTopics, TopicArrival
 from ortoo.snode.workers.worker import Worker
 
@@ -104,14 +104,14 @@ async def open_snode(
                 in_flight_bytes_max=settings.enode_in_flight_bytes,
             )
         )
-        enodes = open_enodes(runtime, cluster, observed.links(links))
-        topics = make_topics(runtime, cluster, enodes.links)
+        enodes = Enodes(runtime, cluster, observed.links(links.to))
+        topics = Topics(runtime, cluster, enodes.links)
         groups = await enter(open_membership(runtime, cluster, connect_redis, found))
-        sending = make_sending(runtime, cluster, topics.sendable, enodes.links)
-        pull = make_pull(runtime, cluster, enodes.links, topics.groups, groups.membership, observed.traffic)
-        pushes = make_push(runtime, cluster, enodes, topics, groups, observed.traffic)
-        pop = make_pop(runtime, cluster, enodes.links, topics, pull.reading)
-        clients = make_clients(runtime, cluster, enodes, topics, groups, pushes)
+        sending = Sending(runtime, cluster, topics.sendable, enodes.links)
+        pull = Pull(runtime, cluster, enodes.links, topics.groups, groups.membership, observed.traffic)
+        pushes = Sessions(runtime, cluster, enodes, topics, groups, observed.traffic)
+        pop = Pop(runtime, cluster, enodes.links, topics, pull.reading)
+        clients = Clients(runtime, cluster, enodes, topics, groups, pushes)
         policy = await open_policy(runtime, cluster)
         gateway = Gateway(runtime, cluster, enodes.links, topics, groups.membership, sending, pull, pop.popping)
         services = Services(
@@ -224,7 +224,7 @@ def _trace_flush(
     trace: TraceTopic, cluster: Cluster, arrival: TopicArrival, publisher: Publisher
 ) -> Callable[[], Awaitable[None]]:
     """The step that stores the records of the trace topic, which is made when it does not exist."""
-    own_topic = SendableTopics(cluster.watch, cluster.name_server, arrival, auto_create=True, queue_count=4)
+    own_topic = SendableTopics(cluster, arrival, auto_create=True, queue_count=4)
 
     async def publish(topic: str, records: Sequence[Message]) -> None:
         await own_topic.topic(topic)

@@ -13,7 +13,7 @@ from ortoo.snode.rocketmq.receive.doubts import ATTEMPTS_MAX, Doubts
 
 ME = ("c", "g", "t")
 FOUND = PoppedBatch(1, 5, 1, encode([Message(b"x")], now_ms=1), (8,), (1,))
-ANSWER = PopAnswer([PoppedMessages(Queue("e", "t", 1), 7, ReceiptHandle("e", "g", 7, 1, 5, 8, 1), FOUND)])
+ANSWER = PopAnswer([PoppedMessages(Queue("e", "t", 1), ReceiptHandle("e", "g", 7, 1, 5, 8, 1), FOUND)])
 
 
 @given(st.integers(1, 32), st.data())

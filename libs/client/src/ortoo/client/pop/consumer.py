@@ -12,10 +12,10 @@ from ortoo.client.core.filters import Filter, expressions
 from ortoo.client.core.handlers import ERROR_LENGTH_MAX, PARK_LEVEL, RetryLater, named, run_handlers, said
 from ortoo.client.pop.pop_calls import PopCalls, receipts_of
 from ortoo.client.pop.popped import PopLease, PoppedMessage, by_enode, lease_of, parts, share
-from ortoo.client.pop.request_batcher import RequestBatcher
 from ortoo.common.errors import Fenced, Invalid, OrtooError, Unavailable
 from ortoo.common.groups.delay_levels import delay_ms_of_level
 from ortoo.common.grpc.fields import write
+from ortoo.common.grpc.request_batcher import RequestBatcher
 from ortoo.common.process.background import Background
 from ortoo.common.process.logs import get_logger
 from ortoo.v1 import pop_pb2

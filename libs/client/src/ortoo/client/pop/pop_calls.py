@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ortoo.client.core.connection import Connection
-from ortoo.client.pop.request_batcher import RequestBatcher
 from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.errors.status import error_of
+from ortoo.common.grpc.request_batcher import RequestBatcher
 from ortoo.common.process.background import Background
 from ortoo.v1 import pop_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub

@@ -31,8 +31,9 @@ from ortoo.common.process.logs import configure
 from ortoo.common.records.batch import encode, open_batch
 from ortoo.common.records.message import Message
 from ortoo.enode.disk.disk import RealDisk
+from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
 from ortoo.snode.enodes.grpc_links import GrpcLinks
-from ortoo.snode.enodes.link import EnodeLink, FetchWish
+from ortoo.snode.enodes.link import FetchWish
 from ortoo.testing.servers.lone_enode import NO_NAME_SERVER, open_lone_enode, topic
 from ortoo.testing.servers.processes import RoleProcess
 from ortoo.testing.time.stepped_clock import SharedClock
@@ -162,14 +163,14 @@ class TimerRun:
             "enode_cpu_us_per_timer": round((self.enode.cpu_s() - loaded_cpu_s) / self._timers * 1e6, 1),
         }
 
-    async def _warm_up(self, link: EnodeLink) -> float:
+    async def _warm_up(self, link: GrpcEnodeLink) -> float:
         """As many ordinary messages first, so that what memory grows by afterwards is the timers' own."""
         for start in range(0, self._timers, BATCH):
             count = min(BATCH, self._timers - start)
             await link.append(WARM_UP_TOPIC, 0, encode([b"0123456789abcdef"] * count, now_ms=1))
         return self.enode.rss_mib()
 
-    async def _send(self, link: EnodeLink) -> int:
+    async def _send(self, link: GrpcEnodeLink) -> int:
         """Store all timers; return when the first is due."""
         ahead_ms = 5_000 + self._timers // 25
         begin_ms = self._clock.now_ms() + ahead_ms
@@ -186,7 +187,7 @@ class TimerRun:
         assert self._clock.now_ms() < begin_ms, "sending took too long"
         return begin_ms
 
-    async def _read(self, link: EnodeLink, queue_id: int) -> None:
+    async def _read(self, link: GrpcEnodeLink, queue_id: int) -> None:
         offset = 0
         while True:
             try:

@@ -3,8 +3,6 @@
 In come registrations and answers, out go members and commands. The doors import it.
 """
 
-from dataclasses import dataclass
-
 from ortoo.snode.clients.directory import ClientDirectory
 from ortoo.snode.clients.locks import ClientLocks
 from ortoo.snode.clients.sessions import ClientSessions
@@ -16,26 +14,23 @@ from ortoo.snode.push.sessions import Sessions
 from ortoo.snode.topics import Topics
 
 
-@dataclass(frozen=True, slots=True)
 class Clients:
     """Clients of this snode, and of all."""
 
-    sessions: ClientSessions
-    directory: ClientDirectory
-    locks: ClientLocks
-
-
-def make_clients(
-    runtime: Runtime, cluster: Cluster, enodes: Enodes, topics: Topics, groups: ConsumerGroups, pushes: Sessions
-) -> Clients:
-    """Clients become members of `groups`, and their push sessions end with their own."""
-    sessions = ClientSessions(runtime, groups, topics, pushes, enodes.locks)
-    runtime.metrics.gauge("ortoo_client_sessions", "Open sessions of clients.", lambda: len(sessions.all()))
-    runtime.metrics.counter(
-        "ortoo_client_ids_changed_total", "Sessions that took another client id.", lambda: sessions.renamed
-    )
-    return Clients(
-        sessions,
-        ClientDirectory(runtime, cluster.directory, groups.membership, sessions, pushes),
-        ClientLocks(cluster.watch, enodes.links),
-    )
+    def __init__(
+        self,
+        runtime: Runtime,
+        cluster: Cluster,
+        enodes: Enodes,
+        topics: Topics,
+        groups: ConsumerGroups,
+        pushes: Sessions,
+    ) -> None:
+        """Clients become members of `groups`, and their push sessions end with their own."""
+        self.sessions = sessions = ClientSessions(runtime, groups, topics, pushes, enodes.locks)
+        self.directory = ClientDirectory(runtime, cluster.directory, groups.membership, sessions, pushes)
+        self.locks = ClientLocks(cluster.watch, enodes.links)
+        runtime.metrics.gauge("ortoo_client_sessions", "Open sessions of clients.", lambda: len(sessions.all()))
+        runtime.metrics.counter(
+            "ortoo_client_ids_changed_total", "Sessions that took another client id.", lambda: sessions.renamed
+        )

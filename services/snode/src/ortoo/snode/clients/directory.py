@@ -123,7 +123,7 @@ class ClientDirectory:
 
 
 def _owned(push: PushSession) -> Iterable[OwnedQueue]:
-    for feeder in push.feeders():
+    for feeder in push.feeders.values():
         cursor = feeder.cursor
         acknowledged = -1 if cursor.acknowledged is None else cursor.acknowledged
         held = cursor.sent_offset - acknowledged

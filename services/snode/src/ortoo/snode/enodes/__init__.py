@@ -4,25 +4,18 @@ In come batches and requests, out go the enodes' answers as plain values, prompt
 room but the cluster's may import it.
 """
 
-from dataclasses import dataclass
-
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.enodes.link import EnodeLinks, Links
+from ortoo.snode.enodes.link import EnodeLinks, LinkTo
 from ortoo.snode.enodes.queue_locks import QueueLocks
 from ortoo.snode.settings import ReadFrom
 
 
-@dataclass(frozen=True, slots=True)
 class Enodes:
     """Links by enode, and the locks that are held over them."""
 
-    links: EnodeLinks
-    locks: QueueLocks
-
-
-def open_enodes(runtime: Runtime, cluster: Cluster, links: Links) -> Enodes:
-    """Reach the directory's enodes over `links`; locks are held for this run of the snode."""
-    reads_followers = runtime.settings.read_from is ReadFrom.FOLLOWERS
-    pool = EnodeLinks(cluster.directory, links, reads_followers=reads_followers)
-    return Enodes(pool, QueueLocks(runtime, cluster.directory, pool))
+    def __init__(self, runtime: Runtime, cluster: Cluster, link_to: LinkTo) -> None:
+        """Reach the directory's enodes by `link_to`; locks are held for this run of the snode."""
+        reads_followers = runtime.settings.read_from is ReadFrom.FOLLOWERS
+        self.links = EnodeLinks(cluster.directory, link_to, reads_followers=reads_followers)
+        self.locks = QueueLocks(runtime, cluster.directory, self.links)

@@ -7,7 +7,8 @@ from ortoo.common.errors import Moved
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
-from ortoo.snode.enodes.grpc_link import GrpcEnodeLink, Held
+from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
+from ortoo.snode.enodes.member_link import Held
 
 MEMBER_KEPT_S = 60.0
 """How long the way to a member stays open that does not lead any more."""
@@ -27,7 +28,7 @@ class GrpcLinks:
         self.clock = clock
         self.timeout_s = timeout_s
         self.in_flight_bytes_max = in_flight_bytes_max
-        self._background = background
+        self.background = background
         self._links: dict[str, GrpcEnodeLink] = {}
         self._held: dict[str, Held] = {}
         self._channels = channels
@@ -59,7 +60,7 @@ class GrpcLinks:
         link = self._open(enode, address, epoch)
         if known is not None:
             known.close(Moved(leader_address=address, epoch=epoch) if epoch > known.epoch else None)
-            self._background.contained("drop", self._drop(known))
+            self.background.contained("drop", self._drop(known))
         return link
 
     def _is_right(self, link: GrpcEnodeLink) -> bool:
@@ -67,7 +68,6 @@ class GrpcLinks:
 
     def _open(self, enode: str, address: str, epoch: int) -> GrpcEnodeLink:
         link = self._links[enode] = GrpcEnodeLink(enode, address, epoch, self._channels.to(address), self)
-        link.start(self._background)
         return link
 
     def held(self, enode: str) -> Held:
@@ -77,7 +77,7 @@ class GrpcLinks:
             held = self._held[enode] = Held(
                 lambda: self._links[enode].appends, self.clock, self.timeout_s, self.in_flight_bytes_max
             )
-            self._background.contained("held appends", held.run())
+            self.background.contained("held appends", held.run())
         return held
 
     def learn(self, enode: str, moved: Moved) -> GrpcEnodeLink:
@@ -88,7 +88,7 @@ class GrpcLinks:
         known = self._links[enode]
         if not moved.leader_address or moved.epoch <= known.epoch:
             return known
-        self._background.contained("retire", self._retire(known))
+        self.background.contained("retire", self._retire(known))
         return self._open(enode, moved.leader_address, moved.epoch)
 
     async def _retire(self, link: GrpcEnodeLink) -> None:

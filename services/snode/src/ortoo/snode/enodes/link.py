@@ -1,22 +1,25 @@
-"""What the snode asks of an enode, and the way to the link by its name."""
+"""What an enode is asked and what it answers, as plain values; and the way to the link by its name."""
 
-import asyncio
 import enum
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ortoo.common.errors import NOT_TAKEN_FIELD, NotFound, OrtooError, Unavailable
 from ortoo.common.filters.message_filter import MessageFilter
 from ortoo.common.filters.pushdown import Pushdown
 from ortoo.common.filters.selection import Selected, selected
-from ortoo.common.groups.pop import LeasePart, Popped, PopWish, ReplayWish, SendBackWish, Stale, Verdict
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.records.stored_batch import StoredBatch
 from ortoo.snode.cluster.directory import Directory
-from ortoo.snode.cluster.routes import DeliveryMode, MemberState, Queue
+from ortoo.snode.cluster.routes import MemberState, Queue
+
+if TYPE_CHECKING:
+    from ortoo.snode.enodes.grpc_link import GrpcEnodeLink  # it is made of these values
 
 Answer = TypeVar("Answer")
+LinkTo = Callable[[str, str, int], "GrpcEnodeLink"]
+"""What gives the link to an enode at an address, as it is led in an epoch."""
 FETCH_WAIT_MS = 30_000
 """How long a read that follows a queue waits at its end."""
 FETCH_BYTES_MAX = 1 << 20
@@ -97,13 +100,13 @@ class QueueRange:
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class MessagePlace:
-    """Where a message lies in a topic on one enode."""
+class MessagePlace(NamedTuple):
+    """Where a message lies in a topic on one enode; of a delayed one the number instead of an offset."""
 
     queue_id: int
     offset: int
-    stored_at_ms: int
+    duplicate: bool = False
+    """Whether it was stored before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,159 +186,27 @@ class VerdictSource(enum.IntEnum):
     OPERATOR = 3
 
 
-class IdentifiedPlace(NamedTuple):
-    """Where the message with an id of the application's lies; of a delayed one the number instead of an offset."""
-
-    queue_id: int
-    offset: int
-    stored_at_ms: int
-    duplicate: bool
-
-
-class EnodeLink(Protocol):
-    """One enode. Every call fails with Unavailable, promptly, when the enode is away, frozen or has restarted."""
-
-    @property
-    def connected(self) -> bool:
-        """Whether a stream to it works right now."""
-
-    def append(
-        self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode = FlushMode.DEFAULT
-    ) -> asyncio.Future[Appended]:
-        """Send one batch. Batches of one queue are stored in the order of the calls.
-
-        Of a delayed one the answer has the first message's timer id instead of an offset.
-
-        Errors: as the enode's store says; Overloaded at once when too many bytes are on their way.
-        """
-
-    async def fetch(self, wish: FetchWish) -> Fetched:
-        """Read whole batches, or what of them is wanted.
-
-        Errors: NotFound, OutOfRange, DataLoss; Fenced when the group's lock has a newer generation.
-        """
-
-    async def commit_rows(
-        self, topic_id: int, group: str, rows: Sequence[OffsetRow], *, reset: bool = False
-    ) -> list[int]:
-        """Store a group's offsets, each under its own generation; returns the queues whose generation was too old.
-
-        `reset` is an operator's order: it fences off whoever holds the locks. Errors: Fenced when all were too old.
-        """
-
-    async def offset_groups(self, topic_id: int) -> list[str]:
-        """The groups that have an offset in a topic, by name."""
-
-    async def take_locks(self, incarnation: str, wishes: Sequence[LockRequest]) -> list[LockAnswer]:
-        """Take or renew locks, one answer each. With an incarnation they live as long as that is attached."""
-
-    async def release_locks(self, wishes: Sequence[LockRequest]) -> list[bool]:
-        """Give locks back; tells which were held by their session."""
-
-    async def attach(self, snode: str, incarnation: str, freed: Callable[[Sequence[LockKey]], None]) -> None:
-        """Be there for the enode as long as it goes; `freed` hears of locks that were refused and are free now.
-
-        Errors: Unavailable when the connection broke.
-        """
-
-    async def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
-        """A group's offsets; queues without one are absent."""
-
-    async def describe_queues(self, topic_id: int) -> list[QueueRange]:
-        """What each queue of a topic holds."""
-
-    async def recall_delayed(self, topic_id: int, timer_id: int, deliver_at_ms: int) -> None:
-        """Forget a delayed message. Errors: NotFound when none such waits, Conflict while it is being delivered."""
-
-    async def list_delayed(self, topic_id: int, from_ms: int, limit: int) -> list[DelayedEntry]:
-        """The delayed messages of a topic due from a time on, by time."""
-
-    async def store_half(
-        self, topic_id: int, queue_id: int, batch: SealedBatch, producer_group: str, check_after_ms: int, key: int
-    ) -> int:
-        """Begin a transaction and return its number; with the same key (not 0) again it is the same one."""
-
-    async def settle_half(self, topic_id: int, number: int, verdict: HalfVerdict, source: VerdictSource) -> None:
-        """End a transaction. Errors: NotFound; Conflict when it ended otherwise."""
-
-    async def list_halves(self, topic_id: int, producer_group: str, *, parked_only: bool, limit: int) -> list[OpenHalf]:
-        """Open transactions, the oldest first; topic 0 and the empty group mean any."""
-
-    async def resume_half(self, topic_id: int, number: int) -> None:
-        """Check a parked transaction again. Errors: NotFound, Conflict."""
-
-    async def watch_halves(self, producer_groups: Iterable[str], heard: Callable[[DueHalf], None]) -> None:
-        """Hear of transactions that are due to be checked, until the connection ends. Errors: Unavailable."""
-
-    async def find_offset(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
-        """The first offset stored at or after a time."""
-
-    async def find_messages(
-        self, topic_id: int, *, key: str, message_id: str, begin_ms: int, end_ms: int, limit: int
-    ) -> list[MessagePlace]:
-        """Where messages with a key, or with an id of their producer's, lie; the newest first; 0 = no end, 32 of them.
-
-        Errors: NotFound, Invalid; Unavailable when the enode keeps no index.
-        """
-
-    async def pop(self, wish: PopWish) -> Popped:
-        """Lease messages; wait for the first one as the wish says. Errors: NotFound, Overloaded."""
-
-    async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: Verdict) -> list[Stale]:
-        """Say what becomes of leased messages; returns those that their lease has no more."""
-
-    async def peek(self, wish: PopWish) -> Popped:
-        """What a pop would bring, and what consumers have; changes nothing."""
-
-    async def send_back(self, wish: SendBackWish) -> list[str]:
-        """Copy messages to a group's retry topic; returns their ids."""
-
-    async def replay(self, wish: ReplayWish) -> list[tuple[int, int]]:
-        """Send dead letters again; returns the ranges that were sent now, or would be."""
-
-    async def append_identified(
-        self, topic_id: int, queue_id: int, batch: SealedBatch, ids: Sequence[str]
-    ) -> list[IdentifiedPlace]:
-        """Store messages with ids of the application's, each once within the window; where each one lies."""
-
-    async def use_mode(self, topic_id: int, group: str, mode: DeliveryMode) -> None:
-        """A group consumes a topic this way. Errors: Conflict when it does so in another way."""
-
-    async def set_mode(self, topic_id: int, group: str, mode: DeliveryMode, *, force: bool) -> DeliveryMode:
-        """Change how a group consumes a topic; returns how it was. Errors: Conflict while members are at work."""
-
-    async def modes(self, group: str) -> list[tuple[int, DeliveryMode]]:
-        """How a group consumes topics: topic id and mode."""
-
-
-class Links(Protocol):
-    """Makes links to enodes and keeps them."""
-
-    def to(self, enode: str, address: str, epoch: int = 0) -> EnodeLink:
-        """The link to an enode; one whose address has changed, or that is led in a newer epoch, gets a new one."""
-
-
 class EnodeLinks:
     """The enodes of the directory, reachable."""
 
-    def __init__(self, directory: Directory, links: Links, *, reads_followers: bool = False) -> None:
+    def __init__(self, directory: Directory, link_to: LinkTo, *, reads_followers: bool = False) -> None:
         self._directory = directory
         self._reads_followers = reads_followers
-        self._links = links
+        self._link_to = link_to
         self._reigns: dict[str, int] = {}
 
-    def to(self, enode: str) -> EnodeLink:
+    def to(self, enode: str) -> "GrpcEnodeLink":
         """The link to an enode. Errors: Unavailable when it was never heard of, or is known to be away."""
         entry = self._directory.enode(enode)
         if entry is None:
             raise _away(f"no enode named {enode} has registered; start it, or wait for it")
-        link = self._links.to(enode, entry.address, entry.reign)
+        link = self._link_to(enode, entry.address, entry.reign)
         # A lease may be missing because the name server is new; a connection that works is the better witness.
         if not entry.alive and not link.connected:
             raise _away(f"enode {enode} is away: its lease ran out; retry when it is back")
         return link
 
-    def follower(self, queue: Queue) -> EnodeLink | None:
+    def follower(self, queue: Queue) -> "GrpcEnodeLink | None":
         """A member of the queue's enode that follows, for reads of what is committed; None to ask its leader alone.
 
         Queues are spread over the members that follow.
@@ -347,7 +218,7 @@ class EnodeLinks:
         if not following:
             return None
         one = following[queue.queue_id % len(following)]
-        return self._links.to(f"{queue.enode} member {one.number}", one.address)
+        return self._link_to(f"{queue.enode} member {one.number}", one.address, 0)
 
     def look(self) -> None:
         """Leave leaders that were followed by others; to be called whenever the directory has changed.
@@ -357,13 +228,13 @@ class EnodeLinks:
         for entry in self._directory.enodes():
             if self._reigns.get(entry.name, 0) < entry.reign:
                 if entry.name in self._reigns:
-                    self._links.to(entry.name, entry.address, entry.reign)
+                    self._link_to(entry.name, entry.address, entry.reign)
                 self._reigns[entry.name] = entry.reign
 
     async def ask(
         self,
         enodes: Iterable[str],
-        question: Callable[[EnodeLink], Awaitable[Answer]],
+        question: "Callable[[GrpcEnodeLink], Awaitable[Answer]]",
         *,
         tolerated: Callable[[OrtooError], bool] = lambda error: error.retriable,
     ) -> dict[str, Answer]:

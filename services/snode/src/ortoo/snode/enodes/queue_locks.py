@@ -6,7 +6,6 @@ They live as long as this snode is attached to their enode, and the news of free
 import asyncio
 import dataclasses
 import functools
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -36,7 +35,8 @@ class _LockBatcher(Batcher):
 
     enode: str
     locks: "QueueLocks"
-    takes: dict[LockRequest, list[asyncio.Future[LockAnswer]]] = field(default_factory=dict, init=False)
+    takes: dict[LockRequest, asyncio.Future[LockAnswer]] = field(default_factory=dict, init=False)
+    """A session asks for a lock once at a time: its group lets one of its feeders have the queue."""
     releases: dict[LockRequest, None] = field(default_factory=dict, init=False)
 
     async def drain(self) -> None:
@@ -52,7 +52,7 @@ class _LockBatcher(Batcher):
     def failed(self, error: Exception) -> None:
         """Draining met a defect: whoever asks hears of it and asks again."""
         takes, self.takes = self.takes, {}
-        for future in itertools.chain.from_iterable(takes.values()):
+        for future in takes.values():
             if not future.done():
                 future.set_exception(Internal("asking for locks met a defect; the snode's log has the details"))
 
@@ -70,27 +70,25 @@ class _LockBatcher(Batcher):
 
     async def _ask(self) -> bool:
         waiting, self.takes = self.takes, {}
-        asked: dict[LockRequest, list[asyncio.Future[LockAnswer]]] = {}
-        for request, futures in waiting.items():
+        asked: dict[LockRequest, asyncio.Future[LockAnswer]] = {}
+        for request, future in waiting.items():
             if len(asked) >= LOCKS_MAX or self._is_given_back(request):
-                self.takes[request] = futures
-            elif not all(one.done() for one in futures):
-                asked[request] = futures
+                self.takes[request] = future
+            elif not future.done():
+                asked[request] = future
         if not asked:
             return True
-        requests = list(asked)
         try:
-            answers = await self.locks.links.to(self.enode).take_locks(self.locks.runtime.incarnation, requests)
+            answers = await self.locks.links.to(self.enode).take_locks(self.locks.runtime.incarnation, list(asked))
         except Exception as error:
             failure = told_as(error, "TakeLocks")
-            for future in itertools.chain.from_iterable(asked.values()):
+            for future in asked.values():
                 if not future.done():
                     future.set_exception(failure)
             return False
-        for request, answer in zip(requests, answers, strict=True):
-            for future in asked[request]:
-                if not future.done():
-                    future.set_result(answer)
+        for future, answer in zip(asked.values(), answers, strict=True):
+            if not future.done():
+                future.set_result(answer)
         return True
 
     def _is_given_back(self, request: LockRequest) -> bool:
@@ -107,7 +105,8 @@ class QueueLocks:
     wanted: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     """Set while somebody waits for a lock that was refused, or may be."""
     _batchers: dict[str, _LockBatcher] = field(default_factory=dict, init=False)
-    _waiting: dict[tuple[str, LockKey], dict[asyncio.Event, None]] = field(default_factory=dict, init=False)
+    _news: dict[tuple[str, LockKey], asyncio.Event] = field(default_factory=dict, init=False)
+    """Of each lock that somebody wants or wanted a moment ago: set, and forgotten, when it may be free."""
     _attached: set[str] = field(default_factory=set, init=False)
 
     async def hold(self, enode: str, request: LockRequest) -> int:
@@ -117,23 +116,16 @@ class QueueLocks:
         """
         key = (enode, (request.group, request.topic_id, request.queue_id))
         while True:
-            news = asyncio.Event()
-            self._waiting.setdefault(key, {})[news] = None
+            news = self._news.setdefault(key, asyncio.Event())
             self.wanted.set()
-            try:
-                answer = await self._take(enode, request)
-                if answer.generation:
-                    return answer.generation
-                if answer.error is not None:
-                    raise answer.error
-                if answer.owner == request.owner:
-                    raise Fenced("a newer session of this client has the queue")
-                await news.wait()
-            finally:
-                events = self._waiting[key]
-                events.pop(news, None)
-                if not events:
-                    del self._waiting[key]
+            answer = await self._take(enode, request)
+            if answer.generation:
+                return answer.generation
+            if answer.error is not None:
+                raise answer.error
+            if answer.owner == request.owner:
+                raise Fenced("a newer session of this client has the queue")
+            await news.wait()
 
     def give_back(self, enode: str, request: LockRequest) -> None:
         """Free a lock, held or only asked for; tried until the enode has answered."""
@@ -144,21 +136,21 @@ class QueueLocks:
     def freed(self, enode: str, keys: Sequence[LockKey]) -> None:
         """An enode says which locks are free."""
         for key in keys:
-            for event in self._waiting.get((enode, key), ()):
-                event.set()
+            if (news := self._news.pop((enode, key), None)) is not None:
+                news.set()
 
     async def ask_again(self) -> None:
         """Let all who wait ask; to be called every `ASK_AGAIN_S` while a lock is wanted."""
-        if self._waiting:
+        news, self._news = self._news, {}
+        if news:
             self.wanted.set()
-        for events in self._waiting.values():
-            for event in events:
-                event.set()
+        for one in news.values():
+            one.set()
 
     async def _take(self, enode: str, request: LockRequest) -> LockAnswer:
         batcher = self._batcher(enode)
         answer: asyncio.Future[LockAnswer] = asyncio.get_running_loop().create_future()
-        batcher.takes.setdefault(request, []).append(answer)
+        batcher.takes[request] = answer
         batcher.wake(self.runtime.background, f"locks {enode}")
         return await answer
 

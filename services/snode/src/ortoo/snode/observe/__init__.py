@@ -13,22 +13,10 @@ from typing import Any
 from ortoo.common.telemetry.tracing import Tracing, open_tracing
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.enodes.link import EnodeLink, Links
+from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
+from ortoo.snode.enodes.link import LinkTo
 from ortoo.snode.observe.trace_topic import RecordedLink, TraceTopic
 from ortoo.snode.observe.traffic import PushTraces, TracedLink, Traffic
-
-
-@dataclass(frozen=True, slots=True)
-class ObservedLinks:
-    """Links to enodes, each within what sees what goes over it."""
-
-    links: Links
-    within: Callable[[str, EnodeLink], Any]
-
-    def to(self, enode: str, address: str, epoch: int = 0) -> EnodeLink:
-        """The link to an enode, observed."""
-        link: EnodeLink = self.within(enode, self.links.to(enode, address, epoch))
-        return link
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +27,18 @@ class Observation:
     tracing: Tracing | None
     trace_topic: TraceTopic | None
 
-    def links(self, links: Links) -> Links:
-        """Links to enodes over which nothing goes unseen."""
+    def links(self, link_to: LinkTo) -> LinkTo:
+        """What gives links to enodes over which nothing goes unseen."""
         if self.tracing is not None:
-            links = ObservedLinks(links, partial(TracedLink, self.tracing))
+            link_to = _observed(link_to, partial(TracedLink, self.tracing))
         if self.trace_topic is not None:
-            links = ObservedLinks(links, partial(RecordedLink, self.trace_topic))
-        return links
+            link_to = _observed(link_to, partial(RecordedLink, self.trace_topic))
+        return link_to
+
+
+def _observed(link_to: LinkTo, within: Callable[[str, GrpcEnodeLink], Any]) -> LinkTo:
+    """Put each link within what sees what goes over it."""
+    return lambda enode, address, epoch: within(enode, link_to(enode, address, epoch))
 
 
 @contextlib.asynccontextmanager

@@ -24,7 +24,9 @@ from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.snode.cluster.directory import Directory
-from ortoo.snode.enodes.link import Appended, EnodeLink, Fetched, FetchWish, FlushMode, OffsetRow
+from ortoo.snode.cluster.routes import Queue
+from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
+from ortoo.snode.enodes.link import Appended, Fetched, FetchWish, FlushMode, OffsetRow
 
 WAITING_MAX = 10_000
 """How many records may wait for their flush; more are dropped, and counted."""
@@ -48,7 +50,7 @@ class TraceTopic:
     dropped: int = field(default=0, init=False)
     """How many are lost because there were too many or nobody took them."""
     _waiting: deque[Message] = field(default_factory=deque, init=False)
-    _progress: OrderedDict[tuple[str, str, str, int], int] = field(default_factory=OrderedDict, init=False)
+    _progress: OrderedDict[tuple[str, Queue], int] = field(default_factory=OrderedDict, init=False)
     _names: dict[int, str] = field(default_factory=dict, init=False)
 
     def register(self, metrics: Metrics) -> None:
@@ -58,34 +60,33 @@ class TraceTopic:
             "ortoo_trace_records_dropped_total", "Records of the trace topic that were lost.", lambda: self.dropped
         )
 
-    def name_of(self, topic_id: int) -> str:
-        """A topic's name; ids are never used again, so what was once found stays true."""
+    def queue(self, topic_id: int, enode: str, queue_id: int) -> Queue:
+        """A queue by its topic's name; ids are never used again, so what was once found stays true."""
         name = self._names.get(topic_id)
         if name is None and (name := self.directory.topic_name(topic_id)):
             self._names[topic_id] = name
-        return name or ""
+        return Queue(name or "", enode, queue_id)
 
-    def sent(self, topic: str, enode: str, queue_id: int, first_offset: int, count: int, began_ms: int) -> None:
+    def sent(self, queue: Queue, first_offset: int, count: int, began_ms: int) -> None:
         """A batch is stored."""
-        self._put("send", topic, enode, queue_id, first_offset, count, duration_ms=self.clock.now_ms() - began_ms)
+        self._put("send", queue, first_offset, count, duration_ms=self.clock.now_ms() - began_ms)
 
-    def known(self, group: str, topic: str, enode: str, queue_id: int, offset: int) -> None:
+    def known(self, group: str, queue: Queue, offset: int) -> None:
         """How far a group is, as somebody has read it."""
-        self._progress.setdefault((group, topic, enode, queue_id), offset)
+        self._progress.setdefault((group, queue), offset)
         if len(self._progress) > PROGRESS_MAX:
             self._progress.popitem(last=False)
 
-    def acknowledged(self, group: str, topic: str, enode: str, queue_id: int, offset: int) -> None:
+    def acknowledged(self, group: str, queue: Queue, offset: int) -> None:
         """A group is done with everything before an offset; the first one heard of only says where it begins."""
-        key = (group, topic, enode, queue_id)
-        before = self._progress.pop(key, offset)
-        self.known(*key, offset)
+        before = self._progress.pop((group, queue), offset)
+        self.known(group, queue, offset)
         if offset > before:
-            self._put("consume", topic, enode, queue_id, before, offset - before, group=group)
+            self.consumed(group, queue, before, offset - before)
 
-    def consumed(self, group: str, topic: str, enode: str, queue_id: int, first_offset: int, count: int) -> None:
-        """A group that pops is done with these messages."""
-        self._put("consume", topic, enode, queue_id, first_offset, count, group=group)
+    def consumed(self, group: str, queue: Queue, first_offset: int, count: int) -> None:
+        """A group is done with these messages."""
+        self._put("consume", queue, first_offset, count, group=group)
 
     async def flush(self, publish: Publish) -> None:
         """Publish what waits; what cannot be stored is dropped, for records must not pile up behind an outage."""
@@ -99,25 +100,23 @@ class TraceTopic:
                 _log.warning("records of the trace topic are lost", records=len(part), reason=str(error))
                 return
 
-    def _put(
-        self, kind: str, topic: str, enode: str, queue_id: int, first_offset: int, count: int, **more: Any
-    ) -> None:
-        if topic == self.topic or not topic:
+    def _put(self, kind: str, queue: Queue, first_offset: int, count: int, **more: Any) -> None:
+        if queue.topic in (self.topic, ""):
             return
         if len(self._waiting) >= WAITING_MAX:
             self.dropped += 1
             return
         record = {
             "kind": kind,
-            "topic": topic,
-            "enode": enode,
-            "queue_id": queue_id,
+            "topic": queue.topic,
+            "enode": queue.enode,
+            "queue_id": queue.queue_id,
             "first_offset": first_offset,
             "message_count": count,
             "snode": self.snode,
             "at_ms": self.clock.now_ms(),
         }
-        self._waiting.append(Message(json.dumps(record | more).encode(), kind, (topic,)))
+        self._waiting.append(Message(json.dumps(record | more).encode(), kind, (queue.topic,)))
 
 
 @dataclass(slots=True)
@@ -126,7 +125,7 @@ class RecordedLink:
 
     trace: TraceTopic
     enode: str
-    link: EnodeLink
+    link: GrpcEnodeLink
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.link, name)
@@ -139,8 +138,8 @@ class RecordedLink:
 
         def record(done: asyncio.Future[Appended]) -> None:
             if not done.cancelled() and done.exception() is None:
-                name, first_offset = self.trace.name_of(topic_id), done.result().first_offset
-                self.trace.sent(name, self.enode, queue_id, first_offset, batch.count, began_ms)
+                queue = self.trace.queue(topic_id, self.enode, queue_id)
+                self.trace.sent(queue, done.result().first_offset, batch.count, began_ms)
 
         answer = self.link.append(topic_id, queue_id, batch, flush_mode)
         answer.add_done_callback(record)
@@ -149,14 +148,14 @@ class RecordedLink:
     async def fetch(self, wish: FetchWish) -> Fetched:
         """Read; where a group reads first is where its consuming begins."""
         if wish.group:
-            self.trace.known(wish.group, self.trace.name_of(wish.topic_id), self.enode, wish.queue_id, wish.from_offset)
+            self.trace.known(wish.group, self.trace.queue(wish.topic_id, self.enode, wish.queue_id), wish.from_offset)
         return await self.link.fetch(wish)
 
     async def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
         """A group's offsets, which tell where its consuming goes on."""
         found = await self.link.query_offsets(topic_id, group, queue_ids)
         for queue_id, offset in found.items():
-            self.trace.known(group, self.trace.name_of(topic_id), self.enode, queue_id, offset)
+            self.trace.known(group, self.trace.queue(topic_id, self.enode, queue_id), offset)
         return found
 
     async def commit_rows(
@@ -166,16 +165,17 @@ class RecordedLink:
         fenced = await self.link.commit_rows(topic_id, group, rows, reset=reset)
         for queue_id, offset, _ in rows if not reset else ():
             if queue_id not in fenced:
-                self.trace.acknowledged(group, self.trace.name_of(topic_id), self.enode, queue_id, offset)
+                self.trace.acknowledged(group, self.trace.queue(topic_id, self.enode, queue_id), offset)
         return fenced
 
     async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: Verdict) -> list[Stale]:
         """Settle leased messages, and record those that the group is done with."""
         stale = await self.link.settle(topic_id, group, parts, verdict)
         if isinstance(verdict, Finish) and not verdict.filtered:
-            gone, topic = {(one.queue_id, one.offset) for one in stale}, self.trace.name_of(topic_id)
+            gone = {(one.queue_id, one.offset) for one in stale}
             for part in parts:
+                queue = self.trace.queue(topic_id, self.enode, part.queue_id)
                 for first, count in part.ranges:
                     if (part.queue_id, first) not in gone:
-                        self.trace.consumed(group, topic, self.enode, part.queue_id, first, count)
+                        self.trace.consumed(group, queue, first, count)
         return stale

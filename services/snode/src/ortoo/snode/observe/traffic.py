@@ -12,7 +12,8 @@ from ortoo.common.telemetry.metrics import Metrics
 from ortoo.common.telemetry.tracing import Span, Tracing, sampled_contexts
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.enodes.link import Appended, EnodeLink, FlushMode
+from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
+from ortoo.snode.enodes.link import Appended, FlushMode
 
 WAITING_MAX = 10_000
 """How many deliveries of one snode may wait for their acknowledgement with open spans."""
@@ -24,7 +25,7 @@ class TracedLink:
 
     tracing: Tracing
     enode: str
-    link: EnodeLink
+    link: GrpcEnodeLink
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.link, name)

@@ -4,8 +4,6 @@ In come requests for messages and receipts, out go leased messages. The doors im
 its handles.
 """
 
-from dataclasses import dataclass
-
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
@@ -15,19 +13,11 @@ from ortoo.snode.pull.reading import Reading
 from ortoo.snode.topics import Topics
 
 
-@dataclass(frozen=True, slots=True)
 class Pop:
     """Leases, and where messages go that nobody could process."""
 
-    popping: Popping
-    sending_back: SendingBack
-    dead_letters: DeadLetters
-
-
-def make_pop(runtime: Runtime, cluster: Cluster, links: EnodeLinks, topics: Topics, reading: Reading) -> Pop:
-    """Groups' settings and their own topics come from `topics`."""
-    return Pop(
-        Popping(runtime, cluster, links, topics),
-        SendingBack(cluster.watch, links, topics.groups, topics.of_groups),
-        DeadLetters(cluster.watch, links, topics.of_groups, reading, runtime.clock),
-    )
+    def __init__(self, runtime: Runtime, cluster: Cluster, links: EnodeLinks, topics: Topics, reading: Reading) -> None:
+        """Groups' settings and their own topics come from `topics`."""
+        self.popping = Popping(runtime, cluster, links, topics)
+        self.sending_back = SendingBack(cluster.watch, links, topics.groups, topics.of_groups)
+        self.dead_letters = DeadLetters(cluster.watch, links, topics.of_groups, reading, runtime.clock)

@@ -1,6 +1,5 @@
 """Messages that a consumer could not process: sent back, looked at as dead letters, and sent again, on all enodes."""
 
-import struct
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
@@ -17,7 +16,7 @@ from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.pull.read_sizes import ANSWER_BYTES_MAX, fitting
-from ortoo.snode.pull.reading import PlacedMessage, Reading, id_of, messages_of
+from ortoo.snode.pull.reading import PlacedMessage, Reading, id_of, messages_of, offsets_of
 from ortoo.snode.topics.arrival import GroupTopics, dead_letter_topic, retry_topic
 from ortoo.snode.topics.group_settings import GroupSettings
 
@@ -76,7 +75,7 @@ class DeadLetters:
         if topic is None:
             return
         async for queue, part in self._parts(topic, where):
-            pending = await self._pending(topic, group, queue, _offsets(part))
+            pending = await self._pending(topic, group, queue, offsets_of(part))
             for offset, message in messages_of(part, None if with_replayed else pending):
                 message_id = id_of(message, topic.topic_id, queue, offset)
                 yield Letter(message_id, queue, offset, part.stored_at_ms, message, offset not in pending)
@@ -96,7 +95,7 @@ class DeadLetters:
         began_s = self.clock.monotonic_s()
         async for queue, part in self._parts(topic, replay.where):
             target_id = await self._target(replay, topic, queue.enode)
-            offsets = _offsets(part)
+            offsets = offsets_of(part)
             step = (
                 STEP_MESSAGES if not replay.messages_per_s else max(1, min(STEP_MESSAGES, replay.messages_per_s // 8))
             )
@@ -185,11 +184,6 @@ class DeadLetters:
         progress.seen += len(offsets) - len(pending)
         progress.skipped += len(offsets) - len(pending)
         return wanted
-
-
-def _offsets(part: Selected) -> list[int]:
-    rows = [row for (row,) in struct.iter_unpack("<i", part.rows)] if part.rows else range(part.messages)
-    return [part.first_offset + row for row in rows]
 
 
 PARK_LEVEL = -1

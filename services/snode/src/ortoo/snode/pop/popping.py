@@ -52,7 +52,6 @@ class PoppedMessages:
     """Messages of one stored batch, and the handle of their lease."""
 
     queue: Queue
-    topic_id: int
     handle: ReceiptHandle
     popped: PoppedBatch
 
@@ -271,7 +270,8 @@ class Popping:
                 self._runtime.background.contained("dead letters", self._make_dead_letters(letters, source.enode))
             return await self._answer(source, call, popped)
         except BaseException:
-            self._runtime.background.contained("give back", self._release(source, call.group, popped.batches))
+            release = self._giving_back.release(source.enode, source.topic.topic_id, call.group, popped.batches)
+            background.contained("give back", release)
             raise
 
     async def _answer(self, source: Source, call: PopCall, popped: Popped) -> PopAnswer:
@@ -283,7 +283,6 @@ class Popping:
             [
                 PoppedMessages(
                     Queue(source.topic.name, source.enode, one.queue_id),
-                    source.topic.topic_id,
                     ReceiptHandle(
                         source.enode, call.group, source.topic.topic_id, one.queue_id, one.number, one.offsets[0],
                         one.offsets[-1] - one.offsets[0] + 1,
@@ -303,16 +302,13 @@ class Popping:
         if found.unwanted:
             await link.settle(source.topic.topic_id, call.group, found.unwanted, Finish(filtered=True))
         if found.excess:
-            await self._release(source, call.group, found.excess)
+            await self._giving_back.release(source.enode, source.topic.topic_id, call.group, found.excess)
         return found.kept
-
-    async def _release(self, source: Source, group: str, batches: Iterable[PoppedBatch]) -> None:
-        await self._giving_back.release(source.enode, source.topic.topic_id, group, batches)
 
     async def release(self, answer: PopAnswer) -> None:
         """Give a whole answer back that its consumer did not take."""
         for one in answer.batches:
-            await self._giving_back.release(one.queue.enode, one.topic_id, one.handle.group, [one.popped])
+            await self._giving_back.release(one.queue.enode, one.handle.topic_id, one.handle.group, [one.popped])
 
     async def failed(self, answer: PopAnswer, consumer: str, error: str) -> None:
         """A consumer could not take an answer: each message of it has failed, and waits as the group says."""

@@ -4,8 +4,6 @@ In come offsets, times and keys, out go batches and messages as they are stored.
 doors import it.
 """
 
-from dataclasses import dataclass
-
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
@@ -19,32 +17,22 @@ from ortoo.snode.pull.searching import MessageSearch
 from ortoo.snode.topics.group_settings import GroupSettings
 
 
-@dataclass(frozen=True, slots=True)
 class Pull:
     """What can be asked about what is stored."""
 
-    reading: Reading
-    pulling: Pulling
-    lag: Lag
-    moves: OffsetMoves
-    search: MessageSearch
-
-
-def make_pull(
-    runtime: Runtime,
-    cluster: Cluster,
-    links: EnodeLinks,
-    settings: GroupSettings,
-    membership: Membership,
-    traffic: Traffic,
-) -> Pull:
-    """Serve groups as `settings` allow, and count in `traffic`."""
-    watch, clock = cluster.watch, runtime.clock
-    reading = Reading(watch, links, runtime.background)
-    return Pull(
-        reading,
-        Pulling(watch, links, settings, membership, traffic, clock),
-        Lag(watch, links, reading, clock),
-        OffsetMoves(watch, links, reading),
-        MessageSearch(watch, links),
-    )
+    def __init__(
+        self,
+        runtime: Runtime,
+        cluster: Cluster,
+        links: EnodeLinks,
+        settings: GroupSettings,
+        membership: Membership,
+        traffic: Traffic,
+    ) -> None:
+        """Serve groups as `settings` allow, and count in `traffic`."""
+        watch, clock = cluster.watch, runtime.clock
+        self.reading = Reading(watch, links, runtime.background)
+        self.pulling = Pulling(watch, links, settings, membership, traffic, clock)
+        self.lag = Lag(watch, links, self.reading, clock)
+        self.moves = OffsetMoves(watch, links, self.reading)
+        self.search = MessageSearch(watch, links)

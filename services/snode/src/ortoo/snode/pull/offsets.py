@@ -160,10 +160,8 @@ class OffsetMoves:
             wanted = await self._links.to(queue.enode).find_offset(topic.topic_id, queue.queue_id, target.time_ms)
         elif target.time_ms is not None:
             wanted = held.end_offset
-        elif target.offset is not None:
-            wanted = target.offset
         else:
-            raise Invalid("no target; give time_ms, offset or offsets", field="target")
+            wanted = target.offset
         if wanted is None:
             return None
         return max(held.begin_offset, min(wanted, held.end_offset))

@@ -53,7 +53,7 @@ class Reading:
         self._links = links
         self._background = background
         self._ranges = 0
-        """How many ranges are being read."""
+        """How many ranges are being read, from before each asks for its first part: they share the memory for them."""
 
     async def queue_ranges(self, topic: Topic) -> dict[Queue, QueueRange]:
         """What the readable queues hold, in order; those of an enode that is away are missing."""
@@ -114,7 +114,8 @@ class Reading:
 
         asked: list[Held] = []
         """What is drawn for what is being given to the reader, and for what is coming."""
-        with self._counted(is_range=not follow):
+        self._ranges += not follow
+        try:
             coming = begin(at)
             try:
                 while follow or at < to_offset:
@@ -142,15 +143,8 @@ class Reading:
                 for held in asked:
                     held.becomes(0)
                 coming.cancel()
-
-    @contextlib.contextmanager
-    def _counted(self, *, is_range: bool) -> Iterator[None]:
-        """Count a read among those that share the memory for ranges, from before it asks for its first part."""
-        self._ranges += is_range
-        try:
-            yield
         finally:
-            self._ranges -= is_range
+            self._ranges -= not follow
 
     async def _read(
         self, queue: Queue, topic_id: int, offset: int, bytes_max: int, wait_ms: int, pushdown: Pushdown | None
@@ -268,22 +262,31 @@ def messages_of(part: Selected, among: Container[int] | None = None) -> Iterator
     if part.batch is None:
         return
     view = open_batch(part.batch)
-    rows = np.frombuffer(part.rows, "<i4").tolist() or range(view.count)
-    is_gathered = len(rows) == view.count
-    for number, row in enumerate(rows):
-        offset = part.first_offset + row
+    is_gathered = part.messages == view.count
+    for number, offset in enumerate(offsets_of(part)):
         if among is None or offset in among:
-            yield offset, view.message(number if is_gathered else row)
+            yield offset, view.message(number if is_gathered else offset - part.first_offset)
+
+
+def offsets_of(part: Selected) -> list[int]:
+    """The offsets of a part's messages, in order."""
+    rows = np.frombuffer(part.rows, "<i4").tolist() or range(part.messages)
+    return [part.first_offset + row for row in rows]
 
 
 def _end_of(ranges: Iterable[QueueRange], queue: Queue, from_offset: int) -> int:
     """Where a queue ends. Errors: OutOfRange when a reader wants to begin behind that."""
     stored = next((r for r in ranges if r.queue_id == queue.queue_id), QueueRange(queue.queue_id, 0, 0))
-    if from_offset > stored.end_offset:
-        raise OutOfRange(
-            f"{queue} holds offsets {stored.begin_offset} to {stored.end_offset}, exclusive, not {from_offset}",
-            begin_offset=stored.begin_offset,
-            end_offset=stored.end_offset,
-            field="from_offset",
-        )
+    check_within(stored, queue, from_offset, "from_offset")
     return stored.end_offset
+
+
+def check_within(held: QueueRange, queue: Queue, offset: int, field: str) -> None:
+    """Refuse an offset at which a queue has nothing and gets nothing next. Errors: OutOfRange, naming the field."""
+    if not 0 <= offset <= held.end_offset:
+        raise OutOfRange(
+            f"{queue} holds offsets {held.begin_offset} to {held.end_offset}, exclusive, not {offset}",
+            begin_offset=held.begin_offset,
+            end_offset=held.end_offset,
+            field=field,
+        )

@@ -65,7 +65,7 @@ class MessageSearch:
         named = await self._named(topic, request.message_id)
         if named is not None:
             return Found([named], [])
-        enodes = sorted(placement.enode for placement in topic.placements)
+        enodes = sorted(topic.enodes)
         answers = await asyncio.gather(
             *(self._find_on(enode, topic, request) for enode in enodes), return_exceptions=True
         )
@@ -88,9 +88,7 @@ class MessageSearch:
     async def _named(self, topic: Topic, message_id: str) -> PlacedMessage | None:
         """The message whose id says where it lies, if it is there."""
         address = message_address(message_id)
-        if address is None or address.topic_id != topic.topic_id:
-            return None
-        if address.enode not in {placement.enode for placement in topic.placements}:
+        if address is None or address.topic_id != topic.topic_id or topic.placement(address.enode) is None:
             return None
         found = await self._read(topic, Queue(topic.name, address.enode, address.queue_id), address.offset)
         return found if found is not None and found.message_id == message_id else None

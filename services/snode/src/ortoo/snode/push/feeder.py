@@ -1,8 +1,9 @@
 """Feeds one queue of a push session: reads whole batches, filters, delivers in order while there is credit."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any
 
 from ortoo.common.errors import DataLoss, Fenced, NotFound, OrtooError, OutOfRange, Overloaded
 from ortoo.common.filters.message_filter import MessageFilter
@@ -15,7 +16,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.enodes.link import FETCH_WAIT_MS, EnodeLink, EnodeLinks, Fetched, FetchWish, LockRequest
+from ortoo.snode.enodes.link import FETCH_WAIT_MS, EnodeLinks, Fetched, FetchWish, LockRequest
 from ortoo.snode.enodes.queue_locks import QueueLocks
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
 from ortoo.snode.observe.traffic import Traffic
@@ -35,16 +36,6 @@ DAMAGE_READS = 3
 _log = get_logger("push")
 
 
-class Sink(Protocol):
-    """Where a feeder's deliveries go: the session."""
-
-    async def may_send(self, queue: Queue) -> None:
-        """Wait until there is credit and room, and the client takes something of the queue."""
-
-    def send(self, delivery: Delivery) -> None:
-        """Deliver."""
-
-
 @dataclass(frozen=True, slots=True)
 class PushParts:
     """What every push session stands on."""
@@ -56,8 +47,8 @@ class PushParts:
     background: Background
     clock: Clock
     randomness: Randomness
-    traffic: Traffic = field(default_factory=Traffic)
-    memory: MemoryBudget = field(default_factory=MemoryBudget)
+    traffic: Traffic
+    memory: MemoryBudget
 
 
 @dataclass(slots=True, eq=False)
@@ -70,7 +61,9 @@ class Feeder:
     group: str
     wanted: MessageFilter | None
     """Which messages; may be changed at any time."""
-    sink: Sink
+    may_send: Callable[[Queue], Awaitable[None]]
+    """Waits until there is credit and room, and the client takes something of the queue."""
+    send: Callable[[Delivery], None]
     start_rule: StartRule
     lock: LockRequest | None
     """That it needs first; None = none, the queue is everybody's."""
@@ -81,6 +74,8 @@ class Feeder:
     """Of the session: what is read is drawn from it before it is asked for."""
     fence: int = field(default=0, init=False)
     """The generation of the queue's lock; 0 = it has none."""
+    task: asyncio.Task[Any] = field(init=False)
+    """Which runs it."""
     _failures: int = field(default=0, init=False)
     _damaged_reads: int = field(default=0, init=False)
     """How often in a row what was read was damaged, whatever else failed in between."""
@@ -95,7 +90,7 @@ class Feeder:
         await self._insist(self._acquire)
         await self._insist(self._start)
         while True:
-            await self.sink.may_send(self.cursor.queue)
+            await self.may_send(self.cursor.queue)
             await self._insist(self._step)
 
     async def _insist(self, step: Callable[[], Awaitable[None]]) -> None:
@@ -131,21 +126,21 @@ class Feeder:
         queue, link = self.cursor.queue, self.parts.links.to(self.cursor.queue.enode)
         if self.lock is None:
             kept = self.start_rule.offsets.get(queue)
-            self.cursor.start(await self._first_offset(link) if kept is None else kept, committed=kept is not None)
+            self.cursor.start(await self._first_offset() if kept is None else kept, committed=kept is not None)
             return
         offsets = await link.query_offsets(self.topic_id, self.group, (queue.queue_id,))
         if (committed := offsets.get(queue.queue_id)) is not None:
             self.cursor.start(committed, committed=True)
             return
-        start = await self._first_offset(link)
+        start = await self._first_offset()
         # From here on the group subscribes: whatever is stored now is its own, even if this session ends before it
         # has acknowledged anything.
         rows = [(queue.queue_id, start, self.fence)]
         await self.parts.links.to(queue.enode).commit_rows(self.topic_id, self.group, rows)
         self.cursor.start(start, committed=False)
 
-    async def _first_offset(self, link: EnodeLink) -> int:
-        queue = self.cursor.queue
+    async def _first_offset(self) -> int:
+        queue, link = self.cursor.queue, self.parts.links.to(self.cursor.queue.enode)
         rule = self.start_rule.of(queue)
         if rule is StartFrom.TIME:
             return await link.find_offset(self.topic_id, queue.queue_id, self.start_rule.time_ms)
@@ -170,14 +165,14 @@ class Feeder:
             )
             fetched = await self.parts.links.to(cursor.queue.enode).fetch(wish)
             self._at_end = fetched.next_offset >= fetched.end_offset
-            held.becomes(sum(len(stored.batch.records) for stored in fetched.batches))
+            held.becomes(fetched.size_bytes)
             await self._deliver(fetched, held)
 
     async def _deliver(self, fetched: Fetched, held: Held) -> None:
         cursor = self.cursor
         cursor.end_offset = fetched.end_offset
         for stored in fetched.batches:
-            await self.sink.may_send(cursor.queue)  # first, for what is wanted and what expires may change meanwhile
+            await self.may_send(cursor.queue)  # first, for what is wanted and what expires may change meanwhile
             part = selected(stored, cursor.next_offset, wanted=self.wanted, now_ms=self.parts.clock.now_ms())
             if part.expired:
                 self.parts.traffic.expired(cursor.queue.topic, self.group, part.expired)
@@ -203,7 +198,7 @@ class Feeder:
 
     def _send(self, delivery: Delivery) -> None:
         self.cursor.told(delivery.next_offset, self.parts.clock.monotonic_s(), delivery.size_bytes)
-        self.sink.send(delivery)
+        self.send(delivery)
 
     def _pass_over(self, error: DataLoss) -> bool:
         """Go on behind damaged messages, and tell the client which it will not get; False if nobody knows how far."""

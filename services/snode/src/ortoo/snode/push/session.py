@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from ortoo.snode.pull.offsets import StartFrom, StartRule
 from ortoo.snode.push.acknowledgements import AckBatcher
 from ortoo.snode.push.feeder import FETCH_BYTES_MIN, SESSION_BYTES, Feeder, PushParts
 from ortoo.snode.push.flow import Credit, QueueCursor
-from ortoo.snode.push.outbox import Assigned, Closed, Delivery, Event, Opened, PushOutbox
+from ortoo.snode.push.outbox import Assigned, Closed, Delivery, Opened, PushOutbox
 
 LEFT_SHARES = 16
 """A read asks for this part of the memory that is left, at most: the fuller it is, the smaller the steps."""
@@ -38,18 +38,12 @@ class PushPlan:
     """Each topic's filter; None = everything."""
     start: StartRule = StartRule()
     broadcast: bool = False
+    """Whether it gets all messages by itself."""
     member_session_id: str = ""
     """The session that this push session belongs to; empty = it stands alone."""
     heartbeat_interval_ms: int = 30_000
     expiry_ms: int = 120_000
-
-
-@dataclass(slots=True)
-class _Line:
-    """One queue of the session."""
-
-    feeder: Feeder
-    task: asyncio.Task[Any]
+    """How long it may be silent."""
 
 
 class PushSession:
@@ -57,6 +51,7 @@ class PushSession:
 
     def __init__(self, parts: PushParts, plan: PushPlan) -> None:
         """Make the session as planned."""
+        self.plan = plan
         self.session_id = parts.randomness.id_text()
         self.group = plan.group
         self.client_id = plan.client_id or self.session_id
@@ -70,14 +65,15 @@ class PushSession:
         """Called when it has to end, and why."""
         self._parts = parts
         self._feeding = parts.background.scope("push session", failed=lambda _: self.failed())
-        self._plan = plan
         self._filters = plan.filters
         self._credit = Credit()
         self.memory = call_share(parts.memory, "Push")
         """What it holds for the client."""
-        self._outbox = PushOutbox(self.memory)
-        self._outbox.opened(Opened(self.session_id, plan.heartbeat_interval_ms, plan.expiry_ms, self.client_id))
-        self._lines: dict[Queue, _Line] = {}
+        self.outbox = PushOutbox(self.memory)
+        """What waits to be told to the client."""
+        self.outbox.opened(Opened(self.session_id, plan.heartbeat_interval_ms, plan.expiry_ms, self.client_id))
+        self.feeders: dict[Queue, Feeder] = {}
+        """Of each queue, which knows how far it is."""
         self._first_seen: dict[str, frozenset[tuple[int, Queue]]] = {}
         """The queues, with their topic's id, that each topic had when the session came to want it."""
         self._look()
@@ -89,7 +85,7 @@ class PushSession:
     @property
     def unacknowledged_bytes(self) -> int:
         """What it was sent and has not acknowledged."""
-        return sum(line.feeder.cursor.unacknowledged_bytes for line in self._lines.values())
+        return sum(feeder.cursor.unacknowledged_bytes for feeder in self.feeders.values())
 
     @property
     def unacknowledged_bytes_max(self) -> int:
@@ -97,22 +93,12 @@ class PushSession:
         group = self._parts.directory.group(self.group)
         return group.unacknowledged_bytes_max if group is not None else UNACKNOWLEDGED_BYTES_MAX
 
-    @property
-    def expiry_s(self) -> float:
-        """How long it may be silent, as it was told."""
-        return self._plan.expiry_ms / 1000
-
-    @property
-    def broadcast(self) -> bool:
-        """Whether it gets all messages by itself."""
-        return self._plan.broadcast
-
     def parting(self, member: Member) -> None:
         """Tell the group that the client gets nothing any more; one that has a session of its own stays a member."""
         membership = self._parts.groups.membership
-        if self._plan.member_session_id and member.active:
+        if self.plan.member_session_id and member.active:
             membership.join(self.group, dataclasses.replace(member, active=False))
-        elif not self._plan.member_session_id:
+        elif not self.plan.member_session_id:
             membership.leave(self.group, self.client_id, self.session_id)
 
     def replaced(self) -> None:
@@ -127,19 +113,11 @@ class PushSession:
         words = "serving it met a failure; the snode's log has the details; open another session"
         self.on_end(CloseReason.EXPIRED, words)
 
-    def feeders(self) -> list[Feeder]:
-        """The feeder of each queue, which knows how far it is."""
-        return [line.feeder for line in self._lines.values()]
-
     def owing(self) -> Iterator[Feeder]:
         """Those of the queues whose acknowledgement is awaited; not of those that the client has suspended."""
-        for queue, line in self._lines.items():
-            if line.feeder.cursor.waiting_since_s is not None and not self._is_suspended(queue):
-                yield line.feeder
-
-    def next_event(self) -> Coroutine[Any, Any, Event]:
-        """The next thing to tell the client."""
-        return self._outbox.next()
+        for queue, feeder in self.feeders.items():
+            if feeder.cursor.waiting_since_s is not None and not self._is_suspended(queue):
+                yield feeder
 
     def heard(self) -> None:
         """The client said something."""
@@ -152,18 +130,17 @@ class PushSession:
 
     def acknowledge(self, queue: Queue, offset: int, generation: int) -> None:
         """The client has processed a queue up to `offset`. Errors: Invalid when that was never sent."""
-        line = self._lines.get(queue)
-        if line is None:
+        feeder = self.feeders.get(queue)
+        if feeder is None:
             _log.debug("an acknowledgement came too late", queue=str(queue), offset=offset, session=self.session_id)
             return
-        feeder = line.feeder
         if not feeder.cursor.acknowledge(offset, generation, self._parts.clock.monotonic_s()):
             return
         self._granted.set()
         if (traces := self._parts.traffic.traces) is not None:
             traces.acknowledged(self.group, queue, offset)
-        if self._plan.broadcast:
-            self._outbox.acknowledged(queue, offset, feeder.generation)
+        if self.plan.broadcast:
+            self.outbox.acknowledged(queue, offset, feeder.generation)
             return
         batcher = self._batcher(queue.enode, feeder.topic_id)
         batcher.put(queue, offset, feeder.generation, feeder.fence)
@@ -174,38 +151,38 @@ class PushSession:
         if self.closing:
             return
         wanted = set(queues)
-        lost = [queue for queue in self._lines if queue not in wanted or self._is_stale(queue)]
+        lost = [queue for queue in self.feeders if queue not in wanted or self._is_stale(queue)]
         for queue in lost:
             self._give_up(queue)
         if not wanted.isdisjoint(lost):  # a topic was made anew: its queues are others, by the names of the old ones
-            self._assigned(Assigned(generation, tuple(self._lines)))
+            self._assigned(Assigned(generation, tuple(self.feeders)))
             generation = self._parts.groups.membership.advance(self.group)
-        for line in self._lines.values():
-            line.feeder.generation = generation
+        for feeder in self.feeders.values():
+            feeder.generation = generation
         self._assigned(Assigned(generation, tuple(queues)))
         for queue in queues:
-            if queue not in self._lines:
+            if queue not in self.feeders:
                 self._take_on(queue, generation)
 
     def _assigned(self, event: Assigned) -> None:
         """Tell the queues; the credit of what never leaves is for others."""
-        for delivery in self._outbox.assigned(event):
+        for delivery in self.outbox.assigned(event):
             self.grant(delivery.messages, delivery.size_bytes)
 
     def subscribe(self, filters: Mapping[str, MessageFilter | None]) -> None:
         """Want other messages from now on; new and lost topics follow with the next assignment."""
         self._filters = filters
         self._look()
-        for queue, line in self._lines.items():
-            line.feeder.wanted = filters.get(queue.topic, line.feeder.wanted)
+        for queue, feeder in self.feeders.items():
+            feeder.wanted = filters.get(queue.topic, feeder.wanted)
 
     def suspend(self, queues: frozenset[Queue] | None) -> None:
         """Deliver nothing of these queues, None = of any; those suspended before go on, and are not late yet."""
         now_s = self._parts.clock.monotonic_s()
         before, self._suspended = self._suspended, queues
-        for queue, line in self._lines.items():
+        for queue, feeder in self.feeders.items():
             if (before is None or queue in before) and not self._is_suspended(queue):
-                line.feeder.cursor.wait_anew(now_s)
+                feeder.cursor.wait_anew(now_s)
         self._granted.set()
 
     def _is_suspended(self, queue: Queue) -> bool:
@@ -214,7 +191,7 @@ class PushSession:
     async def may_send(self, queue: Queue) -> None:
         """Wait until there is credit and room in the outbox, and the client takes something of the queue."""
         while True:
-            await self._outbox.room()
+            await self.outbox.room()
             has_credit = self._credit.open and self.unacknowledged_bytes < self.unacknowledged_bytes_max
             if has_credit and not self._is_suspended(queue):
                 return
@@ -230,27 +207,23 @@ class PushSession:
             traces.pushed(self.group, delivery.queue, delivery.first_offset, delivery.next_offset, delivery.batch)
         if delivery.loss is not None:
             self._parts.traffic.lost(delivery.queue.topic, self.group, delivery.next_offset - delivery.first_offset)
-        self._outbox.deliver(delivery)
-
-    def drop_unread(self, reason: CloseReason, message: str) -> None:
-        """Let go of what the client has not read, at once; of the rest it is told `reason` alone."""
-        self._outbox.close(Closed(reason, message))
+        self.outbox.deliver(delivery)
 
     async def close(self, reason: CloseReason, message: str) -> None:
         """Leave the group: the queues go to others when what was acknowledged is stored. May be called again."""
         if self.closing:
             return
         self.closing = True
-        flushes = [self._give_up(queue) for queue in list(self._lines)]
+        flushes = [self._give_up(queue) for queue in list(self.feeders)]
         self._parts.groups.leave(self.group, self)
         if flushes:
             await asyncio.wait(flushes)
-        self._outbox.close(Closed(reason, message))
+        self.outbox.close(Closed(reason, message))
 
     def _is_stale(self, queue: Queue) -> bool:
         """Whether the topic was deleted and created anew since the queue was taken on."""
         topic = self._parts.directory.find_topic(queue.topic)
-        return topic is None or self._lines[queue].feeder.topic_id != topic.topic_id
+        return topic is None or self.feeders[queue].topic_id != topic.topic_id
 
     def _take_on(self, queue: Queue, generation: int, *, former: Feeder | None = None) -> None:
         """Begin a queue; with `former` again, which the session had until now."""
@@ -258,7 +231,7 @@ class PushSession:
         if topic is None:
             return  # it was deleted a moment ago; the next assignment is without it
         start, lock = self._start_of(topic.topic_id, queue), None
-        if not self._plan.broadcast:
+        if not self.plan.broadcast:
             ids = (self.client_id, self.session_id)
             lock = LockRequest(self.group, topic.topic_id, queue.queue_id, *ids, resume=former is not None)
         if former is not None and former.topic_id == topic.topic_id and former.cursor.acknowledged is not None:
@@ -269,14 +242,16 @@ class PushSession:
             topic.topic_id,
             self.group,
             self._filters.get(queue.topic),
-            self,
+            self.may_send,
+            self.send,
             start,
             lock,
             self._fetch_bytes,
             generation,
             self.memory,
         )
-        self._lines[queue] = _Line(feeder, self._feeding.start(f"feed {queue}", self._feed(feeder)))
+        feeder.task = self._feeding.start(f"feed {queue}", self._feed(feeder))
+        self.feeders[queue] = feeder
 
     def _look(self) -> None:
         """Remember what there is of topics that are wanted from now on."""
@@ -288,7 +263,7 @@ class PushSession:
 
     def _start_of(self, topic_id: int, queue: Queue) -> StartRule:
         """What was added or made anew while the session was there is its group's from the first message on."""
-        start, seen = self._plan.start, self._first_seen.get(queue.topic, frozenset())
+        start, seen = self.plan.start, self._first_seen.get(queue.topic, frozenset())
         if (topic_id, queue) in seen:
             return start
         start_from = StartFrom.FIRST if start.start_from is StartFrom.LAST else start.start_from
@@ -309,47 +284,47 @@ class PushSession:
 
     def _refused(self, queue: Queue, fence: int) -> None:
         """An acknowledgement was refused, which was given under this generation of the lock."""
-        line = self._lines.get(queue)
-        if line is not None and line.feeder.fence == fence:
+        feeder = self.feeders.get(queue)
+        if feeder is not None and feeder.fence == fence:
             self._fenced(queue, "an acknowledgement was refused")
 
     def _fenced(self, queue: Queue, reason: str) -> None:
         """Begin a queue anew: its lock has a newer generation, by an operator's order or because it had ended."""
-        line = self._lines.get(queue)
-        if line is None or self.closing:
+        feeder = self.feeders.get(queue)
+        if feeder is None or self.closing:
             return
         _log.info("a queue begins anew", queue=str(queue), group=self.group, session=self.session_id, reason=reason)
         self._give_up(queue, flush=False)
-        if (batcher := self._batchers.get((queue.enode, line.feeder.topic_id))) is not None:
+        if (batcher := self._batchers.get((queue.enode, feeder.topic_id))) is not None:
             batcher.forget(queue)
-        rest = tuple(self._lines)
+        rest = tuple(self.feeders)
         advance = self._parts.groups.membership.advance
         self._assigned(Assigned(advance(self.group), rest))
         generation = advance(self.group)
         self._assigned(Assigned(generation, (*rest, queue)))
-        self._take_on(queue, generation, former=line.feeder)
+        self._take_on(queue, generation, former=feeder)
 
     def _give_up(self, queue: Queue, *, flush: bool = True) -> asyncio.Task[Any]:
-        line = self._lines.pop(queue)
-        line.task.cancel()
-        return self._parts.background.contained("release", self._release(queue, line, flush=flush))
+        feeder = self.feeders.pop(queue)
+        feeder.task.cancel()
+        return self._parts.background.contained("release", self._release(queue, feeder, flush=flush))
 
-    async def _release(self, queue: Queue, line: _Line, *, flush: bool) -> None:
+    async def _release(self, queue: Queue, feeder: Feeder, *, flush: bool) -> None:
         """Let the next owner have the queue, when what this one acknowledged is stored or cannot be."""
         try:
-            if line.task is not asyncio.current_task():
-                await asyncio.wait([line.task])
-            batcher = self._batchers.get((queue.enode, line.feeder.topic_id))
+            if feeder.task is not asyncio.current_task():
+                await asyncio.wait([feeder.task])
+            batcher = self._batchers.get((queue.enode, feeder.topic_id))
             if batcher is not None and flush:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(FLUSH_TIMEOUT_S):
                         await batcher.settled(queue)
-            if batcher is not None and queue not in self._lines:
+            if batcher is not None and queue not in self.feeders:
                 batcher.forget(queue)
         finally:
-            if (lock := line.feeder.lock) is not None and flush:
+            if (lock := feeder.lock) is not None and flush:
                 self._parts.locks.give_back(queue.enode, dataclasses.replace(lock, resume=False))
-            self._parts.groups.release(self.group, queue, line.feeder)
+            self._parts.groups.release(self.group, queue, feeder)
 
     def _batcher(self, enode: str, topic_id: int) -> AckBatcher:
         key = (enode, topic_id)
@@ -360,7 +335,7 @@ class PushSession:
                 topic_id,
                 self.group,
                 self._parts.links,
-                self._outbox.acknowledged,
+                self.outbox.acknowledged,
                 self._refused,
                 clock=self._parts.clock,
                 randomness=self._parts.randomness,
@@ -368,5 +343,5 @@ class PushSession:
         return batcher
 
     def _fetch_bytes(self) -> int:
-        share = min(SESSION_BYTES // max(1, len(self._lines)), self._parts.memory.left_bytes // LEFT_SHARES)
+        share = min(SESSION_BYTES // max(1, len(self.feeders)), self._parts.memory.left_bytes // LEFT_SHARES)
         return max(FETCH_BYTES_MIN, min(FETCH_BYTES_MAX, share, self._credit.size_bytes))

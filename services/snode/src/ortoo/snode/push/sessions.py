@@ -11,14 +11,19 @@ from ortoo.common.errors import Conflict, Invalid, OrtooError, Overloaded
 from ortoo.common.filters.message_filter import MessageFilter, compile_filter
 from ortoo.common.process.logs import get_logger
 from ortoo.common.telemetry.metrics import Metrics
+from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.routes import DeliveryMode, Queue
-from ortoo.snode.cluster.watch import DirectoryWatch
+from ortoo.snode.cluster.runtime import Runtime
+from ortoo.snode.enodes import Enodes
 from ortoo.snode.enodes.link import EnodeLinks
+from ortoo.snode.membership.consumer_groups import ConsumerGroups
 from ortoo.snode.membership.members import CloseReason, Member, SlowRule, Subscription, merged
+from ortoo.snode.observe.traffic import Traffic
 from ortoo.snode.push.feeder import PushParts
+from ortoo.snode.push.outbox import Closed
 from ortoo.snode.push.session import PushPlan, PushSession
+from ortoo.snode.topics import Topics
 from ortoo.snode.topics.arrival import retry_topic
-from ortoo.snode.topics.group_settings import DeliveryModes, GroupSettings
 
 FAREWELL_S = 60.0
 """How long a client that does not read has time to take the reason why its session ended."""
@@ -44,39 +49,49 @@ class QueueEnds:
         """The end of a queue; 0 when it cannot be told."""
         enode, key = queue.enode, (queue.enode, topic_id)
         if key not in self._known and enode not in self._silent:
+            self._known[key] = {}
             try:
                 ranges = await self.links.to(enode).describe_queues(topic_id)
+                self._known[key] = {item.queue_id: item.end_offset for item in ranges}
             except OrtooError as error:
-                self._known[key] = {}
                 if error.retriable:
                     self._silent.add(enode)
-            else:
-                self._known[key] = {item.queue_id: item.end_offset for item in ranges}
         return self._known.get(key, {}).get(queue.queue_id, 0)
 
 
-@dataclass(slots=True, eq=False)
 class Sessions:
     """Every open push session, by its id."""
 
-    parts: PushParts
-    watch: DirectoryWatch
-    settings: GroupSettings
-    modes: DeliveryModes
-    expiry_s: float
-    """How long a session may be silent; one that was told more has that."""
-    evicted_slow: int = field(default=0, init=False)
-    """How many sessions were ended because they were slow."""
-    _sessions: dict[str, PushSession] = field(default_factory=dict, init=False)
-    _leaving: dict[str, tuple[PushSession, float]] = field(default_factory=dict, init=False)
+    def __init__(
+        self,
+        runtime: Runtime,
+        cluster: Cluster,
+        enodes: Enodes,
+        topics: Topics,
+        groups: ConsumerGroups,
+        traffic: Traffic,
+    ) -> None:
+        """None is open yet."""
+        shared = (runtime.background, runtime.clock, runtime.randomness, traffic, runtime.memory)
+        self.parts = PushParts(cluster.directory, enodes.links, groups, enodes.locks, *shared)
+        self.watch = cluster.watch
+        self.settings = topics.groups
+        self.modes = topics.modes
+        self.expiry_s = runtime.settings.session_expiry_s
+        """How long a session may be silent; one that was told more has that."""
+        self.evicted_slow = 0
+        """How many sessions were ended because they were slow."""
+        self._sessions: dict[str, PushSession] = {}
+        self._leaving: dict[str, tuple[PushSession, float]] = {}
+        self._register(runtime.metrics)
 
-    def register(self, metrics: Metrics) -> None:
+    def _register(self, metrics: Metrics) -> None:
         """Name what is read of the sessions; names beginning with rocketmq_ are those of RocketMQ 5."""
 
         def in_flight() -> dict[tuple[str, ...], int]:
             counts: Counter[tuple[str, ...]] = Counter()
             for session in self.all():
-                for cursor in (feeder.cursor for feeder in session.feeders()):
+                for cursor in (feeder.cursor for feeder in session.feeders.values()):
                     if cursor.acknowledged is not None:
                         counts[cursor.queue.topic, session.group] += max(0, cursor.sent_offset - cursor.acknowledged)
             return counts
@@ -205,14 +220,14 @@ class Sessions:
                 del self._leaving[session_id]
         remaining: list[PushSession] = []
         for session in self.all():
-            expiry_s = max(self.expiry_s, session.expiry_s)
+            expiry_s = max(self.expiry_s, session.plan.expiry_ms / 1000)
             if now_s - session.heard_at_s > expiry_s:
                 self.close_soon(
                     session,
                     CloseReason.EXPIRED,
                     f"nothing was heard for {expiry_s:.0f} s; send a Heartbeat in between, or open another",
                 )
-            elif closed := self.settings.refusal(session.group, broadcast=session.broadcast):
+            elif closed := self.settings.refusal(session.group, broadcast=session.plan.broadcast):
                 self.close_soon(session, CloseReason.GROUP_CLOSED, closed.message)
             else:
                 remaining.append(session)
@@ -227,7 +242,7 @@ class Sessions:
     def _evict_unread(self, session: PushSession, reason: str) -> None:
         """End a session whose client does not read, because the memory is used up."""
         self.evicted_slow += 1
-        session.drop_unread(CloseReason.SLOW_CONSUMER, reason)
+        session.outbox.close(Closed(CloseReason.SLOW_CONSUMER, reason))  # at once: it is told this alone
         self.close_soon(session, CloseReason.SLOW_CONSUMER, reason)
 
     def close_soon(self, session: PushSession, reason: CloseReason, message: str) -> None:

@@ -145,7 +145,7 @@ def _batch(one: PoppedMessages, seals: HandleSeals, *, readable: bool) -> pb.Pop
         queue=queue_to(one.queue),
         receipt_handle=one.handle.text(seals),
         attempts=() if set(one.popped.attempts) == {1} else one.popped.attempts,
-        topic_id=one.topic_id,
+        topic_id=one.handle.topic_id,
         # A body that came twice could be more than an answer may be.
         batch=None if readable else batch_to(one.popped.batch),
         messages=[write(record_pb2.Message, row) for row in open_batch(one.popped.batch)] if readable else (),

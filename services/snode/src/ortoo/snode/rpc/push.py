@@ -122,7 +122,7 @@ class PushCall:
     async def responses(self, session: PushSession) -> AsyncIterator[Bulky]:
         """Everything for the client, until the session is closed."""
         while True:
-            event = await session.next_event()
+            event = await session.outbox.next()
             if isinstance(event, Closed) and self._error is not None:
                 raise self._error
             is_last = isinstance(event, Closed)

@@ -1,7 +1,7 @@
 """One producer's stream of batches: checked, passed on untouched, answered in order within each queue."""
 
 import asyncio
-from collections import deque
+from collections import defaultdict, deque
 from dataclasses import dataclass, field, replace
 
 from ortoo.common.arrays.opened_batch import OpenedBatch
@@ -15,7 +15,7 @@ from ortoo.snode.cluster.directory import Directory, check_writable
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.link import Appended, EnodeLinks, FlushMode, explained
 from ortoo.snode.send.batch_check import check
-from ortoo.snode.topics.arrival import TopicSource
+from ortoo.snode.topics.arrival import SendableTopics
 
 _log = get_logger("produce")
 
@@ -52,13 +52,13 @@ class ProduceStream:
     """Many batches of many queues in flight. Beyond what it may have on its way it is not read any more."""
 
     directory: Directory
-    topics: TopicSource
+    topics: SendableTopics
     links: EnodeLinks
     memory: MemoryShare
     """From which the batches on their way are drawn."""
     bytes_max: int = 16 << 20
     batches_max: int = 1_024
-    _lines: dict[Queue, deque[_Item]] = field(default_factory=dict, init=False)
+    _lines: defaultdict[Queue, deque[_Item]] = field(default_factory=lambda: defaultdict(deque), init=False)
     _bytes: int = field(default=0, init=False)
     _batches: int = field(default=0, init=False)
     _answers: deque[tuple[ProduceAnswer, int]] = field(default_factory=deque, init=False)
@@ -90,10 +90,7 @@ class ProduceStream:
         item = _Item(request_id, size_bytes, future, topic_id, delayed_count)
         self._bytes += item.size_bytes
         self._batches += 1
-        line = self._lines.get(queue)
-        if line is None:
-            line = self._lines[queue] = deque()
-        line.append(item)
+        self._lines[queue].append(item)
         if future.done():
             self._settle(queue)
         else:

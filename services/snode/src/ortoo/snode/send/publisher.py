@@ -12,10 +12,7 @@ from typing import Any
 from ortoo.common.errors import NOT_TAKEN_FIELD, Invalid, OrtooError, Unavailable
 from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.common.groups.queue_choice import queue_of_group
-from ortoo.common.process.background import Background
-from ortoo.common.process.clock import Clock
 from ortoo.common.process.memory_budget import MemoryShare
-from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.common.records.batch import encode, encoded_bytes_bound
 from ortoo.common.records.message import Message
@@ -23,12 +20,13 @@ from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX
 from ortoo.snode.cluster.directory import Directory, queues_to_write
 from ortoo.snode.cluster.routes import MessageType, Queue, Topic
+from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks, explained
 from ortoo.snode.send.batcher import BATCH_BYTES, PublishBatcher
 from ortoo.snode.send.delayed import delayed_message_id, recall_handle
 from ortoo.snode.send.doubt import Doubt
 from ortoo.snode.send.queue_choice import DEDUP_ID, ID_BYTES_MAX, USUAL, Place, Sort, placed_by, queue_of_level
-from ortoo.snode.topics.arrival import TopicSource
+from ortoo.snode.topics.arrival import SendableTopics
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +61,13 @@ CHOICES_MAX = 10_000
 
 @dataclass(slots=True, eq=False)
 class Publisher:
-    """All single messages of this snode."""
+    """All single messages of this snode. They wait for their place on disk as long as an enode may take to answer."""
 
+    runtime: Runtime
     directory: Directory
-    topics: TopicSource
+    topics: SendableTopics
     links: EnodeLinks
-    background: Background
     memory: MemoryShare
-    clock: Clock
-    randomness: Randomness
-    timeout_s: float
-    """How long a message may wait for its place on disk."""
     _batchers: OrderedDict[tuple[int, Queue, Sort], PublishBatcher] = field(default_factory=OrderedDict, init=False)
     _choices: OrderedDict[int, tuple[int, PublishBatcher, int]] = field(default_factory=OrderedDict, init=False)
     """By topic: whose turn it is among its queues, and until its batcher has cut so many batches."""
@@ -126,7 +120,7 @@ class Publisher:
         """Begin to store messages of one sort; the future gives the first one's offset, or the receipts."""
         to, sort = place
         if sort[2]:
-            return self.background.asked(f"publish {to}", self._store_identified(topic, to, messages))
+            return self.runtime.background.asked(f"publish {to}", self._store_identified(topic, to, messages))
         try:
             return self._put(topic, to, messages, sort, may_move=_may_move(sort, messages, queue))
         except OrtooError as error:  # of other sorts some may be on their way
@@ -139,9 +133,9 @@ class Publisher:
 
         Errors: as the enode says; Unavailable: outcome unknown.
         """
-        batch = encode(messages, now_ms=self.clock.now_ms())
+        batch = encode(messages, now_ms=self.runtime.clock.now_ms())
         ids = [message.properties[DEDUP_ID] for message in messages]
-        deadline_s = self.clock.monotonic_s() + self.timeout_s
+        deadline_s = self.runtime.clock.monotonic_s() + self.runtime.enode_timeout_s
         doubt, backoff, attempt = Doubt(), Backoff(first_s=0.02, max_s=0.5), 0
         while True:
             try:
@@ -149,11 +143,11 @@ class Publisher:
                 places = await link.append_identified(topic.topic_id, queue.queue_id, batch, ids)
             except OrtooError as error:
                 reason = explained(error)
-                delay_s = backoff.delay_s(attempt, self.randomness)
-                if not reason.retriable or self.clock.monotonic_s() + delay_s >= deadline_s:
+                delay_s = backoff.delay_s(attempt, self.runtime.randomness)
+                if not reason.retriable or self.runtime.clock.monotonic_s() + delay_s >= deadline_s:
                     raise doubt.told(reason) from None
                 doubt.tried(error)
-                await self.clock.sleep(delay_s)
+                await self.runtime.clock.sleep(delay_s)
                 attempt += 1
             else:
                 return [
@@ -201,7 +195,7 @@ class Publisher:
             alive = [queue for queue in alive if queue.enode not in refusing] or alive
         entry = self._choices.get(topic.topic_id)
         if entry is None:
-            at = self.randomness.below(1024)  # so that snodes do not march in step
+            at = self.runtime.randomness.below(1024)  # so that snodes do not march in step
             if len(self._choices) >= CHOICES_MAX:
                 self._choices.popitem(last=False)
         else:
@@ -222,7 +216,7 @@ class Publisher:
         batcher = self._batcher(topic, queue, sort)
         future = batcher.put(messages, may_move=may_move)
         if not batcher.draining:
-            batcher.wake(self.background, f"publish {queue}")
+            batcher.wake(self.runtime.background, f"publish {queue}")
         return future
 
     def _batcher(self, topic: Topic, queue: Queue, sort: Sort = USUAL) -> PublishBatcher:
@@ -230,9 +224,8 @@ class Publisher:
         batcher = self._batchers.get(key)
         if batcher is None:
             self._drop_idle_batchers()
-            batcher = self._batchers[key] = PublishBatcher(
-                queue, topic.topic_id, self.links, self.memory, self.clock, self.randomness, self.timeout_s
-            )
+            own = (self.runtime.clock, self.runtime.randomness, self.runtime.enode_timeout_s)
+            batcher = self._batchers[key] = PublishBatcher(queue, topic.topic_id, self.links, self.memory, *own)
         self._batchers.move_to_end(key)
         return batcher
 

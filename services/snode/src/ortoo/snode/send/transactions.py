@@ -19,7 +19,7 @@ from ortoo.snode.cluster.directory import queues_to_write
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import DueHalf, EnodeLinks, HalfVerdict, OpenHalf, VerdictSource
-from ortoo.snode.topics.arrival import TopicSource
+from ortoo.snode.topics.arrival import SendableTopics
 
 LIST_DEFAULT = 100
 LIST_MAX = 10_000
@@ -64,7 +64,7 @@ class Transactions:
 
     runtime: Runtime
     cluster: Cluster
-    sendable: TopicSource
+    sendable: SendableTopics
     links: EnodeLinks
     _producers: dict[str, dict[Ask, None]] = field(default_factory=dict, init=False)
     """Of each group those that can be asked here, whose turn is next first."""

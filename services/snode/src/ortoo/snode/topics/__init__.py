@@ -3,8 +3,6 @@
 In come names, out go topics and groups that exist. Sending, consuming and administration import it.
 """
 
-from dataclasses import dataclass
-
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
@@ -12,32 +10,19 @@ from ortoo.snode.topics.arrival import GroupTopics, SendableTopics, TopicArrival
 from ortoo.snode.topics.group_settings import DeliveryModes, GroupSettings
 
 
-@dataclass(frozen=True, slots=True)
 class Topics:
     """Each way to come by a topic or a group."""
 
-    arrival: TopicArrival
-    sendable: SendableTopics
-    of_groups: GroupTopics
-    groups: GroupSettings
-    modes: DeliveryModes
-
-
-def make_topics(runtime: Runtime, cluster: Cluster, links: EnodeLinks) -> Topics:
-    """Make topics and groups by use where the settings allow it."""
-    settings, clock = runtime.settings, runtime.clock
-    arrival = TopicArrival(cluster.watch, links, clock=clock)
-    sendable = SendableTopics(
-        cluster.watch,
-        cluster.name_server,
-        arrival,
-        auto_create=settings.auto_create_topics,
-        queue_count=settings.auto_create_queue_count,
-    )
-    return Topics(
-        arrival,
-        sendable,
-        GroupTopics(cluster.directory, cluster.name_server, arrival),
-        GroupSettings(cluster.directory, cluster.name_server, auto_create=settings.auto_create_groups),
-        DeliveryModes(cluster.directory, cluster.watch, links, clock),
-    )
+    def __init__(self, runtime: Runtime, cluster: Cluster, links: EnodeLinks) -> None:
+        """Make topics and groups by use where the settings allow it."""
+        settings, clock = runtime.settings, runtime.clock
+        self.arrival = TopicArrival(cluster.watch, links, clock=clock)
+        self.sendable = SendableTopics(
+            cluster,
+            self.arrival,
+            auto_create=settings.auto_create_topics,
+            queue_count=settings.auto_create_queue_count,
+        )
+        self.of_groups = GroupTopics(cluster, self.arrival)
+        self.groups = GroupSettings(cluster.directory, cluster.name_server, auto_create=settings.auto_create_groups)
+        self.modes = DeliveryModes(cluster.directory, cluster.watch, links, clock)

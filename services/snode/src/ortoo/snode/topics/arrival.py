@@ -7,14 +7,12 @@ import asyncio
 import contextlib
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Protocol
 from weakref import WeakValueDictionary
 
 from ortoo.common.errors import AlreadyExists, NotFound, OrtooError
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
-from ortoo.snode.cluster.directory import Directory
-from ortoo.snode.cluster.name_server import NameServer
+from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.routes import DEAD_LETTER_PREFIX, RETRY_PREFIX, Placement, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks
@@ -31,14 +29,6 @@ class TopicArrival:
         self._links = links
         self._clock = clock
 
-    async def topic(self, name: str) -> Topic:
-        """A topic. Errors: Invalid, NotFound."""
-        return await self._watch.topic(name)
-
-    async def version(self, version: int) -> None:
-        """Wait until this snode's directory is that new."""
-        await self._watch.reached(version)
-
     async def of(self, topic: Topic) -> None:
         """Wait until this snode and the enodes of the topic know it."""
         await self._watch.reached(topic.version)
@@ -52,10 +42,6 @@ class TopicArrival:
         last = max(topics, key=lambda topic: topic.version, default=None)
         if last is not None:
             await self.of(last)
-
-    async def gone(self, name: str) -> None:
-        """Wait until this snode has forgotten a topic."""
-        await self._watch.gone(name)
 
     async def _is_at(self, topic: Topic, placement: Placement) -> bool:
         """Whether the enode has all queues; an enode that is away is not waited for."""
@@ -73,14 +59,6 @@ RESERVED_PREFIX = "%"
 _log = get_logger("topics")
 
 
-class TopicSource(Protocol):
-    """Finds topics."""
-
-    async def topic(self, name: str) -> Topic:
-        """A topic. Errors: Invalid, NotFound."""
-        ...
-
-
 @dataclass(slots=True, eq=False)
 class SendableTopics:
     """Finds topics for producers, and makes them if that is switched on.
@@ -88,8 +66,7 @@ class SendableTopics:
     Topics are made with `queue_count` queues on each enode.
     """
 
-    topics: TopicSource
-    name_server: NameServer
+    cluster: Cluster
     arrival: TopicArrival
     _: KW_ONLY
     auto_create: bool
@@ -102,7 +79,7 @@ class SendableTopics:
         """A topic that may be sent to. Errors: Invalid; NotFound where none is made; Overloaded, Unavailable."""
         while True:
             try:
-                return await self.topics.topic(name)
+                return await self.cluster.watch.topic(name)
             except NotFound:
                 if not self.auto_create or name.startswith(RESERVED_PREFIX):
                     raise
@@ -114,10 +91,10 @@ class SendableTopics:
         making = self._making[name] = asyncio.Event()
         try:
             try:
-                topic = await self.name_server.create_topic(name, queue_count=self.queue_count)
+                topic = await self.cluster.name_server.create_topic(name, queue_count=self.queue_count)
                 _log.info("a topic was made by its first message", topic=name)
             except AlreadyExists:  # somebody else made it meanwhile, with other queues
-                topic = await self.name_server.get_topic(name)
+                topic = await self.cluster.name_server.get_topic(name)
             await self.arrival.of(topic)
             return topic
         finally:
@@ -140,25 +117,21 @@ def dead_letter_topic(group: str) -> str:
 
 @dataclass(slots=True, eq=False)
 class GroupTopics:
-    """Finds and makes them.
+    """Finds and makes them."""
 
-    Look into `directory`, create through `name_server`.
-    """
-
-    directory: Directory
-    name_server: NameServer
+    cluster: Cluster
     arrival: TopicArrival
     _making: WeakValueDictionary[tuple[str, str], asyncio.Lock] = field(default_factory=WeakValueDictionary, init=False)
 
     def topic_id(self, name: str, enode: str) -> int:
         """The id of a topic that has a queue on this enode; 0 if it does not exist, or not there."""
-        topic = self.directory.find_topic(name)
+        topic = self.cluster.directory.find_topic(name)
         return topic.topic_id if topic is not None and topic.placement(enode) is not None else 0
 
     async def find(self, name: str) -> Topic | None:
         """A group's topic; None if there is none yet."""
         try:
-            return await self.arrival.topic(name)
+            return await self.cluster.watch.topic(name)
         except NotFound:
             return None
 
@@ -171,12 +144,12 @@ class GroupTopics:
         return self.topic_id(name, enode)
 
     async def _make(self, name: str, enode: str) -> Topic:
-        if self.directory.find_topic(name) is None:
+        if self.cluster.directory.find_topic(name) is None:
             try:
-                made = await self.name_server.create_topic(name, queue_count=1)
+                made = await self.cluster.name_server.create_topic(name, queue_count=1)
             except AlreadyExists:
                 pass
             else:
                 _groups_log.info("a group's topic was created", topic=name)
                 return made
-        return await self.name_server.place_topic(name, enode)
+        return await self.cluster.name_server.place_topic(name, enode)

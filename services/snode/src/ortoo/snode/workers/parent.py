@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from ortoo.snode.settings import Settings, worker_name
 from ortoo.snode.workers.endpoint import WorkersEndpoint
 from ortoo.snode.workers.ports import kept_ports
 from ortoo.snode.workers.process import WorkerProcess
-from ortoo.snode.workers.worker import Worker
 
 
 @contextlib.asynccontextmanager
@@ -26,22 +24,9 @@ async def open_workers(settings: Settings, command: Sequence[str], folder: Path)
     """
     clock, randomness, changed = SystemClock(), Randomness(), asyncio.Event()
     async with contextlib.AsyncExitStack() as stack, Background("workers") as background:
-        ports = stack.enter_context(kept_ports(settings))
-
-        def worker(number: int) -> WorkerProcess:
-            # What only the parent asks for is reached from this machine alone.
-            listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-            told = Worker(
-                number,
-                ports.listen_address,
-                ports.tls_listen_address,
-                ports.own_addresses[number - 1],
-                listener.fileno(),
-            )
-            name = worker_name(settings.name, number)
-            return WorkerProcess(name, told, listener, command, folder, changed.set, clock, randomness)
-
-        workers = [worker(number) for number in range(1, settings.workers + 1)]
+        told = stack.enter_context(kept_ports(settings))
+        how = (command, folder, changed.set, clock, randomness)
+        workers = [WorkerProcess(worker_name(settings.name, one.number), one, at, *how) for one, at in told]
 
         def reload() -> None:
             for one in workers:
@@ -56,9 +41,9 @@ async def open_workers(settings: Settings, command: Sequence[str], folder: Path)
                 await changed.wait()
             yield Running(
                 settings.name,
-                ports.listen_address,
+                workers[0].worker.listen_address,
                 reload=reload,
-                tls_address=ports.tls_listen_address,
+                tls_address=workers[0].worker.tls_listen_address,
             )
         finally:
             for one in workers:

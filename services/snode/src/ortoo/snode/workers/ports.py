@@ -3,26 +3,18 @@
 import contextlib
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from ortoo.common.grpc.server import cannot_listen
 from ortoo.snode.settings import Settings
-
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """host:port each, with real ports."""
-
-    listen_address: str
-    tls_listen_address: str
-    """Empty when TLS is not spoken."""
-    own_addresses: tuple[str, ...]
-    """Where each worker alone is reached."""
+from ortoo.snode.workers.worker import Worker
 
 
 @contextlib.contextmanager
-def kept_ports(settings: Settings) -> Iterator[Ports]:
-    """Keep all ports for processes of this user that share them. Errors: Conflict when one is taken."""
+def kept_ports(settings: Settings) -> Iterator[list[tuple[Worker, socket.socket]]]:
+    """Keep all ports for processes of this user that share them: each worker's, and on which its parent asks it.
+
+    Errors: Conflict when one is taken.
+    """
     inner = settings.tls_cluster_listen_address
     host, _, first = (inner or f"{settings.listen_address.rpartition(':')[0]}:{settings.worker_port}").rpartition(":")
     own = [f"{host}:{int(first) and int(first) + number}" for number in range(settings.workers)]
@@ -34,11 +26,15 @@ def kept_ports(settings: Settings) -> Iterator[Ports]:
             holder = kept.enter_context(_holder(address, setting))
             return f"{address.rpartition(':')[0]}:{holder.getsockname()[1]}"
 
-        yield Ports(
-            keep(settings.listen_address, "listen_address"),
-            keep(settings.tls_listen_address, "tls_listen_address"),
-            tuple(keep(address, "tls_cluster_listen_address" if inner else "worker_port") for address in own),
-        )
+        listen = keep(settings.listen_address, "listen_address")
+        tls_listen = keep(settings.tls_listen_address, "tls_listen_address")
+        own = [keep(address, "tls_cluster_listen_address" if inner else "worker_port") for address in own]
+        # After these, or one might get a port of theirs. They are reached from this machine alone.
+        listeners = [kept.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in own]
+        yield [
+            (Worker(number, listen, tls_listen, address, listener.fileno()), listener)
+            for number, (address, listener) in enumerate(zip(own, listeners, strict=True), 1)
+        ]
 
 
 def _holder(address: str, setting: str) -> socket.socket:

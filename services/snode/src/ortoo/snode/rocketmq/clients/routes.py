@@ -22,7 +22,7 @@ from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import Refused, ok
 from ortoo.snode.rocketmq.protocol.names import group_name, topic_name
-from ortoo.snode.topics.arrival import TopicSource
+from ortoo.snode.topics.arrival import SendableTopics
 
 ANY_QUEUE = -1
 """The queue id of an assignment that means all queues of a broker."""
@@ -39,7 +39,7 @@ JAVA_WITH_PRIORITIES = (5, 2, 0)
 class Routing:
     """QueryRoute and QueryAssignment."""
 
-    def __init__(self, watch: DirectoryWatch, sendable: TopicSource, advertised_address: str) -> None:
+    def __init__(self, watch: DirectoryWatch, sendable: SendableTopics, advertised_address: str) -> None:
         """`advertised_address` is told to every client; empty = each client is told the way it came."""
         self._watch = watch
         self._sendable = sendable

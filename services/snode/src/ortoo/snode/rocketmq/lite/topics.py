@@ -20,6 +20,7 @@ class LiteTopics:
     def __init__(self, cluster: Cluster, arrival: TopicArrival) -> None:
         self._directory = cluster.directory
         self._name_server = cluster.name_server
+        self._watch = cluster.watch
         self._arrival = arrival
         self._making: dict[str, asyncio.Event] = {}
 
@@ -55,7 +56,7 @@ class LiteTopics:
         try:
             await self._arrival.of(await self._name_server.set_permission(name, Permission.READ_WRITE))
         except NotFound:
-            await self._arrival.gone(name)
+            await self._watch.gone(name)
 
     async def _make(self, parent: Topic, name: str) -> Topic:
         self._check_room(parent)

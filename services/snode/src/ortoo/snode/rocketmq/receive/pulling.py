@@ -13,7 +13,7 @@ from ortoo.snode.cluster.directory import check_readable
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks, FetchWish, QueueRange
-from ortoo.snode.pull.reading import messages_of
+from ortoo.snode.pull.reading import check_within, messages_of
 from ortoo.snode.rocketmq.clients.settings_reply import RECEIVE_BATCH_MAX
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import Refused, ok, status_of
@@ -71,14 +71,7 @@ class QueueOffsets:
         """Commit a group's offset; durable when answered."""
         group = group_name(request.group)
         topic, queue = await self._queue(request.message_queue)
-        held = await self._range(topic, queue)
-        if not 0 <= request.offset <= held.end_offset:
-            raise OutOfRange(
-                f"{queue} holds offsets {held.begin_offset} to {held.end_offset}, exclusive, not {request.offset}",
-                begin_offset=held.begin_offset,
-                end_offset=held.end_offset,
-                field="offset",
-            )
+        check_within(await self._range(topic, queue), queue, request.offset, "offset")
         await self.links.to(queue.enode).commit_rows(topic.topic_id, group, [(queue.queue_id, request.offset, 0)])
         return pb.UpdateOffsetResponse(status=ok())
 

@@ -214,7 +214,7 @@ class Receiving:
                 queue.queue_id,
                 offset,
                 popped.stored_at_ms,
-                message_id_text(one.topic_id, queue.enode, queue.queue_id, offset),
+                message_id_text(handle.topic_id, queue.enode, queue.queue_id, offset),
                 attempt,
                 handle.text(self.directory.seals),
                 call.invisible_ms,

@@ -23,14 +23,14 @@ from ortoo.snode.rocketmq.send.recalling import joined_handle
 from ortoo.snode.rocketmq.send.transacting import Transacting
 from ortoo.snode.send.doubt import Doubt
 from ortoo.snode.send.publisher import Publisher, Receipt
-from ortoo.snode.topics.arrival import TopicSource
+from ortoo.snode.topics.arrival import SendableTopics
 
 
 @dataclass(frozen=True, slots=True)
 class Sending:
     """SendMessage."""
 
-    topics: TopicSource
+    topics: SendableTopics
     publisher: Publisher
     transacting: Transacting
     lite_topics: LiteTopics

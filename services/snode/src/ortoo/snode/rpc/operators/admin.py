@@ -30,7 +30,7 @@ class AdminService(MemberAdmin, GroupAdmin):
 
     async def DescribeTopic(self, request: pb.DescribeTopicRequest, context: Context) -> pb.DescribeTopicResponse:
         """One topic with what its queues hold."""
-        topic = await self.topics.arrival.topic(request.name)
+        topic = await self.cluster.watch.topic(request.name)
         ranges = await self.pull.reading.queue_ranges(topic)
         queues = [write(pb.TopicQueue, held, enode=queue.enode) for queue, held in ranges.items()]
         return pb.DescribeTopicResponse(topic=topic_to(topic), queues=queues)

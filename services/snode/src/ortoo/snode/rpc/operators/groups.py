@@ -52,7 +52,7 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
         if request.HasField("retry"):
             changes["retry"] = retry_of(request.retry)
         group = await self.cluster.name_server.put_group(dataclasses.replace(group, **changes))
-        await self.topics.arrival.version(group.version)
+        await self.cluster.watch.reached(group.version)
         return pb.UpdateGroupResponse(group=write(topic_pb2.Group, group))
 
     async def DescribeGroup(self, request: pb.DescribeGroupRequest, context: Context) -> pb.DescribeGroupResponse:
@@ -140,7 +140,7 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
         if await self._found(to_group) is None:
             settings = await self._found(from_group) or Group(from_group)
             made = await self.cluster.name_server.put_group(dataclasses.replace(settings, name=to_group))
-            await self.topics.arrival.version(made.version)
+            await self.cluster.watch.reached(made.version)
 
     async def DescribeFlowControl(
         self, request: flow_control_pb2.DescribeFlowControlRequest, context: Context

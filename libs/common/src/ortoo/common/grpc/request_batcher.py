@@ -27,7 +27,10 @@ class _Request(Generic[Item, Answer]):
 
 
 class RequestBatcher(Generic[Item, Answer]):
-    """The requests of one kind that the tasks of a consumer make."""
+    """The requests of one kind that the tasks of a consumer make, or several consumers.
+
+    Whoever still waits when `background` ends is cancelled: nobody knows what became of the request.
+    """
 
     def __init__(
         self,
@@ -58,7 +61,7 @@ class RequestBatcher(Generic[Item, Answer]):
 
     async def ask(self, item: Item) -> Answer:
         """The answer to one request. Errors: what `send` raises; Unavailable when the consumer is left meanwhile."""
-        request = _Request[Item, Answer](item, asyncio.get_running_loop().create_future())
+        request: _Request[Item, Answer] = _Request(item, asyncio.get_running_loop().create_future())
         if self._is_closed:
             raise _left()
         self._waiting.append(request)
@@ -66,7 +69,7 @@ class RequestBatcher(Generic[Item, Answer]):
         if self._senders < self._under_way_max:
             self._senders += 1
             self._idle.clear()
-            self._background.spawn("requests", self._send_waiting())  # whoever asks in the same turn joins
+            self._background.contained("requests", self._send_waiting())  # whoever asks in the same turn joins
         try:
             return await request.answer
         except asyncio.CancelledError:
@@ -75,6 +78,11 @@ class RequestBatcher(Generic[Item, Answer]):
             raise
         finally:
             self._open.pop(request, None)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is under way."""
+        return not self._senders
 
     async def settled(self) -> None:
         """Wait until nothing is under way."""
@@ -95,6 +103,8 @@ class RequestBatcher(Generic[Item, Answer]):
             self._senders -= 1
             if not self._senders:
                 self._idle.set()
+                for request in self._open:
+                    request.answer.cancel()
 
     def _next(self) -> list[_Request[Item, Answer]]:
         together = [self._waiting.popleft()]
@@ -106,6 +116,7 @@ class RequestBatcher(Generic[Item, Answer]):
     async def _send_together(self, together: Sequence[_Request[Item, Answer]]) -> None:
         try:
             answers = await self._send([request.item for request in together])
+            assert len(answers) == len(together)
         except Exception as error:
             for request in together:
                 request.fail(error)
@@ -118,7 +129,7 @@ class RequestBatcher(Generic[Item, Answer]):
 
     def _give_to_nobody(self, answer: Answer) -> None:
         if self._unclaimed is not None:
-            self._background.spawn("unclaimed", self._unclaimed(answer))
+            self._background.contained("unclaimed", self._unclaimed(answer))
 
 
 def _left() -> Unavailable:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from ortoo.client import NotFound, Unavailable
-from ortoo.client.pop.request_batcher import RequestBatcher
+from ortoo.common.errors import NotFound, Unavailable
+from ortoo.common.grpc.request_batcher import RequestBatcher
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 
@@ -98,3 +98,16 @@ async def test_closing_leaves_nobody_waiting() -> None:
         assert [type(outcome) for outcome in await both] == [Unavailable, Unavailable]
         with pytest.raises(Unavailable, match="left"):
             await batcher.ask(3)
+
+
+async def test_who_waits_when_the_background_ends_is_cancelled() -> None:
+    """Both whose request is under way and those behind it: nobody would ever answer them."""
+    async with Background("test") as background:
+        server = Server()
+        async with Background("requests") as requests:
+            batcher = RequestBatcher(server.answer, requests, size_max=1)
+            both = [background.spawn("ask", batcher.ask(number)) for number in (1, 2)]
+            await asked(server, 1)
+        await asyncio.wait(both)
+        assert all(one.cancelled() for one in both)
+        assert batcher.is_idle
