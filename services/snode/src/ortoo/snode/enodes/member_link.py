@@ -55,8 +55,8 @@ class MemberLink:
         self._clock = leaders.clock
         self._timeout_s = leaders.timeout_s
         self.opened_s = leaders.clock.monotonic_s()
-        self._calls: set[Any] = set()
-        self._conversations: set[Any] = set()
+        self._calls: dict[Any, None] = {}  # ordered, as all that is ended one after another: a seed is one run
+        self._conversations: dict[Any, None] = {}
         """Calls that end with this link: a leader that hangs does not end them."""
         self._gone: OrtooError | None = None
         self._held = leaders.held(enode)
@@ -155,9 +155,9 @@ class MemberLink:
         finally:
             call.cancel()
 
-    async def _over(self, calls: set[Any], call: Any, answer: Awaitable[Answer]) -> Answer:
+    async def _over(self, calls: dict[Any, None], call: Any, answer: Awaitable[Answer]) -> Answer:
         """What comes of a call that is one of `calls` meanwhile."""
-        calls.add(call)
+        calls[call] = None
         try:
             return await answer
         except asyncio.CancelledError:
@@ -166,4 +166,4 @@ class MemberLink:
                 raise
             raise self._gone from None
         finally:
-            calls.discard(call)
+            del calls[call]
