@@ -10,7 +10,7 @@ from typing import Any
 from ortoo.common.errors import Unavailable
 from ortoo.common.process.clock import Clock
 from ortoo.enode.log.flushing.disk_work import DiskWork
-from ortoo.enode.log.flushing.group import Group
+from ortoo.enode.log.flushing.group import Group, WaitingChanges
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.log.spares import Spares
@@ -66,6 +66,7 @@ class Flusher:
         """Everything before it is folded into the state, shown and answered for; what lies behind may still go."""
         self._loop = asyncio.get_running_loop()
         self._groups: deque[Group] = deque()
+        self._changes = WaitingChanges()
         self._flushing: Group | None = None
         self._held: deque[Group] = deque()
         """Durable here, and not committed yet."""
@@ -73,8 +74,6 @@ class Flusher:
         self._wanted = False
         self._handed_over_s = 0.0
         self._retry: Group | None = None
-        self._idle: asyncio.Event = asyncio.Event()
-        self._idle.set()
         self._quiet: asyncio.Event = asyncio.Event()
         self._quiet.set()
         self.flush_due = asyncio.Event()
@@ -112,7 +111,6 @@ class Flusher:
         self._held.extend(groups)
         self.pending_bytes += sum(group.bytes for group in groups)
         self.appended_position = self.durable_position = groups[-1].end_position
-        self._idle.clear()
 
     def close_changes(self) -> None:
         """Put the changes that wait into one frame."""
@@ -120,12 +118,8 @@ class Flusher:
 
     def _drop_changes(self) -> list[asyncio.Future[Any]]:
         """Forget the changes that wait; who waits for them."""
-        raise NotImplementedError
-
-    @property
-    def _has_changes(self) -> bool:
-        """Whether changes wait for their frame."""
-        raise NotImplementedError
+        dropped, self._changes = self._changes, WaitingChanges()
+        return [waiter for waiter, _ in dropped.waiters]
 
     def want_flush(self) -> None:
         """Flush as soon as the flush before is done; what comes until then joins."""
@@ -145,12 +139,8 @@ class Flusher:
 
     async def caught_up(self) -> None:
         """Wait until everything accepted so far is committed; at once if it is. Errors: as `flush`."""
-        if not self._idle.is_set():
+        if self._flushing is not None or self._groups or self._held or self._changes.changes:
             await self.flush()
-
-    async def settled(self) -> None:
-        """Wait until everything accepted is committed."""
-        await self._idle.wait()
 
     async def quiet(self) -> None:
         """Wait until nothing is on its way to the disk."""
@@ -217,8 +207,6 @@ class Flusher:
                 self.committed_position = group.end_position
             _answer(group.waiters)
             self.flushed.set()
-        if self._flushing is None and not self._groups and not self._has_changes and not self._held:
-            self._idle.set()
 
     def give_up_waiting(self, reason: str) -> None:
         """Tell those who wait for others' disks that the outcome is unknown; what they sent stays in the log."""
@@ -247,8 +235,6 @@ class Flusher:
         self._wanted = bool(self._groups)
         if self._flushing is None and not self._groups:
             self._quiet.set()
-            if not self._held:
-                self._idle.set()
 
     @staticmethod
     def _is_full(error: BaseException) -> bool:
@@ -287,7 +273,6 @@ class Flusher:
         waiters = [waiter for one in groups for waiter in one.let_go()]
         waiters += self._drop_changes()
         _fail_all(waiters, self.failure)
-        self._idle.set()
         self._quiet.set()
 
 
