@@ -69,9 +69,9 @@ class Housekeeping:
         self._tide_mark = TideMark(self.disk, self.appender.active.folder)
         self._ageing = Ageing()
         self._keys_advanced = 0
-        self._keys_due = asyncio.Event()
-        self._keys_due.set()
+        self._keys_due = self.appender.advanced
         """Set when the log has grown or a segment was sealed."""
+        self._keys_due.set()
         catalog = self.catalog
         with_keys = set(bases(self.disk.list(catalog.active.folder), KEYS_SUFFIX)) if catalog.segments else set()
         self._keys_to_seal = deque(
@@ -119,8 +119,6 @@ class Housekeeping:
     def start(self) -> None:
         """Start all tasks: the store's own loops. A step that fails is tried again, and ends no process."""
         settings, appender = self.settings, self.appender
-        if settings.key_index:
-            appender.advanced[self._keys_due] = None
         for name, work in {
             "mark": self._whenever(appender.flushed, self._mark_when_idle),
             "flush": self._whenever(appender.flush_due, self._flush_later),

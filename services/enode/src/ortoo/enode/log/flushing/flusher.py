@@ -78,8 +78,8 @@ class Flusher:
         self._quiet.set()
         self.flush_due = asyncio.Event()
         """Set while frames wait that nobody asked to be flushed at once."""
-        self.advanced: dict[asyncio.Event, None] = {}
-        """Set whenever the durable position grows, for those who go along behind it."""
+        self.advanced = asyncio.Event()
+        """Set whenever the durable position grows; cleared by whoever goes along behind it."""
         self.flushed = asyncio.Event()
         """Set by each flush; cleared by whoever watches for idleness."""
 
@@ -180,8 +180,7 @@ class Flusher:
             self.flushes += 1
             self.flush_s += self.clock.monotonic_s() - self._handed_over_s
             self.durable_position = group.end_position
-            for event in self.advanced:
-                event.set()
+            self.advanced.set()
             if self.on_durable is not None:
                 self.on_durable(group)
         if self.may_write:
