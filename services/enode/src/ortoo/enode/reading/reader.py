@@ -102,7 +102,7 @@ class Reader:
     async def find_time(self, queue: QueueLog, stored_at_ms: int) -> int:
         """The first offset stored at or after a time; the end of the queue if there is none."""
         for run in tuple(queue.runs):  # retention may take some meanwhile
-            if run.last_stored_at_ms >= stored_at_ms:
+            if run.entry.last_stored_at_ms >= stored_at_ms:
                 _acquire(run.segment)
                 try:
                     rows = run.rows or await self._rows_of(run)
@@ -211,10 +211,10 @@ class Reader:
                 rows = await self.work.run(load_rows, self.disk, run)
             except Damaged as error:
                 raise DataLoss(
-                    f"{run.segment.path}: {error}; reading can go on at offset {run.end_offset}",
+                    f"{run.segment.path}: {error}; reading can go on at offset {run.entry.end_offset}",
                     field="from_offset",
-                    begin_offset=run.begin_offset,
-                    end_offset=run.end_offset,
+                    begin_offset=run.entry.begin_offset,
+                    end_offset=run.entry.end_offset,
                 ) from error
         if run not in self._loaded:
             self._loaded[run] = rows
@@ -245,8 +245,8 @@ class Reader:
             resume = rows.first_offsets[next_row]
         else:
             later = queue.run_with(rows.end_offset if rows else offset)
-            if later is not None and later.begin_offset > offset:
-                resume = later.begin_offset
+            if later is not None and later.entry.begin_offset > offset:
+                resume = later.entry.begin_offset
             else:
                 resume = queue.rows.begin_offset if queue.rows and queue.rows is not rows else queue.end_offset
         if damages := self._damages_at(queue, offset):

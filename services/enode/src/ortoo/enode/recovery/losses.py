@@ -56,9 +56,9 @@ def _gaps(queue: QueueLog, holed: set[int], load: Callable[[Run], Rows]) -> Iter
             except (Damaged, OSError):
                 rows = Rows()
             yield from _row_gaps(rows, expected, low)
-        elif run.begin_offset > expected:
-            yield expected, run.begin_offset, low, run.segment.end or _END
-        expected, low = run.end_offset, run.segment.base
+        elif run.entry.begin_offset > expected:
+            yield expected, run.entry.begin_offset, low, run.segment.end or _END
+        expected, low = run.entry.end_offset, run.segment.base
     if queue.rows:
         yield from _row_gaps(queue.rows, expected, low)
         expected, low = queue.rows.end_offset, queue.rows.positions[-1]

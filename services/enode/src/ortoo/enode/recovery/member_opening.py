@@ -232,7 +232,7 @@ class _Opening:
             self.take_over(catalog, [*before, active])
         elif active is not None:
             self.take_over(catalog, before)
-            catalog.load_active(surveyed.rows, surveyed.slices, [(one.position, one.length) for one in surveyed.holes])
+            catalog.load_active(surveyed.parts)
             if is_full:
                 active.end, active.last_stored_at_ms, active = at, surveyed.stored_at_ms, None
         recovered = Recovered(catalog, state, at, store_open, surveyed.stored_at_ms, active, was_clean=False)

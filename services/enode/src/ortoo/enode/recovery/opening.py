@@ -20,7 +20,7 @@ from ortoo.enode.disk.whole_files import Damaged
 from ortoo.enode.index.catalog import Catalog
 from ortoo.enode.index.index_files import load_rows, make_index, read_contents
 from ortoo.enode.index.survey import Survey, find_cut, survey
-from ortoo.enode.log.queue_index import Contents, decode_contents, decode_rows, encode_index
+from ortoo.enode.log.queue_index import Contents, IndexParts, decode_contents, decode_rows, encode_index
 from ortoo.enode.log.scan import Hole
 from ortoo.enode.log.segment import (
     INDEX_SUFFIX,
@@ -148,7 +148,7 @@ def _recover(
             rewrite(last, max(last.base, min(found.durable_below, end)), end)
             cut_bytes = zero(last, end)
             last.file.sync_data()
-        catalog.load_active(found.rows, found.slices, [(hole.position, hole.length) for hole in found.holes])
+        catalog.load_active(found.parts)
         if found.is_ended and end == found.end_position:
             last.end, last.last_stored_at_ms = end, found.stored_at_ms
             if repairs and last.limit > end:
@@ -245,7 +245,7 @@ def after_clean_stop(
         )
         for one in contents.queues
     }
-    catalog.load_active(rows, contents.slices, contents.holes)
+    catalog.load_active(IndexParts(rows, list(contents.slices), list(contents.holes)))
     recovered = Recovered(
         catalog, state, clean.end_position, clean.store_open, clean.stored_at_ms, last, was_clean=True, begin=begin
     )  # fmt: skip
@@ -270,8 +270,7 @@ def load_sealed(
 
 def marker_of(catalog: Catalog, state: State, end: int, store_open: int, stored_at_ms: int) -> CleanStop:
     """The marker of a clean stop at log position `end`, which lets the next start take over all that is known here."""
-    rows, slices, holes = catalog.active_contents()
-    _, index = encode_index(catalog.active.base, end, stored_at_ms, rows, slices, holes)
+    _, index = encode_index(catalog.active.base, end, stored_at_ms, catalog.active_parts)
     return CleanStop(end, store_open, stored_at_ms, encode_changes(tuple(state.checkpoint())), index)
 
 

@@ -75,7 +75,7 @@ class Committer:
                 if queue.waiters:
                     woken[queue] = None
             elif entry.slice_at is not None:
-                catalog.add_slice(entry.slice_at)
+                catalog.active_parts.slices.append(entry.slice_at)
             if header.flags & Flag.SEGMENT_END:
                 self.housekeeping.sealed(catalog.seal(catalog.active))
                 catalog.segments.append(self.next_segments.pop(0))

@@ -112,7 +112,7 @@ class Housekeeping:
     def know_checkpoints(self) -> None:
         """See which checkpoints there are in what is committed."""
         slices = [one for contents in self.catalog.contents.values() for one in contents.slices]
-        complete = complete_checkpoints([*slices, *self.catalog.active_contents()[1]])
+        complete = complete_checkpoints([*slices, *self.catalog.active_parts.slices])
         self.checkpoints.clear()
         self.checkpoints.extend(parts[-1].fold_from for parts in reversed(complete[:CHECKPOINTS_KEPT]))
 
@@ -231,7 +231,7 @@ class Housekeeping:
         rescued_bytes = 0
         for topic_id, rescue in self.rescues.items():
             queue = self.catalog.queues.get((topic_id, 0))
-            ends = [run.end_offset for run in queue.runs if run.segment in segments] if queue is not None else []
+            ends = [run.entry.end_offset for run in queue.runs if run.segment in segments] if queue is not None else []
             if ends:
                 part_bytes = await rescue(max(ends))
                 if part_bytes is None:
@@ -292,8 +292,7 @@ class Housekeeping:
     def _write_index(self, sealed: Sealed) -> Contents:
         segment = sealed.segment
         end = segment.end if segment.end is not None else segment.limit
-        stored_at_ms, rows = segment.last_stored_at_ms, sealed.rows_by_queue
-        contents = write_index(self.disk, segment, end, stored_at_ms, rows, sealed.slices, sealed.holes)
+        contents = write_index(self.disk, segment, end, segment.last_stored_at_ms, sealed.parts)
         if segment.limit > end:
             segment.file.truncate(end - segment.base)
             segment.limit = end
