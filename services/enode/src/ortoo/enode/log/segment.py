@@ -103,12 +103,12 @@ class Segment:
         """Say which bytes of the log are read soon."""
         self.file.read_ahead(position - self.base, length)
 
-    def acquire(self) -> None:
+    def __enter__(self) -> None:
         """Open the file, and keep it open while somebody reads. Errors: OSError."""
         _ = self.file
         self.readers += 1
 
-    def release(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """The reader is done; a retired segment closes with its last reader."""
         self.readers -= 1
         if self.retired and not self.readers:

@@ -83,33 +83,29 @@ class Reader:
         """
         run = queue.run_with(from_offset)
         segment = run.segment if run is not None else self.catalog.active
-        _acquire(segment)
         try:
-            rows = queue.rows if run is None else run.rows
-            if rows is None:
-                rows = await self._rows_of(run) if run is not None else Rows()
-            row = rows.find(from_offset)
-            if row >= 0:
-                return await self._read_rows(queue, segment, rows, row, bytes_max, look)
-            if not await self._filled(queue, from_offset):
-                raise self._hole(queue, from_offset, rows, -1 - row)
+            with segment:
+                rows = queue.rows if run is None else run.rows
+                if rows is None:
+                    rows = await self._rows_of(run) if run is not None else Rows()
+                row = rows.find(from_offset)
+                if row >= 0:
+                    return await self._read_rows(queue, segment, rows, row, bytes_max, look)
+                if not await self._filled(queue, from_offset):
+                    raise self._hole(queue, from_offset, rows, -1 - row)
         except OSError as error:
             raise _unreadable(error) from error
-        finally:
-            segment.release()
         return await self.read(queue, from_offset, bytes_max, look)
 
     async def find_time(self, queue: QueueLog, stored_at_ms: int) -> int:
         """The first offset stored at or after a time; the end of the queue if there is none."""
         for run in tuple(queue.runs):  # retention may take some meanwhile
             if run.entry.last_stored_at_ms >= stored_at_ms:
-                _acquire(run.segment)
                 try:
-                    rows = run.rows or await self._rows_of(run)
+                    with run.segment:
+                        rows = run.rows or await self._rows_of(run)
                 except OSError as error:
                     raise _unreadable(error) from error
-                finally:
-                    run.segment.release()
                 row = rows.find_time(stored_at_ms)
                 if row < len(rows):  # damage may have taken the last ones
                     return rows.first_offsets[row]
@@ -267,13 +263,6 @@ class Reader:
                 for one in damage.queues
             )
         ]
-
-
-def _acquire(segment: Segment) -> None:
-    try:
-        segment.acquire()
-    except OSError as error:
-        raise _unreadable(error) from error
 
 
 def _unreadable(error: OSError) -> Unavailable:
