@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from ortoo.common.process.logs import get_logger
 from ortoo.enode.changes.all import DigestDue, StateDigest
 from ortoo.enode.consensus.log_bytes import PART_BYTES, LogBytes
 from ortoo.enode.disk.clean_stop import forget_clean_stop
-from ortoo.enode.disk.disk import DirectoryLock, Disk
+from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.identity import Identity, claim
 from ortoo.enode.disk.log_begin import LogBegin, write_log_begin
 from ortoo.enode.disk.outline_file import KeptOutline, write_outline
@@ -279,7 +280,7 @@ async def open_shared_log(
     """
     settings.check()
     work = disk_work(disk, settings, asyncio.get_running_loop())
-    lock: DirectoryLock | None = None
+    lock = ExitStack()
     try:
         lock = disk.lock(folder)
         found = await work.run(claim, disk, folder, identity, disk.list(folder))
@@ -295,8 +296,7 @@ async def open_shared_log(
         engine = Engine(folder, settings, disk, clock, work, lock, found, recovered, spares, active)
     except BaseException:
         work.close()
-        if lock is not None:
-            lock.release()
+        lock.close()
         raise
     engine.take_over(recovered, active)
     engine.committer.next_segments.extend(log.next_segments)

@@ -77,8 +77,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     chosen = parser.parse_args(arguments)
     disk, folder = RealDisk(), chosen.folder
-    lock = disk.lock(folder)
-    try:
+    with disk.lock(folder):
         found = survivor(disk, folder)
         sys.stdout.write(found.said(whole_end(disk, folder, found.outline), known_end(disk, folder)))
         if not chosen.apply:
@@ -89,8 +88,6 @@ def main(arguments: Sequence[str]) -> int:
             asyncio.run(check_others(found, settings, SystemClock()))
         end = go_on_alone(disk, folder, SystemClock(), Randomness())
         sys.stdout.write(f"it is a set of one member now, with the log up to {end}: start it, then add empty disks\n")
-    finally:
-        lock.release()
     return 0
 
 

@@ -63,8 +63,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--apply", action="store_true", help="do it")
     chosen = parser.parse_args(arguments)
     disk, folder = RealDisk(), chosen.folder
-    lock = disk.lock(folder)
-    try:
+    with disk.lock(folder):
         if chosen.caches or chosen.identity or chosen.without_checkpoint or chosen.cut is not None:
             check_alone(disk, folder, OF_A_SET)
         if chosen.caches:
@@ -81,8 +80,6 @@ def main(arguments: Sequence[str]) -> int:
             sys.stdout.write(("" if chosen.apply else "would: ") + step.says + "\n")
             if chosen.apply:
                 step.do()
-    finally:
-        lock.release()
     if steps and not chosen.apply:
         sys.stdout.write("nothing was changed; add --apply to do it\n")
         return 3

@@ -55,8 +55,7 @@ def make_store(
     if not is_empty(disk, folder):
         raise Conflict(f"{folder} is not empty: give another folder, or move what is there away", field="DIR")
     disk.make_folder(folder)
-    lock = disk.lock(folder)
-    try:
+    with disk.lock(folder):
         mark = TideMark(disk, folder)
         mark.write(listed.end_position)  # whatever is bad or missing below that is a loss, and no torn tail
         mark.close()
@@ -81,6 +80,4 @@ def make_store(
         # Whose store it is comes last: without that nothing starts on what was restored in part.
         identity = Identity(listed.cluster, listed.enode, randomness.id_text(), clock.now_ms())
         write_whole(disk, folder / IDENTITY_NAME, encode_identity(identity))
-    finally:
-        lock.release()
     return listed, recovered

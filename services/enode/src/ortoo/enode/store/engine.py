@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import InitVar, dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -14,7 +15,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.enode.changes.all import Change, TopicGone
 from ortoo.enode.changes.groups import GroupUse
 from ortoo.enode.disk.clean_stop import forget_clean_stop
-from ortoo.enode.disk.disk import DirectoryLock, Disk, RealDisk
+from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.identity import Identity, claim
 from ortoo.enode.disk.log_begin import LogBegin, write_log_begin
 from ortoo.enode.disk.reign_file import check_alone
@@ -49,7 +50,8 @@ class Engine:
     disk: Disk
     clock: Clock
     work: DiskWork
-    lock: DirectoryLock
+    lock: ExitStack
+    """Of the folder."""
     identity: Identity
     recovered: InitVar[Recovered]
     spares: Spares
@@ -117,7 +119,7 @@ class Engine:
         """Take the folder, recover what is in it and go on where its log ends. Errors: as `Store.open`."""
         settings.check()
         work = disk_work(disk, settings, asyncio.get_running_loop())
-        lock: DirectoryLock | None = None
+        lock = ExitStack()
         engine: Engine | None = None
         try:
             await work.run(disk.make_folder, folder)
@@ -142,8 +144,7 @@ class Engine:
             if engine is not None:
                 await engine.housekeeping.stop()
             work.close()
-            if lock is not None:
-                lock.release()
+            lock.close()
             raise
         return engine
 
@@ -240,7 +241,7 @@ class Engine:
             self.work.close()
             self.spares.close()
             self.catalog.close()
-            self.lock.release()
+            self.lock.close()
 
     async def _close_cleanly(self) -> None:
         """Make everything durable and leave the marker that saves the next start a scan."""
