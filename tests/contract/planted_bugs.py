@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ortoo.common.errors import Unavailable
-from ortoo.enode.disk import identity
+from ortoo.enode.disk import lines
 from ortoo.enode.disk.clean_stop import CleanStop
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.log_begin import LogBegin, write_log_begin
@@ -188,7 +188,7 @@ def small_files_not_synced(patch: pytest.MonkeyPatch) -> None:
         disk.rename(temporary, path)
         disk.sync_directory(path.parent)
 
-    patch.setattr(identity, "write_whole", write_whole)
+    patch.setattr(lines, "write_whole", write_whole)
 
 
 def gaps_stored(patch: pytest.MonkeyPatch) -> None:

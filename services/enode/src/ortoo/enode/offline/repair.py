@@ -22,7 +22,7 @@ from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
 from ortoo.enode.disk.disk import Disk, RealDisk
-from ortoo.enode.disk.identity import FILE_NAME, Identity, encode_identity
+from ortoo.enode.disk.identity import FILE_NAME, Identity, write_identity
 from ortoo.enode.disk.reign_file import check_alone
 from ortoo.enode.disk.tide_mark import FILE_NAME as TIDE_NAME
 from ortoo.enode.disk.tide_mark import TideMark, read_tide_mark
@@ -124,7 +124,7 @@ def renew_identity(
     identity = Identity(cluster, enode, randomness.id_text(), clock.now_ms())
     yield Step(
         f"write {FILE_NAME}: enode {enode} of cluster {cluster}, store {identity.store_id}",
-        lambda: write_whole(disk, folder / FILE_NAME, encode_identity(identity)),
+        partial(write_identity, disk, folder, identity),
     )
 
 
