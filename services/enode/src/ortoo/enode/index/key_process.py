@@ -30,6 +30,7 @@ class Keys(abc.ABC):
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
+        self._searches = 0
 
     async def advance(self, stretch: Stretch) -> None:
         """Take in what the last segment has got since the last time. Errors: Unavailable."""
@@ -43,9 +44,14 @@ class Keys(abc.ABC):
 
     async def find(self, query: Query, stretches: Sequence[Stretch]) -> list[FoundMessage]:
         """The newest messages first. Errors: Unavailable, Overloaded."""
-        async with self._lock:
-            found: list[FoundMessage] = await self._do("find", query, stretches)
-        return found
+        if self._searches >= SEARCHES_WAITING_MAX:
+            raise Overloaded(f"{self._searches} searches wait already", retry_after_ms=1000)
+        self._searches += 1
+        try:
+            async with self._lock:
+                return [FoundMessage(*one) for one in await self._do("find", query, stretches)]
+        finally:
+            self._searches -= 1
 
     @abc.abstractmethod
     async def _do(self, method: str, *arguments: Any) -> Any:
@@ -84,23 +90,12 @@ class KeyProcess(Keys):
         super().__init__()
         self._folder = folder
         self._process: asyncio.subprocess.Process | None = None
-        self._searches = 0
 
     @property
     def process_id(self) -> int:
         """The number of the running process; 0 if there is none."""
         process = self._process
         return process.pid if process is not None and process.returncode is None else 0
-
-    async def find(self, query: Query, stretches: Sequence[Stretch]) -> list[FoundMessage]:
-        """The newest messages first. Errors: Unavailable, Overloaded."""
-        if self._searches >= SEARCHES_WAITING_MAX:
-            raise Overloaded(f"{self._searches} searches wait already", retry_after_ms=1000)
-        self._searches += 1
-        try:
-            return [FoundMessage(*one) for one in await super().find(query, stretches)]
-        finally:
-            self._searches -= 1
 
     async def close(self) -> None:
         """End the process."""

@@ -337,7 +337,8 @@ class Store:
         self._topics_going.update(going)
         try:
             await self.engine.store([TopicGone(topic_id) for topic_id in going])
-            self.locks.table.forget_topics(going)
+            gone = frozenset(going)
+            self.locks.table.forget(lambda pair: pair[0] in gone)
         finally:
             self._topics_going.difference_update(going)
 
