@@ -52,10 +52,11 @@ class QueueLog:
         at = bisect_right(self.runs, offset, key=attrgetter("entry.end_offset"))
         return self.runs[at] if at < len(self.runs) else None
 
-    def first_stored_offset(self) -> int:
-        """The first offset of which bytes are there; the end if there are none."""
-        if self.runs:
-            return self.runs[0].entry.begin_offset
+    def first_stored_offset(self, position: int = 0) -> int:
+        """The first offset of which bytes are there, from a log position on; the end if there are none."""
+        for run in self.runs:
+            if run.segment.base >= position:
+                return run.entry.begin_offset
         return self.rows.begin_offset if self.rows else self.end_offset
 
 
@@ -186,14 +187,13 @@ class Catalog:
 
     def begins_without(self, count: int) -> dict[QueueKey, int]:
         """Where each queue begins once the `count` oldest segments are dropped."""
-        gone = {one.base for one in self.segments[:count]}
-        begins = {key: queue.begin_offset for key, queue in self.queues.items()}
-        for key, queue in self.queues.items():
-            if queue.runs and queue.runs[0].segment.base in gone:
-                left = next((run for run in queue.runs if run.segment.base not in gone), None)
-                last = queue.rows.begin_offset if queue.rows else queue.end_offset
-                begins[key] = left.entry.begin_offset if left is not None else last
-        return begins
+        position = self.segments[count].base if count else 0
+        return {
+            key: queue.first_stored_offset(position)
+            if queue.runs and queue.runs[0].segment.base < position
+            else queue.begin_offset
+            for key, queue in self.queues.items()
+        }
 
     def drop_first_segment(self) -> Segment:
         """Forget the oldest segment: queues begin later now."""

@@ -206,12 +206,7 @@ class Reader:
             try:
                 rows = await self.work.run(load_rows, self.disk, run)
             except Damaged as error:
-                raise DataLoss(
-                    f"{run.segment.path}: {error}; reading can go on at offset {run.entry.end_offset}",
-                    field="from_offset",
-                    begin_offset=run.entry.begin_offset,
-                    end_offset=run.entry.end_offset,
-                ) from error
+                raise _lost(f"{run.segment.path}: {error}", run.entry.begin_offset, run.entry.end_offset) from error
         if run not in self._loaded:
             self._loaded[run] = rows
             self._loaded_bytes += rows.bytes
@@ -247,12 +242,7 @@ class Reader:
                 resume = queue.rows.begin_offset if queue.rows and queue.rows is not rows else queue.end_offset
         if damages := self._damages_at(queue, offset):
             return _damaged(damages[0], offset, resume)
-        return DataLoss(
-            f"no batch holds offset {offset}: the place it lay in is damaged; reading can go on at offset {resume}",
-            field="from_offset",
-            begin_offset=offset,
-            end_offset=resume,
-        )
+        return _lost(f"no batch holds offset {offset}: the place it lay in is damaged", offset, resume)
 
     def _damages_at(self, queue: QueueLog, offset: int) -> list[Damage]:
         return [
@@ -270,9 +260,18 @@ def _unreadable(error: OSError) -> Unavailable:
 
 
 def _damaged(damage: Damage, begin_offset: int, end_offset: int) -> DataLoss:
-    return DataLoss(
+    return _lost(
         f"offsets {begin_offset} to {end_offset} are damaged: {damage.file}, log position {damage.position}, "
-        f"{damage.length_bytes} bytes: {damage.reason}; reading can go on at offset {end_offset}",
+        f"{damage.length_bytes} bytes: {damage.reason}",
+        begin_offset,
+        end_offset,
+    )
+
+
+def _lost(reason: str, begin_offset: int, end_offset: int) -> DataLoss:
+    """That offsets cannot be read, and where reading can go on."""
+    return DataLoss(
+        f"{reason}; reading can go on at offset {end_offset}",
         field="from_offset",
         begin_offset=begin_offset,
         end_offset=end_offset,

@@ -5,7 +5,6 @@ Runs before anything else touches the store, wholly on blocking calls; it never 
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from ortoo.enode.disk.log_begin import LogBegin, read_log_begin
 from ortoo.enode.disk.tide_mark import read_tide_mark
 from ortoo.enode.disk.whole_files import Damaged
 from ortoo.enode.index.catalog import Catalog
-from ortoo.enode.index.index_files import load_rows, make_index, read_contents
+from ortoo.enode.index.index_files import make_index, read_contents
 from ortoo.enode.index.survey import Survey, find_cut, survey
 from ortoo.enode.log.queue_index import Contents, IndexParts, decode_contents, decode_rows, encode_index
 from ortoo.enode.log.scan import Hole
@@ -158,7 +157,7 @@ def _recover(
     recovered.cut_bytes, recovered.begin = cut_bytes, begin
     recovered.holes += _missing_beginning(catalog, begin)
     settle_ranges(recovered)
-    catalog.damages = damages_of(catalog, recovered.holes, partial(load_rows, disk))
+    catalog.damages = damages_of(catalog, recovered.holes, disk)
     return recovered
 
 
@@ -254,7 +253,7 @@ def after_clean_stop(
         recovered.active = None
     settle_ranges(recovered)
     holes = _known_holes(catalog, (*catalog.contents.values(), contents)) + _missing_beginning(catalog, begin)
-    catalog.damages = damages_of(catalog, holes, partial(load_rows, disk))
+    catalog.damages = damages_of(catalog, holes, disk)
     return recovered
 
 
