@@ -315,8 +315,8 @@ async def _active(log: MemberLog, spares: Spares, folder: Path, disk: Disk) -> S
     last = log.next_segments[-1] if log.next_segments else log.recovered.active
     if last is not None and last.end is None:
         return last
-    spare = await spares.take(spares.segment_bytes, is_state=True)
-    active = spare.segment(log.outline.appended)
+    active = await spares.take(spares.segment_bytes, is_state=True)
+    active.begin_at(log.outline.appended)
     await spares.work.run(active.install)
     if log.recovered.active is not None:
         log.next_segments.append(active)

@@ -117,17 +117,10 @@ class RealFile:
 
     def read(self, position: int, length: int) -> bytes:
         """Read up to `length` bytes; fewer only at the end of the file."""
-        data = os.pread(self._descriptor, length, position)
-        if len(data) == length or not data:
-            return data
-        parts = [data]
-        missing = length - len(data)
-        while missing:
-            data = os.pread(self._descriptor, missing, position + length - missing)
-            if not data:
-                break
+        parts, end = list[bytes](), position + length
+        while position < end and (data := os.pread(self._descriptor, end - position, position)):
             parts.append(data)
-            missing -= len(data)
+            position += len(data)
         return b"".join(parts)
 
     def read_ahead(self, position: int, length: int) -> None:

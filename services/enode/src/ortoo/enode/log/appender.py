@@ -70,7 +70,7 @@ class Appender(Flusher):
                     if not self.may_write:
                         self.spares.give_back(spare)
                     self._check_writes()
-                    self._roll(spare.segment())
+                    self._roll(spare)
             self._check_writes()
         finally:
             self._room_waiting -= 1
@@ -91,7 +91,7 @@ class Appender(Flusher):
             raise Overloaded(f"{self.pending_bytes} bytes wait for the disk", retry_after_ms=50)
 
     def _roll(self, segment: Segment) -> None:
-        """End the active segment with a mark and go on in the next, which has no base yet."""
+        """End the active segment with a mark and go on in the next, a spare one."""
         self.close_changes()
         self.append_mark(Flag.SEGMENT_END)
         self.end_segment(segment)
@@ -124,11 +124,10 @@ class Appender(Flusher):
         self._place(entry, (frame,), is_copy=True)
 
     def end_segment(self, segment: Segment) -> None:
-        """Go on in `segment`: the frame that was accepted last ends the active one."""
+        """Go on in `segment`, a spare one: the frame that was accepted last ends the active one."""
         full = self.active
         full.end, full.last_stored_at_ms = self.appended_position, self.stored_at_ms
-        segment.base = self.appended_position
-        segment.limit += segment.base
+        segment.begin_at(self.appended_position)
         self.active = segment
         self.on_roll(segment)
 

@@ -64,7 +64,7 @@ class Segment:
     disk: Disk
     folder: Path
     base: int
-    """The log position of its first byte."""
+    """The log position of its first byte; 0 of a spare one."""
     limit: int
     """The log position where it ends at the latest."""
     opened: File | None = None
@@ -78,8 +78,8 @@ class Segment:
 
     @property
     def path(self) -> Path:
-        """The segment's file."""
-        return self.folder / segment_name(self.base)
+        """The segment's file; the spare one until it has its name."""
+        return self.source or self.folder / segment_name(self.base)
 
     @property
     def file(self) -> File:
@@ -88,10 +88,15 @@ class Segment:
             self.opened = self.disk.open(self.path)
         return self.opened
 
+    def begin_at(self, position: int) -> None:
+        """Let a spare segment begin at a log position."""
+        self.base = position
+        self.limit += position
+
     def install(self) -> None:
         """Give the spare file its name, durably. Done before the first byte is written; a second call does nothing."""
         if self.source is not None:
-            self.disk.rename(self.source, self.path)
+            self.disk.rename(self.source, self.folder / segment_name(self.base))
             self.disk.sync_directory(self.folder)
             self.source = None
 

@@ -6,29 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ortoo.common.errors import Overloaded
-from ortoo.enode.disk.disk import Disk, File
+from ortoo.enode.disk.disk import Disk
 from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.segment import SPARE_SUFFIX, Segment
 
 
-@dataclass(frozen=True, slots=True)
-class Spare:
-    """A file of zeros, synced, waiting to become a segment."""
-
-    disk: Disk
-    path: Path
-    file: File
-    size_bytes: int
-
-    def segment(self, base: int = 0) -> Segment:
-        """The segment at log position `base` that this file becomes."""
-        limit = base + self.size_bytes
-        return Segment(self.disk, self.path.parent, base, limit, opened=self.file, source=self.path)
-
-
 @dataclass(eq=False)
 class Spares:
-    """Makes spare segments; keeps one of the usual size ahead."""
+    """Makes spare segments, files of zeros that are synced; keeps one of the usual size ahead."""
 
     disk: Disk
     folder: Path
@@ -37,7 +22,7 @@ class Spares:
     """The usual size."""
     headroom_bytes: int
     """What is left free on the disk unless a record of the state needs it."""
-    _ready: list[Spare] = field(default_factory=list)
+    _ready: list[Segment] = field(default_factory=list)
     """The one that was made ahead, those whose takers were called off before they had them, or gave them back."""
     _number: int = 0
     _making: bool = False
@@ -57,7 +42,7 @@ class Spares:
             self._making = False
         return True
 
-    async def take(self, frame_bytes: int, *, is_state: bool) -> Spare:
+    async def take(self, frame_bytes: int, *, is_state: bool) -> Segment:
         """A spare with room for a frame of `frame_bytes` and the mark at the segment's end.
 
         State may use the headroom, in a smaller segment. Errors: Overloaded when the disk is full.
@@ -74,20 +59,20 @@ class Spares:
         self._ready.remove(spare)
         return spare
 
-    def give_back(self, spare: Spare) -> None:
+    def give_back(self, spare: Segment) -> None:
         """It is not needed after all."""
         self._ready.append(spare)
 
     def close(self) -> None:
         """Remove the spares that were not needed; what cannot be removed is, by the next start."""
         for spare in self._ready:
-            spare.file.close()
+            spare.close()
             with contextlib.suppress(OSError):
                 self.disk.remove(spare.path)
         self._ready.clear()
 
-    def _fitting(self, size_bytes: int) -> Spare | None:
-        return next((one for one in self._ready if one.size_bytes >= size_bytes), None)
+    def _fitting(self, size_bytes: int) -> Segment | None:
+        return next((one for one in self._ready if one.limit >= size_bytes), None)
 
     def _make(self, size_bytes: int, headroom_bytes: int) -> None:
         """One more that is ready: for who asked for it, or for the next one if that is called off meanwhile."""
@@ -109,4 +94,4 @@ class Spares:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise Overloaded(f"the disk is full: {error}", retry_after_ms=1000) from error
             raise
-        self._ready.append(Spare(self.disk, path, file, size_bytes))
+        self._ready.append(Segment(self.disk, self.folder, 0, size_bytes, opened=file, source=path))

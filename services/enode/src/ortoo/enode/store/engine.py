@@ -129,14 +129,16 @@ class Engine:
             identity = await work.run(claim, disk, folder, wanted, disk.list(folder))
             recovered = await work.run(recover, disk, folder)
             if recovered.begin is None:
-                begin = LogBegin(_begin_of(recovered), recovered.catalog.begins_without(0))
+                catalog = recovered.catalog
+                begin_position = catalog.begin_position if catalog.segments else recovered.end_position
+                begin = LogBegin(begin_position, catalog.begins_without(0))
                 await work.run(write_log_begin, disk, folder, begin)
             await work.run(forget_clean_stop, disk, folder)
             spares = Spares(disk, folder, work, settings.segment_bytes, settings.headroom_bytes)
             active = recovered.active
             if active is None:
-                spare = await spares.take(settings.segment_bytes, is_state=True)
-                active = spare.segment(recovered.end_position)
+                active = await spares.take(settings.segment_bytes, is_state=True)
+                active.begin_at(recovered.end_position)
                 await work.run(active.install)
             engine = cls(folder, settings, disk, clock, work, lock, identity, recovered, spares, active)
             await engine._start(recovered, active)
@@ -311,8 +313,3 @@ class Engine:
             cut_bytes=recovered.cut_bytes,
             segments=len(catalog.segments),
         )
-
-
-def _begin_of(recovered: Recovered) -> int:
-    """Where a log begins of which no record says so: at its first segment, or where that will be."""
-    return recovered.catalog.begin_position if recovered.catalog.segments else recovered.end_position

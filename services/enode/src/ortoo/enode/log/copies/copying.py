@@ -89,7 +89,7 @@ async def append_copies(appender: Appender, frames: Sequence[Frame]) -> None:
             # The space is there before the frame is accepted, for behind it there is no other place to go on.
             spare = await appender.spares.take(appender.settings.segment_bytes, is_state=True)
             appender.append_copy(entry, frame.data)
-            appender.end_segment(spare.segment())
+            appender.end_segment(spare)
         else:
             appender.append_copy(entry, frame.data)
     appender.want_flush()

@@ -90,13 +90,10 @@ class Flusher:
 
     def wait_flush(self, waiter: asyncio.Future[Any], answer: Any, *, early: bool = False) -> None:
         """`waiter` gets `answer` when everything accepted so far is committed; `early`, when it is on this disk."""
-        group = self._group()
-        (group.early if early else group.waiters).append((waiter, answer))
-
-    def _group(self) -> Group:
         if not self._groups:
             self._groups.append(Group())
-        return self._groups[-1]
+        group = self._groups[-1]
+        (group.early if early else group.waiters).append((waiter, answer))
 
     def end_at(self, position: int, active: Segment) -> None:
         """Go on at `position` in `active`; what lies behind is gone. Nothing is on its way to the disk."""
