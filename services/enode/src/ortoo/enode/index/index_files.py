@@ -14,12 +14,12 @@ from ortoo.enode.log.queue_index import (
     tables_bytes,
 )
 from ortoo.enode.log.rows import Rows
-from ortoo.enode.log.segment import Segment, index_name
+from ortoo.enode.log.segment import INDEX_SUFFIX, Segment, segment_name
 
 
 def read_contents(disk: Disk, segment: Segment) -> Contents | None:
     """The tables of a segment's index file; None when it is missing or damaged. Errors: Unsupported."""
-    path = segment.folder / index_name(segment.base)
+    path = segment.folder / segment_name(segment.base, INDEX_SUFFIX)
     try:
         length = tables_bytes(read_part(disk, path, 0, HEAD_BYTES))
         return decode_contents(read_part(disk, path, 0, length), segment.base)
@@ -33,7 +33,7 @@ def write_index(
     """Write the index file of a segment that ends at log position `end`; without `write` only make its contents."""
     contents, data = encode_index(segment.base, end, last_stored_at_ms, parts)
     if write:
-        write_whole(disk, segment.folder / index_name(segment.base), data)
+        write_whole(disk, segment.folder / segment_name(segment.base, INDEX_SUFFIX), data)
     return contents
 
 
@@ -48,5 +48,5 @@ def load_rows(disk: Disk, run: Run) -> Rows:
     """One queue's rows in a sealed segment. Errors: Damaged, FileNotFoundError."""
     if run.rows is not None:
         return run.rows
-    path = run.segment.folder / index_name(run.segment.base)
+    path = run.segment.folder / segment_name(run.segment.base, INDEX_SUFFIX)
     return decode_rows(run.entry, read_part(disk, path, run.entry.block_at, run.entry.block_bytes))

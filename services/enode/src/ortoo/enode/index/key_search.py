@@ -19,7 +19,7 @@ from ortoo.enode.disk.whole_files import Damaged, read_part, write_whole
 from ortoo.enode.index.key_index import KIND_KEY, Entries, Fences, encode_keys, text_hash
 from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, FrameHeader, Kind, decode_header
 from ortoo.enode.log.scan import Window, read_body, walk
-from ortoo.enode.log.segment import Segment, keys_name
+from ortoo.enode.log.segment import KEYS_SUFFIX, Segment, segment_name
 
 CANDIDATES_MAX = 4096
 """How many hits of one hash are looked at before giving up: a key that nearly every message has is no key."""
@@ -77,12 +77,12 @@ class KeySearch:
 
     def seal(self, stretch: Stretch) -> None:
         """Write the index file of a segment that gets no more frames; nothing is done if it is there."""
-        if stretch.base not in self._tails and keys_name(stretch.base) in self.disk.list(self.folder):
+        if stretch.base not in self._tails and segment_name(stretch.base, KEYS_SUFFIX) in self.disk.list(self.folder):
             return
         self.advance(stretch)
         entries, _ = self._tails.pop(stretch.base)
         data = encode_keys(stretch.base, stretch.end, *entries.sorted())
-        write_whole(self.disk, self.folder / keys_name(stretch.base), data)
+        write_whole(self.disk, self.folder / segment_name(stretch.base, KEYS_SUFFIX), data)
 
     def find(self, query: Query, stretches: Sequence[Stretch]) -> list[FoundMessage]:
         """The newest messages first, at most `query.limit`; `stretches` in order of position, only those existing."""
@@ -122,14 +122,14 @@ class KeySearch:
             return self._fences(stretch.base).find(wanted)
         except (Damaged, FileNotFoundError):
             self._files.pop(stretch.base, None)
-            if keys_name(stretch.base) in self.disk.list(self.folder):
-                self.disk.remove(self.folder / keys_name(stretch.base))
+            if segment_name(stretch.base, KEYS_SUFFIX) in self.disk.list(self.folder):
+                self.disk.remove(self.folder / segment_name(stretch.base, KEYS_SUFFIX))
             self.seal(stretch)
             return self._fences(stretch.base).find(wanted)
 
     def _fences(self, base: int) -> Fences:
         if base not in self._files:
-            path = self.folder / keys_name(base)
+            path = self.folder / segment_name(base, KEYS_SUFFIX)
             with closing(self.disk.open(path, writable=False)) as file:
                 size_bytes = file.size_bytes()
             self._files[base] = Fences(partial(read_part, self.disk, path), size_bytes, base)

@@ -15,19 +15,9 @@ SPARE_SUFFIX = ".spare"
 _NAME = re.compile(r"^(\d{20})\.(seg|idx|keys)$")
 
 
-def segment_name(base: int) -> str:
-    """The file name of the segment that begins at position `base`."""
-    return f"{base:020d}{SUFFIX}"
-
-
-def index_name(base: int) -> str:
-    """The file name of that segment's queue index."""
-    return f"{base:020d}{INDEX_SUFFIX}"
-
-
-def keys_name(base: int) -> str:
-    """The file name of that segment's key index."""
-    return f"{base:020d}{KEYS_SUFFIX}"
+def segment_name(base: int, suffix: str = SUFFIX) -> str:
+    """The file name of the segment that begins at position `base`, or of its index with that suffix."""
+    return f"{base:020d}{suffix}"
 
 
 def bases(names: list[str], suffix: str = SUFFIX) -> list[int]:
@@ -50,7 +40,7 @@ def remove_below(disk: Disk, folder: Path, position: int) -> int:
     ]
     try:
         for base, suffix in sorted(gone):
-            disk.remove(folder / f"{base:020d}{suffix}")
+            disk.remove(folder / segment_name(base, suffix))
     finally:
         if gone:
             disk.sync_directory(folder)

@@ -26,7 +26,7 @@ from ortoo.enode.log.flushing.group import Group
 from ortoo.enode.log.frame import BadFrame, Flag, FrameHeader
 from ortoo.enode.log.queue_index import SliceAt
 from ortoo.enode.log.scan import Hole, Window, read_body, walk
-from ortoo.enode.log.segment import Segment, bases, index_name, keys_name, segment_name
+from ortoo.enode.log.segment import INDEX_SUFFIX, KEYS_SUFFIX, SUFFIX, Segment, bases, segment_name
 from ortoo.enode.members.identity import Reign, Tail
 from ortoo.enode.members.log_outline import LogOutline, Mark
 from ortoo.enode.recovery.losses import damages_of
@@ -79,8 +79,8 @@ def recover_member(disk: Disk, folder: Path, kept: KeptOutline, *, is_last: bool
         write_outline(disk, folder, kept)
     outline = kept.outline
     begin = read_log_begin(disk, folder)
-    names = sweep(disk, folder, disk.list(folder), outline.begin)
-    opening = _Opening(disk, folder, outline, names, is_last=is_last, doubts=doubts)
+    sweep(disk, folder, outline.begin)
+    opening = _Opening(disk, folder, outline, is_last=is_last, doubts=doubts)
     segments, flushed = opening.segments, opening.flushed
     if (clean := opening.clean) is not None:
         catalog = Catalog()
@@ -106,7 +106,7 @@ def whole_end(disk: Disk, folder: Path, kept: KeptOutline) -> int:
 
     Nothing is written. Errors: DataLoss, also when its state cannot be folded; Unsupported, OSError.
     """
-    opening = _Opening(disk, folder, kept.outline, disk.list(folder), is_last=True, repairs=False)
+    opening = _Opening(disk, folder, kept.outline, is_last=True, repairs=False)
     try:
         if opening.clean is not None:
             end = opening.clean.end_position
@@ -179,7 +179,6 @@ class _Opening:
     disk: Disk
     folder: Path
     outline: LogOutline
-    names: list[str]
     is_last: bool
     repairs: bool = True
     doubts: int = 0
@@ -187,7 +186,8 @@ class _Opening:
     def __post_init__(self) -> None:
         """Look at the folder. Errors: DataLoss, Unsupported, OSError."""
         disk, folder, outline = self.disk, self.folder, self.outline
-        self.segments = [Segment(disk, folder, base, base) for base in bases(self.names) if base >= outline.begin]
+        starts = [base for base in bases(disk.list(folder)) if base >= outline.begin]
+        self.segments = [Segment(disk, folder, base, base) for base in starts]
         for one in self.segments:
             one.limit = one.base + one.file.size_bytes()
         self.words = _Words.behind(outline, self.segments)
@@ -232,11 +232,11 @@ class _Opening:
     def take_over(self, catalog: Catalog, segments: list[Segment]) -> None:
         """Let the catalog have segments. All but the last one are sealed."""
         for one, following in pairwise(segments):
-            load_sealed(catalog, self.disk, one, following.base, self.names, repairs=self.repairs)
+            load_sealed(catalog, self.disk, one, following.base, repairs=self.repairs)
         catalog.segments.append(segments[-1])
 
     def _slices(self, segment: Segment) -> list[SliceAt]:
-        contents = read_contents(self.disk, segment) if index_name(segment.base) in self.names else None
+        contents = read_contents(self.disk, segment)
         return list(contents.slices) if contents else survey(segment.read, segment.base, segment.limit).slices
 
     def _folded(self, slices: list[SliceAt]) -> Refold | None:
@@ -339,24 +339,26 @@ def cut_files(disk: Disk, folder: Path, position: int) -> None:
     names = disk.list(folder)
     gone = [base for base in bases(names) if base > position]
     for base in reversed(gone):
-        for name in (keys_name(base), index_name(base), segment_name(base)):
-            if name in names:
-                disk.remove(folder / name)
+        _remove(disk, folder, names, base, (KEYS_SUFFIX, INDEX_SUFFIX, SUFFIX))
     for base in bases(names)[-len(gone) - 1 :][:1]:
         segment = Segment(disk, folder, base, base)
         segment.limit = base + segment.file.size_bytes()
         if base <= position < segment.limit:
             if zero(segment, position):
                 segment.file.sync_data()
-            for name in (keys_name(base), index_name(base)):
-                if name in names:
-                    disk.remove(folder / name)
+            _remove(disk, folder, names, base, (KEYS_SUFFIX, INDEX_SUFFIX))
         segment.close()
     if read_tide_mark(disk, folder) > position:
         with closing(TideMark(disk, folder)) as mark:
             mark.write(position)
             mark.write(position)  # the higher slot counts, so both have to say it
     disk.sync_directory(folder)
+
+
+def _remove(disk: Disk, folder: Path, names: Sequence[str], base: int, suffixes: Sequence[str]) -> None:
+    for name in (segment_name(base, suffix) for suffix in suffixes):
+        if name in names:
+            disk.remove(folder / name)
 
 
 def owed(lost: int, reign: Reign) -> Reign:

@@ -27,8 +27,6 @@ from ortoo.enode.log.segment import (
     SPARE_SUFFIX,
     Segment,
     bases,
-    index_name,
-    keys_name,
     remove_below,
     segment_name,
 )
@@ -83,13 +81,12 @@ def recover(disk: Disk, folder: Path, *, repairs: bool = True, without_checkpoin
     """
     begin = read_log_begin(disk, folder)
     begin_position = begin.position if begin is not None else 0
-    names = disk.list(folder)
     if repairs:
-        names = sweep(disk, folder, names, begin_position)
-    starts = [base for base in bases(names) if base >= begin_position]
+        sweep(disk, folder, begin_position)
+    starts = [base for base in bases(disk.list(folder)) if base >= begin_position]
     strays = strays_among(disk, folder, starts)
     starts = [base for base in starts if base not in strays]
-    recovered = _recover(disk, folder, names, starts, begin, repairs=repairs, without_checkpoint=without_checkpoint)
+    recovered = _recover(disk, folder, starts, begin, repairs=repairs, without_checkpoint=without_checkpoint)
     recovered.strays = [segment_name(base) for base in strays]
     if recovered.missing_bytes and repairs and not read_apart(disk, folder):
         write_restored(disk, folder)
@@ -102,14 +99,7 @@ def recover(disk: Disk, folder: Path, *, repairs: bool = True, without_checkpoin
 
 
 def _recover(
-    disk: Disk,
-    folder: Path,
-    names: list[str],
-    starts: list[int],
-    begin: LogBegin | None,
-    *,
-    repairs: bool,
-    without_checkpoint: bool,
+    disk: Disk, folder: Path, starts: list[int], begin: LogBegin | None, *, repairs: bool, without_checkpoint: bool
 ) -> Recovered:
     clean = read_clean_stop(disk, folder)
     durable = max(read_tide_mark(disk, folder), clean.end_position if clean else 0)
@@ -122,7 +112,7 @@ def _recover(
             )
         return Recovered(catalog, State(), begin.position if begin else 0, 0, 0, None, was_clean=False, begin=begin)
     for base, next_base in pairwise(starts):
-        load_sealed(catalog, disk, Segment(disk, folder, base, next_base), next_base, names, repairs=repairs)
+        load_sealed(catalog, disk, Segment(disk, folder, base, next_base), next_base, repairs=repairs)
     last = Segment(disk, folder, starts[-1], starts[-1])
     last.limit = last.base + last.file.size_bytes()
     if clean is not None and is_end_of_log(clean, last):
@@ -135,7 +125,7 @@ def _recover(
         # Behind a segment that was ended files are missing; of one that was not, the end of the file is.
         headers = survey(last.read, last.base, last.limit)
         cut_at = None if headers.is_ended else headers.end_position
-        load_sealed(catalog, disk, last, durable, names, repairs=repairs)
+        load_sealed(catalog, disk, last, durable, repairs=repairs)
         found, end = Survey(end_position=durable, is_ended=True), durable
     else:
         catalog.segments.append(last)
@@ -202,7 +192,7 @@ def _missing_beginning(catalog: Catalog, begin: LogBegin | None) -> list[Hole]:
     return [Hole(begin.position, catalog.begin_position - begin.position, "the first segment files are missing")]
 
 
-def sweep(disk: Disk, folder: Path, names: list[str], begin_position: int) -> list[str]:
+def sweep(disk: Disk, folder: Path, begin_position: int) -> None:
     """Remove what interrupted work left behind."""
     try:
         remove_below(disk, folder, begin_position)
@@ -210,14 +200,17 @@ def sweep(disk: Disk, folder: Path, names: list[str], begin_position: int) -> li
         _log.warning("a segment that retention let go cannot be removed yet", reason=str(error))
     names = disk.list(folder)
     segments = {segment_name(base) for base in bases(names)}
-    orphans = {index_name(base) for base in bases(names, INDEX_SUFFIX) if segment_name(base) not in segments}
-    orphans |= {keys_name(base) for base in bases(names, KEYS_SUFFIX) if segment_name(base) not in segments}
+    orphans = {
+        segment_name(base, suffix)
+        for suffix in (INDEX_SUFFIX, KEYS_SUFFIX)
+        for base in bases(names, suffix)
+        if segment_name(base) not in segments
+    }
     left = [name for name in names if name in orphans or name.endswith((SPARE_SUFFIX, ".tmp"))]
     for name in left:
         disk.remove(folder / name)
     if left:
         disk.sync_directory(folder)
-    return [name for name in names if name not in left]
 
 
 def is_end_of_log(clean: CleanStop, last: Segment) -> bool:
@@ -257,11 +250,9 @@ def after_clean_stop(
     return recovered
 
 
-def load_sealed(
-    catalog: Catalog, disk: Disk, segment: Segment, next_base: int, names: list[str], *, repairs: bool
-) -> None:
+def load_sealed(catalog: Catalog, disk: Disk, segment: Segment, next_base: int, *, repairs: bool) -> None:
     """Take over a sealed segment: by its index file, or by its frames when there is no whole one."""
-    contents = read_contents(disk, segment) if index_name(segment.base) in names else None
+    contents = read_contents(disk, segment)
     if contents is None or contents.end != next_base:
         contents = make_index(disk, segment, next_base, write=repairs)
     catalog.load_sealed(segment, contents)

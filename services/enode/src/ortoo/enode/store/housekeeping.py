@@ -24,7 +24,7 @@ from ortoo.enode.log.checkpoint import SLICE_HEAD_BYTES, Slice, complete_checkpo
 from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.frame import HEADER_BYTES, Flag
 from ortoo.enode.log.queue_index import Contents
-from ortoo.enode.log.segment import KEYS_SUFFIX, Segment, bases, index_name, remove_below
+from ortoo.enode.log.segment import INDEX_SUFFIX, KEYS_SUFFIX, Segment, bases, remove_below, segment_name
 from ortoo.enode.log.settings import RETENTION, StoreSettings
 from ortoo.enode.log.spares import Spares
 from ortoo.enode.reading.reader import Reader
@@ -253,7 +253,7 @@ class Housekeeping:
             if not sealed.segment.retired:
                 contents = await self.work.run(self._write_index, sealed)
                 if sealed.segment.retired:
-                    self.disk.remove(sealed.segment.folder / index_name(sealed.segment.base))
+                    self.disk.remove(sealed.segment.folder / segment_name(sealed.segment.base, INDEX_SUFFIX))
                 else:
                     self.catalog.indexed(sealed, contents)
                     self._keys_to_seal.append(Stretch(contents.base, contents.end, is_sealed=True))
