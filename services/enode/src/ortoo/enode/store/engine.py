@@ -90,18 +90,7 @@ class Engine:
         if settings.threads and isinstance(disk, RealDisk):
             self.keys = KeyProcess(self.folder)
         self.housekeeping = Housekeeping(
-            settings=settings,
-            clock=clock,
-            disk=disk,
-            work=work,
-            appender=self.appender,
-            catalog=self.catalog,
-            state=self.state,
-            reader=self.reader,
-            recent=recent,
-            spares=spares,
-            keys=self.keys,
-            store=self.store,
+            appender=self.appender, reader=self.reader, state=self.state, keys=self.keys, store=self.store
         )
         self.committer = Committer(
             catalog=self.catalog,

@@ -7,28 +7,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ortoo.common.errors import OrtooError
-from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.enode.changes.all import Change, Forget
 from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
-from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.log_begin import LogBegin, read_log_begin, write_log_begin
 from ortoo.enode.disk.tide_mark import TideMark
 from ortoo.enode.disk.whole_files import write_whole
-from ortoo.enode.index.catalog import Catalog, Sealed
+from ortoo.enode.index.catalog import Sealed
 from ortoo.enode.index.index_files import write_index
 from ortoo.enode.index.key_process import Keys
 from ortoo.enode.index.key_search import Stretch
 from ortoo.enode.log.appender import Appender
 from ortoo.enode.log.checkpoint import SLICE_HEAD_BYTES, Slice, complete_checkpoints, cut_slices
-from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.frame import HEADER_BYTES, Flag
 from ortoo.enode.log.queue_index import Contents
 from ortoo.enode.log.segment import INDEX_SUFFIX, KEYS_SUFFIX, Segment, bases, remove_below, segment_name
 from ortoo.enode.log.settings import RETENTION, StoreSettings
-from ortoo.enode.log.spares import Spares
 from ortoo.enode.reading.reader import Reader
-from ortoo.enode.reading.recent import Recent
 from ortoo.enode.recovery.opening import marker_of
 from ortoo.enode.state.fold import State
 from ortoo.enode.store.retention import Ageing, expired_count
@@ -50,26 +45,22 @@ _log = get_logger("store")
 class Housekeeping:
     """The store's own tasks. They start with `start` and end with `stop`; each goes on after an error."""
 
-    settings: StoreSettings
-    clock: Clock
-    disk: Disk
-    work: DiskWork
     appender: Appender
-    catalog: Catalog
-    state: State
     reader: Reader
-    recent: Recent
-    spares: Spares
+    state: State
     keys: Keys
     store: Callable[[Sequence[Change]], Awaitable[None]]
     """Stores state changes; returns when they are committed."""
 
     def __post_init__(self) -> None:
         """Nothing is done before `start`."""
-        self._tide_mark = TideMark(self.disk, self.appender.active.folder)
+        appender, reader = self.appender, self.reader
+        self.settings, self.clock, self.work = appender.settings, appender.clock, appender.work
+        self.disk, self.catalog, self.recent = reader.disk, reader.catalog, reader.recent
+        self._tide_mark = TideMark(self.disk, appender.active.folder)
         self._ageing = Ageing()
         self._keys_advanced = 0
-        self._keys_due = self.appender.advanced
+        self._keys_due = appender.advanced
         """Set when the log has grown or a segment was sealed."""
         self._keys_due.set()
         catalog = self.catalog
@@ -100,7 +91,7 @@ class Housekeeping:
         self._checkpoint_is_due = False
         self.deleted_segments = 0
         self.index_is_nearly_full = False
-        begin = read_log_begin(self.disk, self.appender.active.folder)
+        begin = read_log_begin(self.disk, appender.active.folder)
         self._begin_position = begin.position if begin is not None else 0
         self.rescues: dict[int, Rescue] = {}
         """By system topic: who stores again what waits below an offset of its queue."""
@@ -347,7 +338,7 @@ class Housekeeping:
         appender = self.appender
         if appender.failure:
             return
-        if await self.spares.prepare():
+        if await appender.spares.prepare():
             appender.full = ""
             appender.try_again()
             if self._checkpoint_is_due:
