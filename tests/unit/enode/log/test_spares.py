@@ -10,7 +10,7 @@ import pytest
 
 from ortoo.common.errors import Moved
 from ortoo.common.process.background import Background
-from ortoo.enode.log.flushing.disk_work import InlineDiskWork
+from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.log.spares import Spares
 from ortoo.testing.disks.memory_disk import MemoryDisk
@@ -21,7 +21,7 @@ T = TypeVar("T")
 SEGMENT_BYTES = 1 << 16
 
 
-class SlowWork(InlineDiskWork):
+class SlowWork(DiskWork):
     """Work is done at once, and who asked for it hears of it when the test says so."""
 
     def __init__(self) -> None:
