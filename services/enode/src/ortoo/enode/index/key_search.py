@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from ortoo.common.errors import OrtooError
 from ortoo.common.records.batch import open_batch
-from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.whole_files import Damaged, read_part, write_whole
 from ortoo.enode.index.key_index import KIND_KEY, Entries, Fences, encode_keys, text_hash
@@ -142,9 +141,7 @@ class KeySearch:
             header = decode_header(segment.read(position, HEADER_BYTES), position)
             if header.topic_id != query.topic_id or not query.begin_ms <= header.stored_at_ms < query.end_ms:
                 return None
-            records = read_body(segment.read, header)[header.prefix_length :]
-            sealed = SealedBatch(records, header.payload_crc, header.item_count, header.inflated_bytes)
-            view = open_batch(sealed)
+            view = open_batch(header.batch(read_body(segment.read, header)[header.prefix_length :]))
             texts = view.keys()[row] if query.kind == KIND_KEY else (view.message_ids()[row],)
         except (BadFrame, OrtooError, IndexError):
             return None

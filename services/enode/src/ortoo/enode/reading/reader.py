@@ -7,7 +7,6 @@ from functools import partial
 from typing import NamedTuple
 
 from ortoo.common.errors import DataLoss, Unavailable
-from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.records.stored_batch import StoredBatch
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.whole_files import Damaged
@@ -334,12 +333,5 @@ def _batch_at(place: Place, read: Read) -> StoredBatch:
     ):
         raise BadFrame("the frame is another one than the index says")
     body = read_body(read, header)
-    batch = SealedBatch(
-        body[header.prefix_length :] if header.prefix_length else body,
-        header.payload_crc,
-        header.item_count,
-        header.inflated_bytes,
-        header.producer_id,
-        header.first_sequence,
-    )
+    batch = header.batch(body[header.prefix_length :] if header.prefix_length else body)
     return StoredBatch(header.first_offset, header.stored_at_ms, batch)

@@ -48,12 +48,12 @@ class Flusher:
     """What lies behind it is not committed yet, however durable it is here; None = what is durable is committed."""
     epoch: int = 0
     """In whose reign frames are written; 0 of an enode with one member."""
-    on_handed_over: Callable[[Group], None] | None = None
-    """Gets each group when it goes to the disk, and with it to those who follow; None = nobody does."""
-    on_durable: Callable[[Group], None] | None = None
-    """Gets each group when it is on this disk; None = nobody asks."""
-    on_failed: Callable[[str], object] | None = None
-    """Called once with the reason when nothing is acknowledged any more; None = nobody asks."""
+    on_handed_over: Callable[[Group], object] = lambda group: None
+    """Gets each group when it goes to the disk, and with it to those who follow."""
+    on_durable: Callable[[Group], object] = lambda group: None
+    """Gets each group when it is on this disk."""
+    on_failed: Callable[[str], object] = lambda reason: None
+    """Called once with the reason when nothing is acknowledged any more."""
     pending_bytes: int = 0
     flushes: int = 0
     flush_s: float = 0.0
@@ -159,8 +159,7 @@ class Flusher:
             return
         self._flushing = group
         group.declare_durable_below(self.durable_position)
-        if self.on_handed_over is not None:
-            self.on_handed_over(group)
+        self.on_handed_over(group)
         self._handed_over_s = self.clock.monotonic_s()
         self.work.flush(group, self._done)
 
@@ -178,8 +177,7 @@ class Flusher:
             self.flush_s += self.clock.monotonic_s() - self._handed_over_s
             self.durable_position = group.end_position
             self.advanced.set()
-            if self.on_durable is not None:
-                self.on_durable(group)
+            self.on_durable(group)
         if self.may_write:
             _answer(group.early)
         if self._wanted or len(self._groups) > 1:
@@ -257,8 +255,7 @@ class Flusher:
         """Nothing after the last durable position is acknowledged any more."""
         if error is not None and not self.failure:
             self.failure = f"the disk failed: {error}"
-            if self.on_failed is not None:
-                self.on_failed(self.failure)
+            self.on_failed(self.failure)
         self.fail_waiting(group)
 
     def fail_waiting(self, group: Group | None = None) -> None:
