@@ -45,8 +45,6 @@ def make_index(disk: Disk, segment: Segment, next_base: int, *, write: bool = Tr
 
 
 def load_rows(disk: Disk, run: Run) -> Rows:
-    """One queue's rows in a sealed segment. Errors: Damaged, FileNotFoundError."""
-    if run.rows is not None:
-        return run.rows
+    """One queue's rows in a sealed segment that has an index file. Errors: Damaged, FileNotFoundError."""
     path = run.segment.folder / segment_name(run.segment.base, INDEX_SUFFIX)
     return decode_rows(run.entry, read_part(disk, path, run.entry.block_at, run.entry.block_bytes))
