@@ -58,7 +58,7 @@ class SharedLog:
     def __post_init__(self) -> None:
         """Nobody leads here."""
         self.bytes = LogBytes(self.engine)
-        self._is_leading = self._is_emptied = False
+        self._is_emptied = False
         appender = self.engine.appender
         appender.on_handed_over = self._handed_over
         appender.on_durable = self._is_durable
@@ -76,11 +76,9 @@ class SharedLog:
     def follow(self, reason: str = NOBODY_LEADS) -> None:
         """Accept nothing from clients. What waits is answered unknown; what did not go to the disk is forgotten."""
         engine, appender = self.engine, self.engine.appender
-        self._is_leading = False
         engine.housekeeping.leads = appender.may_write = False
         appender.alone = reason
         appender.take_back(reason)
-        appender.give_up_waiting(reason)
         following = engine.committer.next_segments
         while following and following[-1].base > appender.active.base:
             following.pop().close()
@@ -89,7 +87,7 @@ class SharedLog:
         """Write frames of this epoch from now on: first the one that says so."""
         appender = self.engine.appender
         appender.epoch, appender.store_open = epoch, appender.store_open + 1
-        self._is_leading = appender.may_write = True
+        appender.may_write = True
         if not appender.fits(0):
             # Nothing of an epoch lies before its EPOCH frame, so no mark may end the segment there.
             appender.active.limit += frame_bytes(0)
@@ -100,7 +98,7 @@ class SharedLog:
         epoch = appender.epoch
         if not appender.fits(len(payload)):
             await appender.make_room(len(payload), is_state=True)
-        if not self._is_leading or appender.epoch != epoch:
+        if not appender.may_write or appender.epoch != epoch:
             raise Unavailable(NOBODY_LEADS)
         appender.close_changes()
         appender.append_word(kind, payload)
@@ -292,7 +290,7 @@ async def open_shared_log(
         await work.run(forget_clean_stop, disk, folder)
         await work.run(write_outline, disk, folder, KeptOutline.of(log.outline))
         spares = Spares(disk, folder, work, settings.segment_bytes, settings.headroom_bytes)
-        active = await _active(log, spares, folder, disk)
+        active = await _active(log, spares)
         engine = Engine(folder, settings, disk, clock, work, lock, found, recovered, spares, active)
     except BaseException:
         work.close()
@@ -310,14 +308,12 @@ async def open_shared_log(
     return SharedLog(engine, folder, disk, log.outline, log.is_cold, log.lost)
 
 
-async def _active(log: MemberLog, spares: Spares, folder: Path, disk: Disk) -> Segment:
+async def _active(log: MemberLog, spares: Spares) -> Segment:
     """The segment that the log goes on in; a new one when it ends with the last."""
     last = log.next_segments[-1] if log.next_segments else log.recovered.active
     if last is not None and last.end is None:
         return last
-    active = await spares.take(spares.segment_bytes, is_state=True)
-    active.begin_at(log.outline.appended)
-    await spares.work.run(active.install)
+    active = await spares.begun(log.outline.appended)
     if log.recovered.active is not None:
         log.next_segments.append(active)
     return active

@@ -59,6 +59,13 @@ class Spares:
         self._ready.remove(spare)
         return spare
 
+    async def begun(self, position: int) -> Segment:
+        """A segment that begins at a log position and has its name. Errors: as `take`; OSError."""
+        segment = await self.take(self.segment_bytes, is_state=True)
+        segment.begin_at(position)
+        await self.work.run(segment.install)
+        return segment
+
     def give_back(self, spare: Segment) -> None:
         """It is not needed after all."""
         self._ready.append(spare)

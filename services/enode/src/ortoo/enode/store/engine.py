@@ -86,9 +86,8 @@ class Engine:
             on_committed=lambda group: self.committer.commit(group),
             on_roll=lambda segment: self.committer.next_segments.append(segment),
         )
-        self.keys: Keys = LocalKeys(disk, self.folder, work)
-        if settings.threads and isinstance(disk, RealDisk):
-            self.keys = KeyProcess(self.folder)
+        is_apart = settings.threads and isinstance(disk, RealDisk)
+        self.keys: Keys = KeyProcess(self.folder) if is_apart else LocalKeys(disk, self.folder, work)
         self.housekeeping = Housekeeping(
             appender=self.appender, reader=self.reader, state=self.state, keys=self.keys, store=self.store
         )
@@ -124,11 +123,7 @@ class Engine:
                 await work.run(write_log_begin, disk, folder, begin)
             await work.run(forget_clean_stop, disk, folder)
             spares = Spares(disk, folder, work, settings.segment_bytes, settings.headroom_bytes)
-            active = recovered.active
-            if active is None:
-                active = await spares.take(settings.segment_bytes, is_state=True)
-                active.begin_at(recovered.end_position)
-                await work.run(active.install)
+            active = recovered.active or await spares.begun(recovered.end_position)
             engine = cls(folder, settings, disk, clock, work, lock, identity, recovered, spares, active)
             await engine._start(recovered, active)
         except BaseException:

@@ -202,17 +202,14 @@ class Flusher:
             _answer(group.waiters)
             self.flushed.set()
 
-    def give_up_waiting(self, reason: str) -> None:
-        """Tell those who wait for others' disks that the outcome is unknown; what they sent stays in the log."""
-        for group in (*self._held, *([self._flushing] if self._flushing else [])):
-            _fail_all(group.let_go(), reason)
-
     def take_back(self, reason: str) -> None:
-        """Forget what was accepted and has not gone to the disk: it is nowhere. Who waits hears that it is unknown.
+        """Forget what was accepted and has not gone to the disk: it is nowhere. The rest stays in the log.
 
-        Copies stay: those who follow count them as soon as they are accepted.
+        Who waits for either hears that it is unknown. Copies stay, too: those who follow count them as soon as they are
+        accepted.
         """
-        waiters = [waiter for one in self._groups for waiter in one.let_go()]
+        under_way = [self._flushing] if self._flushing is not None else []
+        waiters = [waiter for one in (*self._held, *under_way, *self._groups) for waiter in one.let_go()]
         waiters += self._drop_changes()
         groups = [one for one in self._groups if not one.is_copy]
         self._groups = deque(one for one in self._groups if one.is_copy)
