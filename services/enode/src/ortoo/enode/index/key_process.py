@@ -32,15 +32,10 @@ class Keys(abc.ABC):
         self._lock = asyncio.Lock()
         self._searches = 0
 
-    async def advance(self, stretch: Stretch) -> None:
-        """Take in what the last segment has got since the last time. Errors: Unavailable."""
+    async def follow(self, stretch: Stretch) -> None:
+        """As `KeySearch.follow`. Errors: Unavailable."""
         async with self._lock:
-            await self._do("advance", stretch)
-
-    async def seal(self, stretch: Stretch) -> None:
-        """Write the index file of a sealed segment. Errors: Unavailable."""
-        async with self._lock:
-            await self._do("seal", stretch)
+            await self._do("follow", stretch)
 
     async def find(self, query: Query, stretches: Sequence[Stretch]) -> list[FoundMessage]:
         """The newest messages first. Errors: Unavailable, Overloaded."""
@@ -153,11 +148,11 @@ def serve(search: KeySearch, line: bytes) -> bytes:
     """Answer one request."""
     try:
         method, first, *others = json.loads(line)
+        answer: dict[str, Any] = {"ok": None}
         if method == "find":
-            result: Any = search.find(Query(*first), [Stretch(*one) for one in others[0]])
+            answer["ok"] = search.find(Query(*first), [Stretch(*one) for one in others[0]])
         else:
-            result = (search.seal if method == "seal" else search.advance)(Stretch(*first))
-        answer: dict[str, Any] = {"ok": result}
+            search.follow(Stretch(*first))
     except Exception as error:
         answer = {"error": f"{type(error).__name__}: {error}"}
     return json.dumps(answer).encode() + b"\n"

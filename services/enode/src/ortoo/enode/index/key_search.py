@@ -62,8 +62,19 @@ class KeySearch:
     _files: dict[int, Fences] = field(default_factory=dict)
     _segments: dict[int, Segment] = field(default_factory=dict)
 
-    def advance(self, stretch: Stretch) -> None:
-        """Take in what the last segment has got since the last time."""
+    def follow(self, stretch: Stretch) -> None:
+        """Take in what the last segment has got since the last time; write the index file of one that gets no more."""
+        if not stretch.is_sealed:
+            self._advance(stretch)
+            return
+        name = segment_name(stretch.base, KEYS_SUFFIX)
+        if stretch.base in self._tails or name not in self.disk.list(self.folder):
+            self._advance(stretch)
+            entries, _ = self._tails.pop(stretch.base)
+            data = encode_keys(stretch.base, stretch.end, *entries.sorted())
+            write_whole(self.disk, self.folder / name, data)
+
+    def _advance(self, stretch: Stretch) -> None:
         entries, position = self._tails.get(stretch.base) or (Entries(stretch.base), stretch.base)
         segment = self._segment(stretch.base)
         window = Window(segment.read, stretch.end)
@@ -73,15 +84,6 @@ class KeySearch:
                 entries.add(one.position, records, one.topic_id)
         self._tails[stretch.base] = entries, max(position, stretch.end)
         self.close()
-
-    def seal(self, stretch: Stretch) -> None:
-        """Write the index file of a segment that gets no more frames; nothing is done if it is there."""
-        if stretch.base not in self._tails and segment_name(stretch.base, KEYS_SUFFIX) in self.disk.list(self.folder):
-            return
-        self.advance(stretch)
-        entries, _ = self._tails.pop(stretch.base)
-        data = encode_keys(stretch.base, stretch.end, *entries.sorted())
-        write_whole(self.disk, self.folder / segment_name(stretch.base, KEYS_SUFFIX), data)
 
     def find(self, query: Query, stretches: Sequence[Stretch]) -> list[FoundMessage]:
         """The newest messages first, at most `query.limit`; `stretches` in order of position, only those existing."""
@@ -115,7 +117,7 @@ class KeySearch:
 
     def _places(self, stretch: Stretch, wanted: int) -> list[tuple[int, int]]:
         if not stretch.is_sealed:
-            self.advance(stretch)
+            self.follow(stretch)
             return self._tails[stretch.base][0].find(wanted)
         try:
             return self._fences(stretch.base).find(wanted)
@@ -123,7 +125,7 @@ class KeySearch:
             self._files.pop(stretch.base, None)
             if segment_name(stretch.base, KEYS_SUFFIX) in self.disk.list(self.folder):
                 self.disk.remove(self.folder / segment_name(stretch.base, KEYS_SUFFIX))
-            self.seal(stretch)
+            self.follow(stretch)
             return self._fences(stretch.base).find(wanted)
 
     def _fences(self, base: int) -> Fences:

@@ -264,14 +264,14 @@ class Housekeeping:
         while self._keys_to_seal:
             stretch = self._keys_to_seal[0]
             if stretch.base in self.catalog.contents:
-                await self.keys.seal(stretch)
+                await self.keys.follow(stretch)
             self._keys_to_seal.popleft()
         position = self.appender.committed_position
         if position - self._keys_advanced >= KEYS_STEP_BYTES:
             self._keys_advanced = position
             base = self.catalog.active.base
             if position > base:
-                await self.keys.advance(Stretch(base, position, is_sealed=False))
+                await self.keys.follow(Stretch(base, position, is_sealed=False))
 
     def _is_acknowledged(self, segment: Segment) -> bool:
         contents = self.catalog.contents.get(segment.base)
