@@ -3,7 +3,7 @@
 Runs before anything else touches the store, wholly on blocking calls; it never needs the event loop.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -36,7 +36,7 @@ from ortoo.enode.recovery.restored import begin_anew, read_apart, write_restored
 from ortoo.enode.recovery.strays import has_frame, strays_among
 from ortoo.enode.state.fold import State
 
-ZERO_CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 20
 _log = get_logger("store")
 
 
@@ -270,26 +270,25 @@ def rewrite(segment: Segment, position: int, end: int) -> None:
     After a failed fdatasync the page cache may show bytes that the disk never got, and no later sync writes them: only
     a new write does. They were checked frame by frame.
     """
-    while position < end:
-        chunk = segment.read(position, min(ZERO_CHUNK_BYTES, end - position))
-        if not chunk:
-            break
-        segment.file.write(position - segment.base, [chunk])
-        position += len(chunk)
+    for at, chunk in _chunks(segment, position, end):
+        segment.file.write(at - segment.base, [chunk])
 
 
 def zero(segment: Segment, position: int) -> int:
     """Write zeros over whatever lies behind the log's end, so that it never comes back; return how many bytes."""
     cut = 0
-    while position < segment.limit:
-        chunk = segment.read(position, min(ZERO_CHUNK_BYTES, segment.limit - position))
-        if not chunk:
-            break
+    for at, chunk in _chunks(segment, position, segment.limit):
         if chunk.count(0) != len(chunk):
-            segment.file.write(position - segment.base, [bytes(len(chunk))])
+            segment.file.write(at - segment.base, [bytes(len(chunk))])
             cut += len(chunk)
-        position += len(chunk)
     return cut
+
+
+def _chunks(segment: Segment, position: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """The bytes of a segment between two positions, each part with where it lies."""
+    while position < end and (chunk := segment.read(position, min(CHUNK_BYTES, end - position))):
+        yield position, chunk
+        position += len(chunk)
 
 
 def settle_ranges(recovered: Recovered) -> None:
