@@ -61,7 +61,7 @@ class SharedLog:
         self._is_emptied = False
         appender = self.engine.appender
         appender.on_handed_over = self._handed_over
-        appender.on_durable = self._is_durable
+        appender.on_durable = lambda group: self.on_flushed(group.end_position)
         self.engine.housekeeping.compare = self._compare_states
         self.follow()
         if self.is_cold:
@@ -109,7 +109,7 @@ class SharedLog:
         engine = self.engine
         for queue in engine.catalog.queues.values():
             queue.next_offset = queue.end_offset
-        engine.forget_the_way()
+        engine.committer.forget_the_way(engine.appender.stored_at_ms)
         engine.housekeeping.know_checkpoints()
         engine.housekeeping.leads = True
         engine.appender.alone = ""
@@ -225,9 +225,6 @@ class SharedLog:
         segments = self.engine.catalog.segments
         count = sum(one.end is not None and one.end <= begin for one in segments[:-1])
         await self.engine.housekeeping.delete(count)
-
-    def _is_durable(self, group: Group) -> None:
-        self.on_flushed(group.end_position)
 
     def _handed_over(self, group: Group) -> None:
         """A group goes to the disk: from here on it is a part of the log that can only be cut."""

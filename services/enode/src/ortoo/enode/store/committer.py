@@ -24,13 +24,12 @@ class Committer:
 
     catalog: Catalog
     state: State
-    sequencer: Sequencer
-    reservations: Reservations
     recent: Recent
     housekeeping: Housekeeping
 
     def __post_init__(self) -> None:
         """Nothing was committed since the store was opened."""
+        self.forget_the_way()
         self.next_segments: list[Segment] = []
         """Segments that positions are given out in, but whose predecessors are not committed yet."""
         self.on_stored: list[Callable[[Collection[int]], object]] = []
@@ -44,6 +43,12 @@ class Committer:
         self.on_timers_set: Callable[[TimersSet], object] = lambda timers: None
         """Gets delayed messages that wait from now on."""
         self.appends = self.appended_messages = self.appended_bytes = 0
+
+    def forget_the_way(self, led_since_ms: int = -1) -> None:
+        """Nothing is on its way to the disk: decisions see what is folded, and nothing else."""
+        idle_ms = self.housekeeping.appender.settings.producer_idle_ms
+        self.sequencer = Sequencer(self.state.windows, idle_ms=idle_ms, led_since_ms=led_since_ms)
+        self.reservations = Reservations()
 
     def commit(self, group: Group) -> None:
         """Fold a group that is committed, and show it to readers."""

@@ -22,7 +22,7 @@ from ortoo.enode.disk.reign_file import check_alone
 from ortoo.enode.index.key_process import KeyProcess, Keys, LocalKeys
 from ortoo.enode.log.appender import Appender
 from ortoo.enode.log.flushing.disk_work import DiskWork, disk_work
-from ortoo.enode.log.frame import Flag
+from ortoo.enode.log.frame import HEADER_BYTES, Flag
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.log.spares import Spares
@@ -31,10 +31,8 @@ from ortoo.enode.reading.recent import Recent
 from ortoo.enode.reading.waiting import Waiters
 from ortoo.enode.recovery.opening import Recovered, recover
 from ortoo.enode.recovery.restored import forget_restored
-from ortoo.enode.state.tables.dedup import Sequencer
-from ortoo.enode.state.tables.offsets import Reservations
 from ortoo.enode.store.committer import Committer
-from ortoo.enode.store.housekeeping import Housekeeping, close_mark
+from ortoo.enode.store.housekeeping import Housekeeping
 
 Changes = TypeVar("Changes", bound=Sequence[Change])
 AS_MEMBER = "give member_listen_address, member and members as before, or choose another folder"
@@ -94,8 +92,6 @@ class Engine:
         self.committer = Committer(
             catalog=self.catalog,
             state=self.state,
-            sequencer=Sequencer(self.state.windows, idle_ms=settings.producer_idle_ms),
-            reservations=Reservations(),
             recent=recent,
             housekeeping=self.housekeeping,
         )
@@ -178,13 +174,6 @@ class Engine:
             waiter.set_result(None)
         return waiter
 
-    def forget_the_way(self) -> None:
-        """Nothing is on its way to the disk: decisions see what is folded, and nothing else."""
-        self.committer.sequencer = Sequencer(
-            self.state.windows, idle_ms=self.settings.producer_idle_ms, led_since_ms=self.appender.stored_at_ms
-        )
-        self.committer.reservations = Reservations()
-
     def check_open(self) -> None:
         """Errors: Unavailable when the store is closed, or another member may have committed more."""
         if self.closed:
@@ -231,7 +220,8 @@ class Engine:
 
     async def _close_cleanly(self) -> None:
         """Make everything durable and leave the marker that saves the next start a scan."""
-        close_mark(self.appender)
+        if self.appender.fits(HEADER_BYTES):
+            self.appender.append_mark(Flag.CLOSED)
         await self.appender.flush()
         await self.housekeeping.stop()
         await self.appender.flush()

@@ -19,7 +19,6 @@ from ortoo.enode.index.key_process import Keys
 from ortoo.enode.index.key_search import Stretch
 from ortoo.enode.log.appender import Appender
 from ortoo.enode.log.checkpoint import SLICE_HEAD_BYTES, Slice, complete_checkpoints, cut_slices
-from ortoo.enode.log.frame import HEADER_BYTES, Flag
 from ortoo.enode.log.queue_index import Contents
 from ortoo.enode.log.segment import INDEX_SUFFIX, KEYS_SUFFIX, Segment, bases, remove_below, segment_name
 from ortoo.enode.log.settings import RETENTION, StoreSettings
@@ -378,9 +377,3 @@ class Housekeeping:
     async def _flush_later(self) -> None:
         await self.clock.sleep(self.settings.flush_interval_ms / 1000)
         self.appender.want_flush()
-
-
-def close_mark(appender: Appender) -> None:
-    """Say in the log that everything before is durable, if there is room for it."""
-    if appender.fits(HEADER_BYTES):
-        appender.append_mark(Flag.CLOSED)
