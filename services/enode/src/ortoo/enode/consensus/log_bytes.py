@@ -128,7 +128,7 @@ class LogBytes:
 
     def _holding(self, position: int) -> Segment:
         """The segment of a position. Errors: Unavailable when it was deleted."""
-        segments = [*self.engine.catalog.segments, *self.engine.committer.next_segments]
+        segments = [*self.engine.catalog.segments, *self.engine.appender.next_segments]
         segment = holding(segments, position)
         if segment is None:
             raise Unavailable(f"the log at {position} was deleted")

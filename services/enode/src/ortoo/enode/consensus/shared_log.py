@@ -79,9 +79,6 @@ class SharedLog:
         engine.housekeeping.leads = appender.may_write = False
         appender.alone = reason
         appender.take_back(reason)
-        following = engine.committer.next_segments
-        while following and following[-1].base > appender.active.base:
-            following.pop().close()
 
     def begin_reign(self, epoch: int) -> None:
         """Write frames of this epoch from now on: first the one that says so."""
@@ -159,19 +156,14 @@ class SharedLog:
 
     async def cut(self, outline: LogOutline) -> None:
         """End where `outline` does, for good. Errors: OSError."""
-        appender, committer, catalog = self.engine.appender, self.engine.committer, self.engine.catalog
-        position = outline.appended
+        appender, position = self.engine.appender, outline.appended
         async with self.engine.housekeeping.marking:
             await appender.quiet()
             self.bytes.forget_newest()
             await self._keep_cut(position)
             kept = KeptOutline.of(outline, cut=position)
             await self.engine.work.run(write_outline, self.disk, self.folder, kept)
-            following = committer.next_segments
-            while following and following[-1].base > position:
-                following.pop().close()
-            active = following[-1] if following else catalog.active
-            appender.end_at(position, active)
+            appender.end_at(position, self.engine.catalog.active)
             await self.engine.work.run(cut_files, self.disk, self.folder, position)
             await self.engine.work.run(write_outline, self.disk, self.folder, KeptOutline.of(outline))
 
@@ -294,7 +286,7 @@ async def open_shared_log(
         lock.close()
         raise
     engine.take_over(recovered, active)
-    engine.committer.next_segments.extend(log.next_segments)
+    engine.appender.next_segments.extend(log.next_segments)
     appender = engine.appender
     appender.store_open = recovered.store_open + read_apart(disk, folder)
     appender.commit_limit = recovered.end_position

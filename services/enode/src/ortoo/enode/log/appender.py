@@ -69,15 +69,12 @@ class Appender(Flusher):
                         raise Unavailable(f"no new segment could be made: {error}") from error
                     if not self.may_write:
                         self.spares.give_back(spare)
-                    self._check_writes()
+                        break
                     self._roll(spare)
-            self._check_writes()
+            if not self.may_write:
+                raise Moved(self.alone)
         finally:
             self._room_waiting -= 1
-
-    def _check_writes(self) -> None:
-        if not self.may_write:
-            raise Moved(self.alone)
 
     def check_load(self, length: int) -> None:
         """Errors: Unavailable when the disk failed; Overloaded when it is full (NOT_TAKEN_FIELD), or too much waits."""
@@ -129,7 +126,7 @@ class Appender(Flusher):
         full.end, full.last_stored_at_ms = self.appended_position, self.stored_at_ms
         segment.begin_at(self.appended_position)
         self.active = segment
-        self.on_roll(segment)
+        self.next_segments.append(segment)
 
     def append_slice(self, part: Slice) -> None:
         """Accept a slice of a checkpoint."""

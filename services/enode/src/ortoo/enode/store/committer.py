@@ -9,7 +9,6 @@ from ortoo.enode.changes.timers import TimersSet
 from ortoo.enode.index.catalog import Catalog, QueueLog
 from ortoo.enode.log.flushing.group import Group
 from ortoo.enode.log.frame import Flag
-from ortoo.enode.log.segment import Segment
 from ortoo.enode.reading.recent import Recent
 from ortoo.enode.reading.waiting import wake_all
 from ortoo.enode.state.fold import State
@@ -30,8 +29,6 @@ class Committer:
     def __post_init__(self) -> None:
         """Nothing was committed since the store was opened."""
         self.forget_the_way()
-        self.next_segments: list[Segment] = []
-        """Segments that positions are given out in, but whose predecessors are not committed yet."""
         self.on_stored: list[Callable[[Collection[int]], object]] = []
         """Get the topics of which messages can be read now."""
         self.on_applied: list[Callable[[Change], object]] = []
@@ -83,7 +80,7 @@ class Committer:
                 catalog.active_parts.slices.append(entry.slice_at)
             if header.flags & Flag.SEGMENT_END:
                 self.housekeeping.sealed(catalog.seal(catalog.active))
-                catalog.segments.append(self.next_segments.pop(0))
+                catalog.segments.append(self.housekeeping.appender.next_segments.pop(0))
         for queue in woken:
             wake_all(queue.waiters)
         for stored in self.on_stored if topic_ids else ():

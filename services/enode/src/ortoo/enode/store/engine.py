@@ -82,7 +82,6 @@ class Engine:
             work=work,
             spares=spares,
             on_committed=lambda group: self.committer.commit(group),
-            on_roll=lambda segment: self.committer.next_segments.append(segment),
         )
         is_apart = settings.threads and isinstance(disk, RealDisk)
         self.keys: Keys = KeyProcess(self.folder) if is_apart else LocalKeys(disk, self.folder, work)

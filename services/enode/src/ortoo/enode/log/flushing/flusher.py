@@ -34,8 +34,6 @@ class Flusher:
     spares: Spares
     on_committed: Callable[[Group], None]
     """Gets each group when it is committed, before its waiters."""
-    on_roll: Callable[[Segment], None]
-    """Gets each new segment as soon as positions are given out in it."""
     failure: str = ""
     """Why nothing is acknowledged any more; empty while all is well."""
     full: str = ""
@@ -64,6 +62,8 @@ class Flusher:
         self.durable_position = self.appended_position
         self.committed_position = self.appended_position
         """Everything before it is folded into the state, shown and answered for; what lies behind may still go."""
+        self.next_segments: list[Segment] = []
+        """Segments that positions are given out in, but whose predecessors are not committed yet."""
         self._loop = asyncio.get_running_loop()
         self._groups: deque[Group] = deque()
         self._changes = WaitingChanges()
@@ -95,13 +95,23 @@ class Flusher:
         group = self._groups[-1]
         (group.early if early else group.waiters).append((waiter, answer))
 
-    def end_at(self, position: int, active: Segment) -> None:
-        """Go on at `position` in `active`; what lies behind is gone. Nothing is on its way to the disk."""
+    def end_at(self, position: int, committed: Segment) -> None:
+        """Go on at `position`; what lies behind is gone. Nothing is on its way to the disk.
+
+        `committed` is the segment that it lies in unless a later one was begun before it.
+        """
         for group in self._held:
             group.entries = [entry for entry in group.entries if entry.header.position < position]
             group.end_position = min(group.end_position, position)
         self.appended_position = self.durable_position = position
-        self.active, active.end = active, None
+        self._drop_segments(position)
+        self.active = self.next_segments[-1] if self.next_segments else committed
+        self.active.end = None
+
+    def _drop_segments(self, position: int) -> None:
+        """Forget the segments that begin behind a position: nothing lies in them any more."""
+        while self.next_segments and self.next_segments[-1].base > position:
+            self.next_segments.pop().close()
 
     def hold(self, groups: Sequence[Group]) -> None:
         """Take over groups that were found durable and are not known to be committed."""
@@ -220,8 +230,8 @@ class Flusher:
             first = begun[0].parts[0]
             self.appended_position = first.position
             self.active = first.segment
-            if first.segment.end is not None:
-                first.segment.end = None
+            first.segment.end = None
+        self._drop_segments(self.active.base)
         _fail_all(waiters, reason)
         self._wanted = bool(self._groups)
         if self._flushing is None and not self._groups:
