@@ -6,28 +6,25 @@ from dataclasses import dataclass
 from ortoo.common.records.stored_batch import StoredBatch
 from ortoo.enode.changes.all import Change, DigestDue, OffsetsCommitted, OffsetsSkipped, StateDigest, TopicGone
 from ortoo.enode.changes.timers import TimersSet
-from ortoo.enode.index.catalog import Catalog, QueueLog
+from ortoo.enode.index.catalog import QueueLog
 from ortoo.enode.log.flushing.group import Group
 from ortoo.enode.log.frame import Flag
-from ortoo.enode.reading.recent import Recent
 from ortoo.enode.reading.waiting import wake_all
-from ortoo.enode.state.fold import State
 from ortoo.enode.state.tables.dedup import Sequencer
 from ortoo.enode.state.tables.offsets import Reservations
 from ortoo.enode.store.housekeeping import Housekeeping
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(eq=False)
 class Committer:
     """Moves the committed position: the only place where the catalog and the state change."""
 
-    catalog: Catalog
-    state: State
-    recent: Recent
     housekeeping: Housekeeping
 
     def __post_init__(self) -> None:
         """Nothing was committed since the store was opened."""
+        keeping = self.housekeeping
+        self.catalog, self.state, self.recent = keeping.catalog, keeping.state, keeping.recent
         self.forget_the_way()
         self.on_stored: list[Callable[[Collection[int]], object]] = []
         """Get the topics of which messages can be read now."""

@@ -68,8 +68,7 @@ class Engine:
         """(topic id, group) of changes that were accepted since somebody looked: they may not be in the state yet."""
         self.read: set[tuple[int, str]] = set()
         """The same of those who have asked for something."""
-        recent = Recent(settings.recent_bytes)
-        self.reader = Reader(self.catalog, disk, work, recent, settings.index_bytes)
+        self.reader = Reader(self.catalog, disk, work, Recent(settings.recent_bytes), settings.index_bytes)
         self.waiting = Waiters(clock, waiters_max=settings.waiters_max, what="fetches")
         """The readers that wait at the ends of queues."""
         self.appender = Appender(
@@ -88,12 +87,7 @@ class Engine:
         self.housekeeping = Housekeeping(
             appender=self.appender, reader=self.reader, state=self.state, keys=self.keys, store=self.store
         )
-        self.committer = Committer(
-            catalog=self.catalog,
-            state=self.state,
-            recent=recent,
-            housekeeping=self.housekeeping,
-        )
+        self.committer = Committer(self.housekeeping)
 
     @classmethod
     async def open(
