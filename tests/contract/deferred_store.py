@@ -34,8 +34,8 @@ class DeferredStore(OneStore):
         self._background = background = await Background("deferred").__aenter__()
         self.delays = Delays(store, background, clock=self.clock)
         self.transactions = Transactions(store, background, CheckSchedule(1_000, 1_000, 3), clock=self.clock)
-        store.before_retention(DELAYED_TOPIC_ID, TimerMoves(store, clock=self.clock).rescue)
-        store.before_retention(HALF_TOPIC_ID, self.transactions.rescue)
+        store.engine.housekeeping.rescues[DELAYED_TOPIC_ID] = TimerMoves(store, clock=self.clock).rescue
+        store.engine.housekeeping.rescues[HALF_TOPIC_ID] = self.transactions.rescue
         background.spawn("delays", self.delays.run())
         background.spawn("transactions", self.transactions.run())
         return store

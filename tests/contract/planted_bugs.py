@@ -1,6 +1,7 @@
 """Bugs to plant into the storage engine, so that the harness that looks for bugs is itself tested."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from ortoo.common.errors import Unavailable
-from ortoo.enode.disk import identity
+from ortoo.enode.disk import lines
 from ortoo.enode.disk.clean_stop import CleanStop
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.log_begin import LogBegin, write_log_begin
@@ -19,7 +20,7 @@ from ortoo.enode.log.appender import Appender
 from ortoo.enode.log.checkpoint import Slice
 from ortoo.enode.log.flushing.group import Group
 from ortoo.enode.log.frame import FrameHeader
-from ortoo.enode.log.segment import Segment, remove_below
+from ortoo.enode.log.segment import Segment, remove_below, segment_name
 from ortoo.enode.recovery import opening as recovery
 from ortoo.enode.recovery.opening import Recovered
 from ortoo.enode.recovery.refold import Refold
@@ -59,7 +60,7 @@ def no_folder_fsync(patch: pytest.MonkeyPatch) -> None:
 
     def install(segment: Segment) -> None:
         if segment.source is not None:
-            segment.disk.rename(segment.source, segment.path)
+            segment.disk.rename(segment.source, segment.folder / segment_name(segment.base))
             segment.source = None
 
     patch.setattr(Segment, "install", install)
@@ -82,7 +83,7 @@ def acknowledged_before_the_flush(patch: pytest.MonkeyPatch) -> None:
     """Answer as soon as the frame has its place."""
 
     def wait_flush(appender: Appender, waiter: "asyncio.Future[Any]", answer: object, *, early: bool = False) -> None:
-        appender._group()
+        appender._groups = appender._groups or deque([Group()])
         waiter.set_result(answer)
 
     patch.setattr(Appender, "wait_flush", wait_flush)
@@ -188,7 +189,7 @@ def small_files_not_synced(patch: pytest.MonkeyPatch) -> None:
         disk.rename(temporary, path)
         disk.sync_directory(path.parent)
 
-    patch.setattr(identity, "write_whole", write_whole)
+    patch.setattr(lines, "write_whole", write_whole)
 
 
 def gaps_stored(patch: pytest.MonkeyPatch) -> None:

@@ -55,8 +55,8 @@ async def test_a_time_is_found_behind_damage_at_the_end_of_a_segment() -> None:
         await one.clock.pass_time(0.01)
     await one.clock.pass_time(1)
     run = store.engine.catalog.queues[TOPIC, 0].runs[1]
-    assert run.entry is not None
-    last = run.end_offset - 1
+    assert run.rows is None
+    last = run.entry.end_offset - 1
     name, position = _place_of(one, texts[last])
     one.disk.flip_bit(FOLDER / name, position - HEADER_BYTES + 40)
     one.disk.flip_bit(FOLDER / name.replace(".seg", ".idx"), run.entry.block_at)

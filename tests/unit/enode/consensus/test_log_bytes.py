@@ -8,7 +8,7 @@ from typing import cast
 from ortoo.enode.consensus.log_bytes import PART_BYTES, LogBytes
 from ortoo.enode.disk.disk import RealDisk
 from ortoo.enode.index.catalog import Catalog
-from ortoo.enode.log.flushing.disk_work import InlineDiskWork
+from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.flushing.group import Entry, Group, Part
 from ortoo.enode.log.frame import FrameHeader, Kind
 from ortoo.enode.log.segment import Segment, segment_name
@@ -25,8 +25,8 @@ async def test_repair_syncs_through_a_descriptor_of_its_own(tmp_path: Path) -> N
     own.sync_data = lambda: synced.append("own")  # type: ignore[method-assign]
     catalog = Catalog()
     catalog.segments.append(segment)
-    work, committer = InlineDiskWork(asyncio.get_running_loop()), SimpleNamespace(next_segments=[])
-    engine = SimpleNamespace(catalog=catalog, work=work, committer=committer)
+    work, appender = DiskWork(asyncio.get_running_loop()), SimpleNamespace(next_segments=[])
+    engine = SimpleNamespace(catalog=catalog, work=work, appender=appender)
     await LogBytes(cast(Engine, engine)).write_again(64, b"x" * 64)
     assert not synced
     assert segment.read(0, 256) == bytes(64) + b"x" * 64 + bytes(128)

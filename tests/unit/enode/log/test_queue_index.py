@@ -5,6 +5,7 @@ import pytest
 from ortoo.common.errors import Unsupported
 from ortoo.enode.disk.whole_files import Damaged
 from ortoo.enode.log.queue_index import (
+    IndexParts,
     SliceAt,
     decode_contents,
     decode_rows,
@@ -37,7 +38,7 @@ def test_an_index_survives_its_bytes() -> None:
     """Tables and rows are found again, from the tables' part of the file alone."""
     table = {(7, 1): rows(0, 30), (7, 0): rows(50, 3), (9, 4): Rows()}
     slices = [SliceAt(64, 1, 0, 1, 32)]
-    contents, data = encode_index(64, 9000, 77, table, slices, [(128, 64)])
+    contents, data = encode_index(64, 9000, 77, IndexParts(table, slices, [(128, 64)]))
     assert decode_contents(data[: tables_bytes(data)], 64) == contents
     assert [(one.topic_id, one.queue_id) for one in contents.queues] == [(7, 0), (7, 1)]
     assert contents.slices == tuple(slices)
@@ -50,7 +51,7 @@ def test_an_index_survives_its_bytes() -> None:
 
 def test_every_damaged_byte_is_noticed() -> None:
     """A changed byte makes the tables or the rows bad; nothing wrong is ever read."""
-    contents, data = encode_index(0, 9000, 77, {(7, 1): rows(0, 5), (8, 1): rows(9, 2)}, [], [])
+    contents, data = encode_index(0, 9000, 77, IndexParts({(7, 1): rows(0, 5), (8, 1): rows(9, 2)}))
     for at in range(len(data)):
         damaged = bytearray(data)
         damaged[at] ^= 1 << at % 8

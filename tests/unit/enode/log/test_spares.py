@@ -10,8 +10,9 @@ import pytest
 
 from ortoo.common.errors import Moved
 from ortoo.common.process.background import Background
-from ortoo.enode.log.flushing.disk_work import InlineDiskWork
-from ortoo.enode.log.spares import Spare, Spares
+from ortoo.enode.log.flushing.disk_work import DiskWork
+from ortoo.enode.log.segment import Segment
+from ortoo.enode.log.spares import Spares
 from ortoo.testing.disks.memory_disk import MemoryDisk
 from tests.contract.one_store import OneStore
 
@@ -20,7 +21,7 @@ T = TypeVar("T")
 SEGMENT_BYTES = 1 << 16
 
 
-class SlowWork(InlineDiskWork):
+class SlowWork(DiskWork):
     """Work is done at once, and who asked for it hears of it when the test says so."""
 
     def __init__(self) -> None:
@@ -52,7 +53,7 @@ async def test_what_is_made_for_one_who_is_called_off_is_the_next_ones(*, is_ahe
             taken = await spares.take(100, is_state=False)
             work.answered.clear()
             work.begun.clear()
-            taken.file.close()
+            taken.close()
             disk.remove(taken.path)
     assert disk.list(folder) == []
 
@@ -62,10 +63,10 @@ async def test_what_is_made_for_a_member_that_leads_no_more_by_then_is_used_late
     one = OneStore()
     store = await one.open()
     appender, spares = store.engine.appender, store.engine.spares
-    taken: list[Spare] = []
+    taken: list[Segment] = []
     take = spares.take
 
-    async def losing(*size: Any, **more: Any) -> Spare:
+    async def losing(*size: Any, **more: Any) -> Segment:
         taken.append(await take(*size, **more))
         appender.may_write = False
         return taken[-1]

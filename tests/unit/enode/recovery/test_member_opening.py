@@ -15,7 +15,7 @@ from ortoo.enode.disk.tide_mark import TideMark
 from ortoo.enode.log.checkpoint import Slice
 from ortoo.enode.log.copies.words import members_payload
 from ortoo.enode.log.frame import HEADER_BYTES, FrameHeader, Kind, frame_bytes
-from ortoo.enode.log.queue_index import encode_index
+from ortoo.enode.log.queue_index import IndexParts, encode_index
 from ortoo.enode.log.segment import segment_name
 from ortoo.enode.members.identity import Configuration, MemberId, Reign, Tail
 from ortoo.enode.members.log_outline import EpochStart, History, LogOutline, MembersFrame
@@ -61,7 +61,7 @@ class Written:
         end = len(self.content)
         (folder / segment_name(0)).write_bytes(bytes(self.content) + bytes(1 << 16))
         if is_clean:
-            _, index = encode_index(0, end, 0, {}, (), ())
+            _, index = encode_index(0, end, 0, IndexParts())
             (folder / CLEAN_NAME).write_bytes(CleanStop(end, 1, 0, encode_changes(()), index).encoded())
         else:
             mark = TideMark(RealDisk(), folder)

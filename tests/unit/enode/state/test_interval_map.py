@@ -54,7 +54,8 @@ def compare(floor: int, steps: list[tuple[int, int, int | None]]) -> None:
         first_open = next((at for at, one in enumerate(cells) if one != "finished"), len(cells))
         assert intervals.floor == first_open
         above = cells[intervals.floor :]
-        assert intervals.finished_count == above.count("finished")
+        finished = [piece for piece in intervals.rows(intervals.floor, len(cells)) if piece.hold is None]
+        assert sum(piece.end - piece.first for piece in finished) == above.count("finished")
         assert intervals.held_count == sum(isinstance(one, Hold) for one in above)
 
 

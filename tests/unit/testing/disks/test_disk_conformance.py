@@ -159,9 +159,9 @@ def test_a_folder_has_one_holder(disk: Disk, folder: Path) -> None:
     lock = disk.lock(folder)
     with pytest.raises(Conflict, match="in use"):
         disk.lock(folder)
-    lock.release()
-    lock.release()
-    disk.lock(folder).release()
+    lock.close()
+    lock.close()
+    disk.lock(folder).close()
 
 
 def test_free_space_is_a_number_of_bytes(disk: Disk, folder: Path) -> None:

@@ -29,7 +29,6 @@ from ortoo.enode.reigns.serving import CERTIFICATES_INTERVAL_S, SWITCH_INTERVAL_
 from ortoo.enode.rpc.service import EnodeService, enode_server
 from ortoo.enode.rpc.streams.all import Streams
 from ortoo.enode.settings import Settings
-from ortoo.enode.store.memory_share import within
 from ortoo.enode.store.store import Store
 
 _log = get_logger("enode")
@@ -63,7 +62,7 @@ async def open_enode(
     telemetry, token = Telemetry("enode", settings, clock), cluster_token(settings.cluster_token_file, clock)
     async with contextlib.AsyncExitStack() as parts:
         make_data_dir(disk, settings.data_dir)
-        chosen = within(settings.store_settings, settings.memory_share_percent, memory_bytes())
+        chosen = settings.store_settings.within(settings.memory_share_percent, memory_bytes())
         store = await Store.open(settings.data_dir, settings=chosen, disk=disk, clock=clock, randomness=randomness)
         parts.push_async_callback(store.close)
         channels = await parts.enter_async_context(cluster_channels(settings, token))

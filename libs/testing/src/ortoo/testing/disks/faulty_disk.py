@@ -11,10 +11,11 @@ import os
 import threading
 import weakref
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.disk.disk import Buffer, DirectoryLock, Disk, File
+from ortoo.enode.disk.disk import Buffer, Disk, File
 from ortoo.testing.disks.disk_image import Fate
 from ortoo.testing.disks.memory_disk import USUAL_FATE, MemoryDisk, MemoryFile
 
@@ -176,7 +177,7 @@ class FaultyDisk:
         if not self.lose_folder_syncs:
             self.inner.sync_directory(folder)
 
-    def lock(self, folder: Path) -> DirectoryLock:
+    def lock(self, folder: Path) -> ExitStack:
         """Take the folder. Errors: Conflict when another holds it."""
         return self.inner.lock(folder)
 

@@ -9,6 +9,7 @@ import errno
 import os
 import threading
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from ortoo.common.errors import Conflict
@@ -102,21 +103,6 @@ class MemoryFile:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF), str(self._path))
 
 
-class MemoryDirectoryLock:
-    """The exclusive right to a folder of a `MemoryDisk`."""
-
-    def __init__(self, locked: set[Path], folder: Path) -> None:
-        """Hold `folder` in `locked`."""
-        self._locked = locked
-        self._folder: Path | None = folder
-
-    def release(self) -> None:
-        """Give the right back; a second call does nothing."""
-        if self._folder is not None:
-            self._locked.discard(self._folder)
-            self._folder = None
-
-
 class MemoryDisk:
     """Files in memory, with the promises of `Disk` and no others. May be used from several threads."""
 
@@ -196,7 +182,7 @@ class MemoryDisk:
                 raise _missing(folder)
             self.do(SyncFolder(folder))
 
-    def lock(self, folder: Path) -> MemoryDirectoryLock:
+    def lock(self, folder: Path) -> ExitStack:
         """Take the folder. Errors: Conflict when somebody holds it."""
         with self._mutex:
             if folder not in self.image.folders:
@@ -204,7 +190,9 @@ class MemoryDisk:
             if folder in self._locked:
                 raise Conflict(f"{folder} is in use by another process: stop it, or choose another folder")
             self._locked.add(folder)
-            return MemoryDirectoryLock(self._locked, folder)
+        held = ExitStack()
+        held.callback(self._locked.discard, folder)
+        return held
 
     def free_bytes(self, folder: Path) -> int:
         """How much can still be written."""

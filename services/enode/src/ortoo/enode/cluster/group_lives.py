@@ -112,7 +112,7 @@ class GroupLives:
                     raise Conflict("a group is used just now; it is looked at again")
 
             await self._engine.store([GroupGone(*pair) for pair in part], check)
-            self._store.locks.table.forget_groups(frozenset(part))
+            self._store.locks.table.forget(frozenset(part).__contains__)
             self.dropped[why] += len(part)
             for topic_id, group in part:
                 topic = self._store.topic(topic_id)

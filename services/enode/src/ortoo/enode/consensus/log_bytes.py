@@ -114,11 +114,8 @@ class LogBytes:
         A place that an index calls damaged goes on being called so, until the index is made anew.
         """
         segment, catalog = self._holding(position), self.engine.catalog
-        segment.acquire()
-        try:
+        with segment:
             await self.engine.work.run(_write_again, segment, position, frame)
-        finally:
-            segment.release()
         holes = set(catalog.holes())
         catalog.damages = [
             one for one in catalog.damages if one.position != position or (position, one.length_bytes) in holes
@@ -131,7 +128,7 @@ class LogBytes:
 
     def _holding(self, position: int) -> Segment:
         """The segment of a position. Errors: Unavailable when it was deleted."""
-        segments = [*self.engine.catalog.segments, *self.engine.committer.next_segments]
+        segments = [*self.engine.catalog.segments, *self.engine.appender.next_segments]
         segment = holding(segments, position)
         if segment is None:
             raise Unavailable(f"the log at {position} was deleted")
@@ -144,11 +141,8 @@ class LogBytes:
         """Bytes of this disk from a position on; fewer at the log's end. Errors: OSError, Unavailable."""
         segment = self._holding(position)
         end = self._end_of(segment)
-        segment.acquire()
-        try:
+        with segment:
             return await self.engine.work.run(segment.read, position, min(length, max(0, end - position)))
-        finally:
-            segment.release()
 
 
 def _write_again(segment: Segment, position: int, frame: bytes) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from ortoo.common.process.logs import get_logger
 from ortoo.enode.changes.all import DigestDue, StateDigest
 from ortoo.enode.consensus.log_bytes import PART_BYTES, LogBytes
 from ortoo.enode.disk.clean_stop import forget_clean_stop
-from ortoo.enode.disk.disk import DirectoryLock, Disk
+from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.identity import Identity, claim
 from ortoo.enode.disk.log_begin import LogBegin, write_log_begin
 from ortoo.enode.disk.outline_file import KeptOutline, write_outline
@@ -57,10 +58,10 @@ class SharedLog:
     def __post_init__(self) -> None:
         """Nobody leads here."""
         self.bytes = LogBytes(self.engine)
-        self._is_leading = self._is_emptied = False
+        self._is_emptied = False
         appender = self.engine.appender
         appender.on_handed_over = self._handed_over
-        appender.on_durable = self._is_durable
+        appender.on_durable = lambda group: self.on_flushed(group.end_position)
         self.engine.housekeeping.compare = self._compare_states
         self.follow()
         if self.is_cold:
@@ -75,20 +76,15 @@ class SharedLog:
     def follow(self, reason: str = NOBODY_LEADS) -> None:
         """Accept nothing from clients. What waits is answered unknown; what did not go to the disk is forgotten."""
         engine, appender = self.engine, self.engine.appender
-        self._is_leading = False
         engine.housekeeping.leads = appender.may_write = False
         appender.alone = reason
         appender.take_back(reason)
-        appender.give_up_waiting(reason)
-        following = engine.committer.next_segments
-        while following and following[-1].base > appender.active.base:
-            following.pop().close()
 
     def begin_reign(self, epoch: int) -> None:
         """Write frames of this epoch from now on: first the one that says so."""
         appender = self.engine.appender
         appender.epoch, appender.store_open = epoch, appender.store_open + 1
-        self._is_leading = appender.may_write = True
+        appender.may_write = True
         if not appender.fits(0):
             # Nothing of an epoch lies before its EPOCH frame, so no mark may end the segment there.
             appender.active.limit += frame_bytes(0)
@@ -99,7 +95,7 @@ class SharedLog:
         epoch = appender.epoch
         if not appender.fits(len(payload)):
             await appender.make_room(len(payload), is_state=True)
-        if not self._is_leading or appender.epoch != epoch:
+        if not appender.may_write or appender.epoch != epoch:
             raise Unavailable(NOBODY_LEADS)
         appender.close_changes()
         appender.append_word(kind, payload)
@@ -110,7 +106,7 @@ class SharedLog:
         engine = self.engine
         for queue in engine.catalog.queues.values():
             queue.next_offset = queue.end_offset
-        engine.forget_the_way()
+        engine.committer.forget_the_way(engine.appender.stored_at_ms)
         engine.housekeeping.know_checkpoints()
         engine.housekeeping.leads = True
         engine.appender.alone = ""
@@ -160,19 +156,14 @@ class SharedLog:
 
     async def cut(self, outline: LogOutline) -> None:
         """End where `outline` does, for good. Errors: OSError."""
-        appender, committer, catalog = self.engine.appender, self.engine.committer, self.engine.catalog
-        position = outline.appended
+        appender, position = self.engine.appender, outline.appended
         async with self.engine.housekeeping.marking:
             await appender.quiet()
             self.bytes.forget_newest()
             await self._keep_cut(position)
             kept = KeptOutline.of(outline, cut=position)
             await self.engine.work.run(write_outline, self.disk, self.folder, kept)
-            following = committer.next_segments
-            while following and following[-1].base > position:
-                following.pop().close()
-            active = following[-1] if following else catalog.active
-            appender.end_at(position, active)
+            appender.end_at(position, self.engine.catalog.active)
             await self.engine.work.run(cut_files, self.disk, self.folder, position)
             await self.engine.work.run(write_outline, self.disk, self.folder, KeptOutline.of(outline))
 
@@ -227,9 +218,6 @@ class SharedLog:
         count = sum(one.end is not None and one.end <= begin for one in segments[:-1])
         await self.engine.housekeeping.delete(count)
 
-    def _is_durable(self, group: Group) -> None:
-        self.on_flushed(group.end_position)
-
     def _handed_over(self, group: Group) -> None:
         """A group goes to the disk: from here on it is a part of the log that can only be cut."""
         if group.is_copy:
@@ -279,7 +267,7 @@ async def open_shared_log(
     """
     settings.check()
     work = disk_work(disk, settings, asyncio.get_running_loop())
-    lock: DirectoryLock | None = None
+    lock = ExitStack()
     try:
         lock = disk.lock(folder)
         found = await work.run(claim, disk, folder, identity, disk.list(folder))
@@ -291,15 +279,14 @@ async def open_shared_log(
         await work.run(forget_clean_stop, disk, folder)
         await work.run(write_outline, disk, folder, KeptOutline.of(log.outline))
         spares = Spares(disk, folder, work, settings.segment_bytes, settings.headroom_bytes)
-        active = await _active(log, spares, folder, disk)
+        active = await _active(log, spares)
         engine = Engine(folder, settings, disk, clock, work, lock, found, recovered, spares, active)
     except BaseException:
         work.close()
-        if lock is not None:
-            lock.release()
+        lock.close()
         raise
     engine.take_over(recovered, active)
-    engine.committer.next_segments.extend(log.next_segments)
+    engine.appender.next_segments.extend(log.next_segments)
     appender = engine.appender
     appender.store_open = recovered.store_open + read_apart(disk, folder)
     appender.commit_limit = recovered.end_position
@@ -310,14 +297,12 @@ async def open_shared_log(
     return SharedLog(engine, folder, disk, log.outline, log.is_cold, log.lost)
 
 
-async def _active(log: MemberLog, spares: Spares, folder: Path, disk: Disk) -> Segment:
+async def _active(log: MemberLog, spares: Spares) -> Segment:
     """The segment that the log goes on in; a new one when it ends with the last."""
     last = log.next_segments[-1] if log.next_segments else log.recovered.active
     if last is not None and last.end is None:
         return last
-    spare = await spares.take(spares.segment_bytes, is_state=True)
-    active = spare.segment(log.outline.appended)
-    await spares.work.run(active.install)
+    active = await spares.begun(log.outline.appended)
     if log.recovered.active is not None:
         log.next_segments.append(active)
     return active

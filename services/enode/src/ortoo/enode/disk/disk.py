@@ -10,6 +10,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
@@ -54,13 +55,6 @@ class File(Protocol):
         """Give the file back; nothing is made durable by it."""
 
 
-class DirectoryLock(Protocol):
-    """The exclusive right to a store folder, held until released or until the process ends."""
-
-    def release(self) -> None:
-        """Give the right back."""
-
-
 class Disk(Protocol):
     """Folders and names."""
 
@@ -82,8 +76,11 @@ class Disk(Protocol):
     def sync_directory(self, folder: Path) -> None:
         """Make created, renamed and removed names in this folder durable."""
 
-    def lock(self, folder: Path) -> DirectoryLock:
-        """Take the folder for this process. Errors: Conflict when another process holds it."""
+    def lock(self, folder: Path) -> ExitStack:
+        """Take the folder for this process, until what is returned is closed, or the process ends.
+
+        Errors: Conflict when another process holds it.
+        """
 
     def free_bytes(self, folder: Path) -> int:
         """How much can still be written below this folder."""
@@ -120,17 +117,10 @@ class RealFile:
 
     def read(self, position: int, length: int) -> bytes:
         """Read up to `length` bytes; fewer only at the end of the file."""
-        data = os.pread(self._descriptor, length, position)
-        if len(data) == length or not data:
-            return data
-        parts = [data]
-        missing = length - len(data)
-        while missing:
-            data = os.pread(self._descriptor, missing, position + length - missing)
-            if not data:
-                break
+        parts, end = list[bytes](), position + length
+        while position < end and (data := os.pread(self._descriptor, end - position, position)):
             parts.append(data)
-            missing -= len(data)
+            position += len(data)
         return b"".join(parts)
 
     def read_ahead(self, position: int, length: int) -> None:
@@ -155,20 +145,6 @@ class RealFile:
 
     def close(self) -> None:
         """Give the descriptor back; a second call does nothing."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-
-class RealDirectoryLock:
-    """A lock on the folder itself, so that it leaves no file behind and ends with the process."""
-
-    def __init__(self, descriptor: int) -> None:
-        """Own the descriptor that holds the lock."""
-        self._descriptor = descriptor
-
-    def release(self) -> None:
-        """Give the right back; a second call does nothing."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -215,8 +191,8 @@ class RealDisk:
         finally:
             os.close(descriptor)
 
-    def lock(self, folder: Path) -> RealDirectoryLock:
-        """Take the folder for this process. Errors: Conflict when another holds it."""
+    def lock(self, folder: Path) -> ExitStack:
+        """Lock the folder itself, which leaves no file behind and ends with the process."""
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -225,7 +201,9 @@ class RealDisk:
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 raise Conflict(f"{folder} is in use by another process: stop it, or choose another folder") from None
             raise
-        return RealDirectoryLock(descriptor)
+        held = ExitStack()
+        held.callback(os.close, descriptor)
+        return held
 
     def free_bytes(self, folder: Path) -> int:
         """How much can still be written below this folder."""

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from ortoo.common.errors import Conflict, DataLoss
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.disk.lines import encode_lines, read_lines
-from ortoo.enode.disk.whole_files import write_whole
+from ortoo.enode.disk.lines import read_lines, write_lines
 
 FILE_NAME = "identity"
 VERSION = 1
@@ -22,9 +21,9 @@ class Identity:
     created_at_ms: int
 
 
-def encode_identity(identity: Identity) -> bytes:
-    """The file's bytes."""
-    return encode_lines(VERSION, asdict(identity))
+def write_identity(disk: Disk, folder: Path, identity: Identity) -> None:
+    """Say whose store a folder holds from now on, durably. Errors: OSError."""
+    write_lines(disk, folder / FILE_NAME, VERSION, asdict(identity))
 
 
 def read_identity(disk: Disk, folder: Path) -> Identity | None:
@@ -47,7 +46,7 @@ def claim(disk: Disk, folder: Path, wanted: Identity, names: list[str]) -> Ident
             raise DataLoss(
                 f"{folder} holds a log but no file {FILE_NAME}: put it back from a copy, or run `ortoo-enode repair`"
             )
-        write_whole(disk, folder / FILE_NAME, encode_identity(wanted))
+        write_identity(disk, folder, wanted)
         return wanted
     if (found.cluster, found.enode) != (wanted.cluster, wanted.enode):
         raise Conflict(

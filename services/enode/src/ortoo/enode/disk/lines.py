@@ -8,19 +8,25 @@ from typing import Any, TypeVar
 from ortoo.common.errors import DataLoss, Unsupported
 from ortoo.common.records.sealed_batch import crc32c
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.disk.whole_files import read_whole
+from ortoo.enode.disk.whole_files import read_whole, write_whole
 
 T = TypeVar("T")
 
 
-def encode_lines(version: int, fields: dict[str, Any]) -> bytes:
-    """The file's bytes."""
+def write_lines(disk: Disk, file: Path, version: int, fields: dict[str, Any]) -> None:
+    """Replace a file, durably. Errors: OSError."""
     line = json.dumps({"version": version, **fields}, sort_keys=True).encode() + b"\n"
-    return line + b"crc32c %08x\n" % crc32c(line)
+    write_whole(disk, file, line + b"crc32c %08x\n" % crc32c(line))
 
 
-def decode_lines(data: bytes, file: Path, version: int, advice: str) -> dict[str, Any]:
-    """What `encode_lines` wrote. Errors: DataLoss with `advice` when it is damaged, Unsupported when it is newer."""
+def read_lines(disk: Disk, file: Path, version: int, advice: str, made: Callable[[dict[str, Any]], T]) -> T | None:
+    """What is `made` of a file's fields; None when there is no file.
+
+    Errors: DataLoss with `advice` when it is damaged, Unsupported when it is newer.
+    """
+    data = read_whole(disk, file)
+    if data is None:
+        return None
     line, _, rest = data.partition(b"\n")
     line += b"\n"
     if rest.strip() != b"crc32c %08x" % crc32c(line):
@@ -28,15 +34,6 @@ def decode_lines(data: bytes, file: Path, version: int, advice: str) -> dict[str
     fields: dict[str, Any] = json.loads(line)
     if fields.pop("version") != version:
         raise Unsupported(f"{file} is of a newer version: upgrade this process")
-    return fields
-
-
-def read_lines(disk: Disk, file: Path, version: int, advice: str, made: Callable[[dict[str, Any]], T]) -> T | None:
-    """What is `made` of a file's fields; None when there is no file. Errors: as `decode_lines`."""
-    data = read_whole(disk, file)
-    if data is None:
-        return None
-    fields = decode_lines(data, file, version, advice)
     try:
         return made(fields)
     except (KeyError, TypeError, ValueError) as error:

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.disk.lines import encode_lines, read_lines
+from ortoo.enode.disk.lines import read_lines, write_lines
 from ortoo.enode.disk.reign_file import REJOIN
-from ortoo.enode.disk.whole_files import write_whole
 from ortoo.enode.members.identity import Configuration, MemberId
 from ortoo.enode.members.log_outline import BeginFrame, EpochStart, History, LogOutline, MembersFrame
 
@@ -68,4 +67,4 @@ def write_outline(disk: Disk, folder: Path, kept: KeptOutline) -> None:
         "begins": outline.begins,
         "cut": kept.cut,
     }
-    write_whole(disk, folder / FILE_NAME, encode_lines(VERSION, fields))
+    write_lines(disk, folder / FILE_NAME, VERSION, fields)

@@ -6,8 +6,7 @@ from typing import Any
 
 from ortoo.common.errors import Conflict
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.disk.lines import encode_lines, read_lines
-from ortoo.enode.disk.whole_files import write_whole
+from ortoo.enode.disk.lines import read_lines, write_lines
 from ortoo.enode.members.identity import MemberId, Process, Reign, Tail
 
 FILE_NAME = "reign"
@@ -78,4 +77,4 @@ def write_reign(disk: Disk, folder: Path, kept: KeptReign) -> None:
         "owed": reign.owed,
         "is_founder": kept.is_founder,
     }
-    write_whole(disk, folder / FILE_NAME, encode_lines(VERSION, fields))
+    write_lines(disk, folder / FILE_NAME, VERSION, fields)

@@ -2,18 +2,17 @@
 
 import asyncio
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from ortoo.common.errors import Overloaded
 from ortoo.enode.log.answers import Damage
-from ortoo.enode.log.queue_index import Contents, QueueEntry, QueueKey, SliceAt
+from ortoo.enode.log.queue_index import Contents, IndexParts, QueueEntry, QueueKey
 from ortoo.enode.log.rows import Rows
 from ortoo.enode.log.segment import Segment
 
 RUN_BYTES = 362
-"""What it costs in memory to know of the batches of one queue in one sealed segment, as measured."""
+"""What it costs in memory to know of the batches of one queue in one sealed segment, about, as measured."""
 
 
 @dataclass(slots=True, eq=False)
@@ -21,27 +20,10 @@ class Run:
     """The batches of one queue in one sealed segment."""
 
     segment: Segment
-    begin_offset: int
-    end_offset: int
-    first_stored_at_ms: int
-    last_stored_at_ms: int
-    entry: QueueEntry | None = None
-    """Where its rows lie in the index file; None as long as there is no file."""
+    entry: QueueEntry
+    """What they cover, and where their rows lie in the index file, if there is one."""
     rows: Rows | None = None
     """They are in memory until there is one."""
-
-    @classmethod
-    def fresh(cls, segment: Segment, rows: Rows) -> "Run":
-        """Of a segment that was just sealed."""
-        times = rows.stored_at_ms
-        return cls(segment, rows.begin_offset, rows.end_offset, times[0], times[-1], rows=rows)
-
-    @classmethod
-    def indexed(cls, segment: Segment, entry: QueueEntry) -> "Run":
-        """Of a segment that has an index file."""
-        return cls(
-            segment, entry.begin_offset, entry.end_offset, entry.first_stored_at_ms, entry.last_stored_at_ms, entry
-        )
 
 
 @dataclass(slots=True, eq=False)
@@ -67,13 +49,14 @@ class QueueLog:
 
     def run_with(self, offset: int) -> Run | None:
         """The sealed run that holds `offset`, or the next one after it; None if only the active segment can."""
-        at = bisect_right(self.runs, offset, key=attrgetter("end_offset"))
+        at = bisect_right(self.runs, offset, key=attrgetter("entry.end_offset"))
         return self.runs[at] if at < len(self.runs) else None
 
-    def first_stored_offset(self) -> int:
-        """The first offset of which bytes are there; the end if there are none."""
-        if self.runs:
-            return self.runs[0].begin_offset
+    def first_stored_offset(self, position: int = 0) -> int:
+        """The first offset of which bytes are there, from a log position on; the end if there are none."""
+        for run in self.runs:
+            if run.segment.base >= position:
+                return run.entry.begin_offset
         return self.rows.begin_offset if self.rows else self.end_offset
 
 
@@ -93,9 +76,10 @@ class Catalog:
         """Where queues begin that are new: not 0 when a damaged place may have held offsets of unknown queues."""
         self._topics: dict[int, list[QueueKey]] = {}
         """The keys of each topic's queues."""
+        self.active_parts = IndexParts()
+        """What the index of the active segment will be made of; the rows are those of its queues."""
         self._active: dict[QueueKey, QueueLog] = {}
-        self._slices: list[SliceAt] = []
-        self._holes: list[tuple[int, int]] = []
+        """These queues; one may be forgotten already when it gets its last rows."""
 
     @property
     def active(self) -> Segment:
@@ -110,7 +94,7 @@ class Catalog:
     @property
     def index_bytes(self) -> int:
         """What knowing where everything lies costs in memory: it grows with queues times segments."""
-        return RUN_BYTES * (self.run_count + len(self._active))
+        return RUN_BYTES * (self.run_count + len(self.active_parts.rows))
 
     def check_room(self, queue: QueueLog, bytes_max: int) -> None:
         """Refuse one more queue in the active segment. 0 = there is no bound. Errors: Overloaded."""
@@ -133,35 +117,22 @@ class Catalog:
         """A batch of the active segment is durable: readers may see it."""
         rows = queue.rows
         if rows is None:
-            rows = queue.rows = Rows()
+            rows = queue.rows = self.active_parts.rows[queue.key] = Rows()
             self._active[queue.key] = queue
         rows.append(first_offset, count, position, length, at_ms)
         queue.end_offset = first_offset + count
         queue.bytes_in += length
 
-    def add_slice(self, one: SliceAt) -> None:
-        """A slice of a checkpoint in the active segment is durable."""
-        self._slices.append(one)
-
-    def load_active(
-        self, rows_by_queue: dict[QueueKey, Rows], slices: Iterable[SliceAt], holes: Iterable[tuple[int, int]]
-    ) -> None:
-        """Take over what was found in the active segment."""
-        for key, rows in rows_by_queue.items():
-            if rows:
-                queue = self.queue(key)
-                queue.rows = rows
-                self._active[key] = queue
-        self._slices = list(slices)
-        self._holes = list(holes)
-
-    def active_contents(self) -> tuple[dict[QueueKey, Rows], list[SliceAt], list[tuple[int, int]]]:
-        """What is known about the active segment: rows by queue, checkpoint slices, holes."""
-        return {key: queue.rows for key, queue in self._active.items() if queue.rows}, self._slices, self._holes
+    def load_active(self, parts: IndexParts) -> None:
+        """Take over what was found in the active segment; of each queue there is a row at least."""
+        self.active_parts = parts
+        self._active = {key: self.queue(key) for key in parts.rows}
+        for key, queue in self._active.items():
+            queue.rows = parts.rows[key]
 
     def holes(self) -> list[tuple[int, int]]:
         """Position and length of all damaged places that indexes tell of."""
-        return [*(hole for one in self.contents.values() for hole in one.holes), *self._holes]
+        return [*(hole for one in self.contents.values() for hole in one.holes), *self.active_parts.holes]
 
     def load_sealed(self, segment: Segment, contents: Contents) -> None:
         """Take over a sealed segment that has an index file; in order of position."""
@@ -170,7 +141,7 @@ class Catalog:
         self.segments.append(segment)
         self.contents[segment.base] = contents
         for entry in contents.queues:
-            self.queue((entry.topic_id, entry.queue_id)).runs.append(Run.indexed(segment, entry))
+            self.queue((entry.topic_id, entry.queue_id)).runs.append(Run(segment, entry))
             self.run_count += 1
 
     def reindexed(self, segment: Segment, contents: Contents) -> None:
@@ -189,23 +160,23 @@ class Catalog:
             runs = self.queue((entry.topic_id, entry.queue_id)).runs
             at = bisect_left(runs, segment.base, key=lambda run: run.segment.base)
             if at < len(runs) and runs[at].segment is segment:
-                runs[at] = Run.indexed(segment, entry)
+                runs[at] = Run(segment, entry)
             else:
-                runs.insert(at, Run.indexed(segment, entry))
+                runs.insert(at, Run(segment, entry))
                 self.run_count += 1
 
     def seal(self, segment: Segment) -> "Sealed":
         """The active segment is full and durable: its rows become runs. Returns what its index file is made of."""
+        parts, self.active_parts = self.active_parts, IndexParts()
+        active, self._active = self._active, {}
         runs: dict[QueueKey, Run] = {}
-        for key, queue in self._active.items():
-            if queue.rows:
-                runs[key] = Run.fresh(segment, queue.rows)
-                queue.runs.append(runs[key])
-                self.run_count += 1
+        for key, queue in active.items():
+            rows = parts.rows[key]
+            runs[key] = Run(segment, QueueEntry.of(key, rows), rows)
+            queue.runs.append(runs[key])
             queue.rows = None
-        sealed = Sealed(segment, runs, self._slices, self._holes)
-        self._active, self._slices, self._holes = {}, [], []
-        return sealed
+        self.run_count += len(runs)
+        return Sealed(segment, runs, parts)
 
     def indexed(self, sealed: "Sealed", contents: Contents) -> None:
         """The index file of a sealed segment is written: its rows need not stay in memory."""
@@ -216,14 +187,13 @@ class Catalog:
 
     def begins_without(self, count: int) -> dict[QueueKey, int]:
         """Where each queue begins once the `count` oldest segments are dropped."""
-        gone = {one.base for one in self.segments[:count]}
-        begins = {key: queue.begin_offset for key, queue in self.queues.items()}
-        for key, queue in self.queues.items():
-            if queue.runs and queue.runs[0].segment.base in gone:
-                left = next((run for run in queue.runs if run.segment.base not in gone), None)
-                last = queue.rows.begin_offset if queue.rows else queue.end_offset
-                begins[key] = left.begin_offset if left is not None else last
-        return begins
+        position = self.segments[count].base if count else 0
+        return {
+            key: queue.first_stored_offset(position)
+            if queue.runs and queue.runs[0].segment.base < position
+            else queue.begin_offset
+            for key, queue in self.queues.items()
+        }
 
     def drop_first_segment(self) -> Segment:
         """Forget the oldest segment: queues begin later now."""
@@ -245,6 +215,7 @@ class Catalog:
         keys = self._topics.pop(topic_id, [])
         for key in keys:
             self._active.pop(key, None)
+            self.active_parts.rows.pop(key, None)
             self.run_count -= len(self.queues[key].runs)
         return [self.queues.pop(key) for key in keys]
 
@@ -260,10 +231,4 @@ class Sealed:
 
     segment: Segment
     runs: dict[QueueKey, Run]
-    slices: list[SliceAt]
-    holes: list[tuple[int, int]]
-
-    @property
-    def rows_by_queue(self) -> dict[QueueKey, Rows]:
-        """The rows to write."""
-        return {key: run.rows for key, run in self.runs.items() if run.rows is not None}
+    parts: IndexParts

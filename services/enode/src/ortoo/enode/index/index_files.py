@@ -1,7 +1,5 @@
 """The index files of sealed segments: reading them, and making them anew."""
 
-from collections.abc import Iterable, Mapping
-
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.whole_files import Damaged, read_part, write_whole
 from ortoo.enode.index.catalog import Run
@@ -9,20 +7,19 @@ from ortoo.enode.index.survey import survey_sealed
 from ortoo.enode.log.queue_index import (
     HEAD_BYTES,
     Contents,
-    QueueKey,
-    SliceAt,
+    IndexParts,
     decode_contents,
     decode_rows,
     encode_index,
     tables_bytes,
 )
 from ortoo.enode.log.rows import Rows
-from ortoo.enode.log.segment import Segment, index_name
+from ortoo.enode.log.segment import INDEX_SUFFIX, Segment, segment_name
 
 
 def read_contents(disk: Disk, segment: Segment) -> Contents | None:
     """The tables of a segment's index file; None when it is missing or damaged. Errors: Unsupported."""
-    path = segment.folder / index_name(segment.base)
+    path = segment.folder / segment_name(segment.base, INDEX_SUFFIX)
     try:
         length = tables_bytes(read_part(disk, path, 0, HEAD_BYTES))
         return decode_contents(read_part(disk, path, 0, length), segment.base)
@@ -31,20 +28,12 @@ def read_contents(disk: Disk, segment: Segment) -> Contents | None:
 
 
 def write_index(
-    disk: Disk,
-    segment: Segment,
-    end: int,
-    last_stored_at_ms: int,
-    rows: Mapping[QueueKey, Rows],
-    slices: Iterable[SliceAt],
-    holes: Iterable[tuple[int, int]],
-    *,
-    write: bool = True,
+    disk: Disk, segment: Segment, end: int, last_stored_at_ms: int, parts: IndexParts, *, write: bool = True
 ) -> Contents:
     """Write the index file of a segment that ends at log position `end`; without `write` only make its contents."""
-    contents, data = encode_index(segment.base, end, last_stored_at_ms, rows, slices, holes)
+    contents, data = encode_index(segment.base, end, last_stored_at_ms, parts)
     if write:
-        write_whole(disk, segment.folder / index_name(segment.base), data)
+        write_whole(disk, segment.folder / segment_name(segment.base, INDEX_SUFFIX), data)
     return contents
 
 
@@ -52,15 +41,10 @@ def make_index(disk: Disk, segment: Segment, next_base: int, *, write: bool = Tr
     """Make a sealed segment's index from its frames. Without `write` the rows are lost again; their ranges are not."""
     file_end = segment.base + segment.file.size_bytes()
     found = survey_sealed(segment.read, segment.base, file_end, next_base)
-    holes = [(hole.position, hole.length) for hole in found.holes]
-    return write_index(disk, segment, next_base, found.stored_at_ms, found.rows, found.slices, holes, write=write)
+    return write_index(disk, segment, next_base, found.stored_at_ms, found.parts, write=write)
 
 
 def load_rows(disk: Disk, run: Run) -> Rows:
-    """One queue's rows in a sealed segment. Errors: Damaged, FileNotFoundError."""
-    if run.rows is not None:
-        return run.rows
-    if run.entry is None:
-        raise Damaged("no index file yet")
-    path = run.segment.folder / index_name(run.segment.base)
+    """One queue's rows in a sealed segment that has an index file. Errors: Damaged, FileNotFoundError."""
+    path = run.segment.folder / segment_name(run.segment.base, INDEX_SUFFIX)
     return decode_rows(run.entry, read_part(disk, path, run.entry.block_at, run.entry.block_bytes))

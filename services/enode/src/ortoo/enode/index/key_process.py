@@ -30,22 +30,23 @@ class Keys(abc.ABC):
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
+        self._searches = 0
 
-    async def advance(self, stretch: Stretch) -> None:
-        """Take in what the last segment has got since the last time. Errors: Unavailable."""
+    async def follow(self, stretch: Stretch) -> None:
+        """As `KeySearch.follow`. Errors: Unavailable."""
         async with self._lock:
-            await self._do("advance", stretch)
-
-    async def seal(self, stretch: Stretch) -> None:
-        """Write the index file of a sealed segment. Errors: Unavailable."""
-        async with self._lock:
-            await self._do("seal", stretch)
+            await self._do("follow", stretch)
 
     async def find(self, query: Query, stretches: Sequence[Stretch]) -> list[FoundMessage]:
         """The newest messages first. Errors: Unavailable, Overloaded."""
-        async with self._lock:
-            found: list[FoundMessage] = await self._do("find", query, stretches)
-        return found
+        if self._searches >= SEARCHES_WAITING_MAX:
+            raise Overloaded(f"{self._searches} searches wait already", retry_after_ms=1000)
+        self._searches += 1
+        try:
+            async with self._lock:
+                return [FoundMessage(*one) for one in await self._do("find", query, stretches)]
+        finally:
+            self._searches -= 1
 
     @abc.abstractmethod
     async def _do(self, method: str, *arguments: Any) -> Any:
@@ -84,23 +85,12 @@ class KeyProcess(Keys):
         super().__init__()
         self._folder = folder
         self._process: asyncio.subprocess.Process | None = None
-        self._searches = 0
 
     @property
     def process_id(self) -> int:
         """The number of the running process; 0 if there is none."""
         process = self._process
         return process.pid if process is not None and process.returncode is None else 0
-
-    async def find(self, query: Query, stretches: Sequence[Stretch]) -> list[FoundMessage]:
-        """The newest messages first. Errors: Unavailable, Overloaded."""
-        if self._searches >= SEARCHES_WAITING_MAX:
-            raise Overloaded(f"{self._searches} searches wait already", retry_after_ms=1000)
-        self._searches += 1
-        try:
-            return [FoundMessage(*one) for one in await super().find(query, stretches)]
-        finally:
-            self._searches -= 1
 
     async def close(self) -> None:
         """End the process."""
@@ -158,11 +148,11 @@ def serve(search: KeySearch, line: bytes) -> bytes:
     """Answer one request."""
     try:
         method, first, *others = json.loads(line)
+        answer: dict[str, Any] = {"ok": None}
         if method == "find":
-            result: Any = search.find(Query(*first), [Stretch(*one) for one in others[0]])
+            answer["ok"] = search.find(Query(*first), [Stretch(*one) for one in others[0]])
         else:
-            result = (search.seal if method == "seal" else search.advance)(Stretch(*first))
-        answer: dict[str, Any] = {"ok": result}
+            search.follow(Stretch(*first))
     except Exception as error:
         answer = {"error": f"{type(error).__name__}: {error}"}
     return json.dumps(answer).encode() + b"\n"

@@ -13,13 +13,12 @@ from typing import NamedTuple
 
 from ortoo.common.errors import OrtooError
 from ortoo.common.records.batch import open_batch
-from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.whole_files import Damaged, read_part, write_whole
 from ortoo.enode.index.key_index import KIND_KEY, Entries, Fences, encode_keys, text_hash
 from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, FrameHeader, Kind, decode_header
 from ortoo.enode.log.scan import Window, read_body, walk
-from ortoo.enode.log.segment import Segment, keys_name
+from ortoo.enode.log.segment import KEYS_SUFFIX, Segment, segment_name
 
 CANDIDATES_MAX = 4096
 """How many hits of one hash are looked at before giving up: a key that nearly every message has is no key."""
@@ -63,8 +62,19 @@ class KeySearch:
     _files: dict[int, Fences] = field(default_factory=dict)
     _segments: dict[int, Segment] = field(default_factory=dict)
 
-    def advance(self, stretch: Stretch) -> None:
-        """Take in what the last segment has got since the last time."""
+    def follow(self, stretch: Stretch) -> None:
+        """Take in what the last segment has got since the last time; write the index file of one that gets no more."""
+        if not stretch.is_sealed:
+            self._advance(stretch)
+            return
+        name = segment_name(stretch.base, KEYS_SUFFIX)
+        if stretch.base in self._tails or name not in self.disk.list(self.folder):
+            self._advance(stretch)
+            entries, _ = self._tails.pop(stretch.base)
+            data = encode_keys(stretch.base, stretch.end, *entries.sorted())
+            write_whole(self.disk, self.folder / name, data)
+
+    def _advance(self, stretch: Stretch) -> None:
         entries, position = self._tails.get(stretch.base) or (Entries(stretch.base), stretch.base)
         segment = self._segment(stretch.base)
         window = Window(segment.read, stretch.end)
@@ -74,15 +84,6 @@ class KeySearch:
                 entries.add(one.position, records, one.topic_id)
         self._tails[stretch.base] = entries, max(position, stretch.end)
         self.close()
-
-    def seal(self, stretch: Stretch) -> None:
-        """Write the index file of a segment that gets no more frames; nothing is done if it is there."""
-        if stretch.base not in self._tails and keys_name(stretch.base) in self.disk.list(self.folder):
-            return
-        self.advance(stretch)
-        entries, _ = self._tails.pop(stretch.base)
-        data = encode_keys(stretch.base, stretch.end, *entries.sorted())
-        write_whole(self.disk, self.folder / keys_name(stretch.base), data)
 
     def find(self, query: Query, stretches: Sequence[Stretch]) -> list[FoundMessage]:
         """The newest messages first, at most `query.limit`; `stretches` in order of position, only those existing."""
@@ -116,20 +117,20 @@ class KeySearch:
 
     def _places(self, stretch: Stretch, wanted: int) -> list[tuple[int, int]]:
         if not stretch.is_sealed:
-            self.advance(stretch)
+            self.follow(stretch)
             return self._tails[stretch.base][0].find(wanted)
         try:
             return self._fences(stretch.base).find(wanted)
         except (Damaged, FileNotFoundError):
             self._files.pop(stretch.base, None)
-            if keys_name(stretch.base) in self.disk.list(self.folder):
-                self.disk.remove(self.folder / keys_name(stretch.base))
-            self.seal(stretch)
+            if segment_name(stretch.base, KEYS_SUFFIX) in self.disk.list(self.folder):
+                self.disk.remove(self.folder / segment_name(stretch.base, KEYS_SUFFIX))
+            self.follow(stretch)
             return self._fences(stretch.base).find(wanted)
 
     def _fences(self, base: int) -> Fences:
         if base not in self._files:
-            path = self.folder / keys_name(base)
+            path = self.folder / segment_name(base, KEYS_SUFFIX)
             with closing(self.disk.open(path, writable=False)) as file:
                 size_bytes = file.size_bytes()
             self._files[base] = Fences(partial(read_part, self.disk, path), size_bytes, base)
@@ -142,9 +143,7 @@ class KeySearch:
             header = decode_header(segment.read(position, HEADER_BYTES), position)
             if header.topic_id != query.topic_id or not query.begin_ms <= header.stored_at_ms < query.end_ms:
                 return None
-            records = read_body(segment.read, header)[header.prefix_length :]
-            sealed = SealedBatch(records, header.payload_crc, header.item_count, header.inflated_bytes)
-            view = open_batch(sealed)
+            view = open_batch(header.batch(read_body(segment.read, header)[header.prefix_length :]))
             texts = view.keys()[row] if query.kind == KIND_KEY else (view.message_ids()[row],)
         except (BadFrame, OrtooError, IndexError):
             return None

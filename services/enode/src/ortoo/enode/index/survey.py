@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from ortoo.enode.log.checkpoint import decode_slice
 from ortoo.enode.log.frame import BadFrame, Flag, Kind
-from ortoo.enode.log.queue_index import QueueKey, SliceAt
+from ortoo.enode.log.queue_index import IndexParts, QueueKey, SliceAt
 from ortoo.enode.log.rows import Rows
 from ortoo.enode.log.scan import Hole, Read, read_body, walk
 
@@ -25,10 +25,17 @@ class Survey:
     is_ended: bool = False
     """Whether the last frame says that the segment ends with it."""
 
+    @property
+    def parts(self) -> IndexParts:
+        """What the segment's index is made of."""
+        return IndexParts(self.rows, self.slices, [(hole.position, hole.length) for hole in self.holes])
+
     def cut(self, position: int) -> None:
         """Forget everything from `position` on."""
-        for rows in self.rows.values():
+        for key, rows in list(self.rows.items()):
             rows.cut(position)
+            if not rows:
+                del self.rows[key]
         self.slices = [one for one in self.slices if one.position < position]
         self.holes = [
             Hole(one.position, min(one.end_position, position) - one.position, one.reason)

@@ -11,7 +11,7 @@ from ortoo.enode.changes.all import HEAD_BYTES, Change, encode_changes
 from ortoo.enode.disk.disk import Buffer
 from ortoo.enode.log.checkpoint import Slice
 from ortoo.enode.log.flushing.flusher import UNTIL_OPENED, Flusher
-from ortoo.enode.log.flushing.group import Entry, Group, Part
+from ortoo.enode.log.flushing.group import Entry, Group, Part, WaitingChanges
 from ortoo.enode.log.frame import (
     ALIGNMENT_BYTES,
     HEADER_BYTES,
@@ -33,7 +33,6 @@ class Appender(Flusher):
     def __post_init__(self) -> None:
         """Nothing is on its way yet."""
         super().__post_init__()
-        self._forget_changes()
         self._room_lock = asyncio.Lock()
         self._room_waiting = 0
 
@@ -44,8 +43,8 @@ class Appender(Flusher):
         return not self._room_waiting and self._has_room(frame_bytes(length))
 
     def _has_room(self, needed: int) -> bool:
-        if self._changes:
-            needed += frame_bytes(HEAD_BYTES + self._changes_bytes)
+        if self._changes.changes:
+            needed += frame_bytes(HEAD_BYTES + self._changes.bytes)
         return self.appended_position + needed + HEADER_BYTES <= self.active.limit
 
     async def make_room(self, length: int, *, is_state: bool) -> None:
@@ -70,15 +69,12 @@ class Appender(Flusher):
                         raise Unavailable(f"no new segment could be made: {error}") from error
                     if not self.may_write:
                         self.spares.give_back(spare)
-                    self._check_writes()
-                    self._roll(spare.segment())
-            self._check_writes()
+                        break
+                    self._roll(spare)
+            if not self.may_write:
+                raise Moved(self.alone)
         finally:
             self._room_waiting -= 1
-
-    def _check_writes(self) -> None:
-        if not self.may_write:
-            raise Moved(self.alone)
 
     def check_load(self, length: int) -> None:
         """Errors: Unavailable when the disk failed; Overloaded when it is full (NOT_TAKEN_FIELD), or too much waits."""
@@ -92,7 +88,7 @@ class Appender(Flusher):
             raise Overloaded(f"{self.pending_bytes} bytes wait for the disk", retry_after_ms=50)
 
     def _roll(self, segment: Segment) -> None:
-        """End the active segment with a mark and go on in the next, which has no base yet."""
+        """End the active segment with a mark and go on in the next, a spare one."""
         self.close_changes()
         self.append_mark(Flag.SEGMENT_END)
         self.end_segment(segment)
@@ -125,13 +121,12 @@ class Appender(Flusher):
         self._place(entry, (frame,), is_copy=True)
 
     def end_segment(self, segment: Segment) -> None:
-        """Go on in `segment`: the frame that was accepted last ends the active one."""
+        """Go on in `segment`, a spare one: the frame that was accepted last ends the active one."""
         full = self.active
         full.end, full.last_stored_at_ms = self.appended_position, self.stored_at_ms
-        segment.base = self.appended_position
-        segment.limit += segment.base
+        segment.begin_at(self.appended_position)
         self.active = segment
-        self.on_roll(segment)
+        self.next_segments.append(segment)
 
     def append_slice(self, part: Slice) -> None:
         """Accept a slice of a checkpoint."""
@@ -144,14 +139,14 @@ class Appender(Flusher):
 
         `waiter` gets None when all are durable. There was room for `changes_room` of them.
         """
-        self._idle.clear()
         for number, (change, data) in enumerate(zip(changes, encoded, strict=True), 1):
-            self._changes.append(data)
-            self._changed.append(change)
-            self._changes_bytes += len(data)
+            waiting = self._changes
+            waiting.encoded.append(data)
+            waiting.changes.append(change)
+            waiting.bytes += len(data)
             if number == len(changes):
-                self._changes_waiters.append((waiter, None))
-            if self._changes_bytes > CHANGES_BYTES_MAX:
+                waiting.waiters.append((waiter, None))
+            if waiting.bytes > CHANGES_BYTES_MAX:
                 self.close_changes()
 
     @staticmethod
@@ -202,35 +197,15 @@ class Appender(Flusher):
         group.bytes += total
         self.pending_bytes += total
         self.appended_position = group.end_position = position + total
-        self._idle.clear()
         self._quiet.clear()
 
     def close_changes(self) -> None:
         """Put the changes that wait into one state frame."""
-        if not self._changes:
+        waiting = self._changes
+        if not waiting.changes:
             return
-        payload = encode_changes(self._changes)
-        changed = tuple(self._changed)
-        waiters = self._changes_waiters
-        self._forget_changes()
-        header = self._header(Kind.STATE, payload=payload, item_count=len(changed))
-        self._append(Entry(header, changes=changed), (payload,))
-        self._groups[-1].waiters.extend(waiters)
-
-    def _forget_changes(self) -> None:
-        """No state change waits for its frame."""
-        self._changes: list[bytes] = []
-        self._changed: list[Change] = []
-        self._changes_bytes = 0
-        self._changes_waiters: list[tuple[asyncio.Future[Any], Any]] = []
-
-    def _drop_changes(self) -> list[asyncio.Future[Any]]:
-        """Forget the changes that wait; who waits for them."""
-        waiters = [waiter for waiter, _ in self._changes_waiters]
-        self._forget_changes()
-        return waiters
-
-    @property
-    def _has_changes(self) -> bool:
-        """Whether changes wait for their frame."""
-        return bool(self._changes)
+        self._changes = WaitingChanges()
+        payload = encode_changes(waiting.encoded)
+        header = self._header(Kind.STATE, payload=payload, item_count=len(waiting.changes))
+        self._append(Entry(header, changes=tuple(waiting.changes)), (payload,))
+        self._groups[-1].waiters.extend(waiting.waiters)

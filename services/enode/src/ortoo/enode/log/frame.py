@@ -5,7 +5,7 @@ import struct
 from typing import Annotated, NamedTuple, get_type_hints
 
 from ortoo.common.errors import Unsupported
-from ortoo.common.records.sealed_batch import crc32c
+from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 
 MAGIC = int.from_bytes(b"ORTO", "little")
 MAGIC_BYTES = b"ORTO"
@@ -102,6 +102,12 @@ class FrameHeader(NamedTuple):
     def end_offset(self) -> int:
         """The offset after the last message."""
         return self.first_offset + self.item_count
+
+    def batch(self, records: bytes) -> SealedBatch:
+        """The batch of a messages frame, with these bytes."""
+        return SealedBatch(
+            records, self.payload_crc, self.item_count, self.inflated_bytes, self.producer_id, self.first_sequence
+        )
 
     def encoded(self) -> bytes:
         """The header's bytes, with its CRC made anew."""

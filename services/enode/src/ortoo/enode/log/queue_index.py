@@ -4,8 +4,7 @@ The file is a cache: it is made anew from the segment when it is missing or dama
 """
 
 import struct
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ortoo.common.records.sealed_batch import crc32c
@@ -34,6 +33,12 @@ class QueueEntry(NamedTuple):
     block_at: int
     block_crc: int
 
+    @classmethod
+    def of(cls, key: QueueKey, rows: Rows, block_at: int = 0, block_crc: int = 0) -> "QueueEntry":
+        """What some rows cover; where they lie is said once there is a file."""
+        times = rows.stored_at_ms
+        return cls(*key, len(rows), rows.begin_offset, rows.end_offset, times[0], times[-1], block_at, block_crc)
+
     @property
     def block_bytes(self) -> int:
         """Length of the rows in the file."""
@@ -51,6 +56,16 @@ class SliceAt(NamedTuple):
     fold_from: int
 
 
+@dataclass(slots=True, eq=False)
+class IndexParts:
+    """What the index of a segment is made of."""
+
+    rows: dict[QueueKey, Rows] = field(default_factory=dict)
+    slices: list[SliceAt] = field(default_factory=list)
+    holes: list[tuple[int, int]] = field(default_factory=list)
+    """(position, length) of damaged places."""
+
+
 @dataclass(frozen=True, slots=True)
 class Contents:
     """What is known about a segment without its rows."""
@@ -64,35 +79,17 @@ class Contents:
     """(position, length) of damaged places found when the index was made."""
 
 
-def encode_index(
-    base: int,
-    end: int,
-    last_stored_at_ms: int,
-    rows_by_queue: Mapping[QueueKey, Rows],
-    slices: Iterable[SliceAt],
-    holes: Iterable[tuple[int, int]],
-) -> tuple[Contents, bytes]:
+def encode_index(base: int, end: int, last_stored_at_ms: int, parts: IndexParts) -> tuple[Contents, bytes]:
     """The index file of a segment, and its contents as a reader will find them."""
-    keys = sorted(key for key, rows in rows_by_queue.items() if len(rows))
-    slices, holes = tuple(slices), tuple(holes)
+    keys = sorted(key for key, rows in parts.rows.items() if len(rows))
+    slices, holes = tuple(parts.slices), tuple(parts.holes)
     block_at = HEAD_BYTES + len(keys) * _QUEUE.size + len(slices) * _SLICE.size + len(holes) * _HOLE.size + CRC_BYTES
     entries: list[QueueEntry] = []
     blocks: list[bytes] = []
-    for topic_id, queue_id in keys:
-        rows = rows_by_queue[topic_id, queue_id]
+    for key in keys:
+        rows = parts.rows[key]
         block = rows.encoded()
-        entry = QueueEntry(
-            topic_id,
-            queue_id,
-            len(rows),
-            rows.begin_offset,
-            rows.end_offset,
-            rows.stored_at_ms[0],
-            rows.stored_at_ms[-1],
-            block_at,
-            crc32c(block),
-        )
-        entries.append(entry)
+        entries.append(QueueEntry.of(key, rows, block_at, crc32c(block)))
         blocks.append(block)
         block_at += len(block)
     head = _HEAD.pack(base, end, last_stored_at_ms, len(keys), len(slices), len(holes), sum(map(len, blocks)))

@@ -15,19 +15,9 @@ SPARE_SUFFIX = ".spare"
 _NAME = re.compile(r"^(\d{20})\.(seg|idx|keys)$")
 
 
-def segment_name(base: int) -> str:
-    """The file name of the segment that begins at position `base`."""
-    return f"{base:020d}{SUFFIX}"
-
-
-def index_name(base: int) -> str:
-    """The file name of that segment's queue index."""
-    return f"{base:020d}{INDEX_SUFFIX}"
-
-
-def keys_name(base: int) -> str:
-    """The file name of that segment's key index."""
-    return f"{base:020d}{KEYS_SUFFIX}"
+def segment_name(base: int, suffix: str = SUFFIX) -> str:
+    """The file name of the segment that begins at position `base`, or of its index with that suffix."""
+    return f"{base:020d}{suffix}"
 
 
 def bases(names: list[str], suffix: str = SUFFIX) -> list[int]:
@@ -50,7 +40,7 @@ def remove_below(disk: Disk, folder: Path, position: int) -> int:
     ]
     try:
         for base, suffix in sorted(gone):
-            disk.remove(folder / f"{base:020d}{suffix}")
+            disk.remove(folder / segment_name(base, suffix))
     finally:
         if gone:
             disk.sync_directory(folder)
@@ -64,7 +54,7 @@ class Segment:
     disk: Disk
     folder: Path
     base: int
-    """The log position of its first byte."""
+    """The log position of its first byte; 0 of a spare one."""
     limit: int
     """The log position where it ends at the latest."""
     opened: File | None = None
@@ -78,8 +68,8 @@ class Segment:
 
     @property
     def path(self) -> Path:
-        """The segment's file."""
-        return self.folder / segment_name(self.base)
+        """The segment's file; the spare one until it has its name."""
+        return self.source or self.folder / segment_name(self.base)
 
     @property
     def file(self) -> File:
@@ -88,10 +78,15 @@ class Segment:
             self.opened = self.disk.open(self.path)
         return self.opened
 
+    def begin_at(self, position: int) -> None:
+        """Let a spare segment begin at a log position."""
+        self.base = position
+        self.limit += position
+
     def install(self) -> None:
         """Give the spare file its name, durably. Done before the first byte is written; a second call does nothing."""
         if self.source is not None:
-            self.disk.rename(self.source, self.path)
+            self.disk.rename(self.source, self.folder / segment_name(self.base))
             self.disk.sync_directory(self.folder)
             self.source = None
 
@@ -103,12 +98,12 @@ class Segment:
         """Say which bytes of the log are read soon."""
         self.file.read_ahead(position - self.base, length)
 
-    def acquire(self) -> None:
+    def __enter__(self) -> None:
         """Open the file, and keep it open while somebody reads. Errors: OSError."""
         _ = self.file
         self.readers += 1
 
-    def release(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """The reader is done; a retired segment closes with its last reader."""
         self.readers -= 1
         if self.retired and not self.readers:

@@ -1,7 +1,7 @@
 """What may be chosen about a store. Every field can be set by file, environment and command line."""
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from ortoo.common.errors import Invalid
@@ -13,6 +13,8 @@ DAY_MS = 86_400_000
 COUNT_MAX = 1 << 30
 """Of what is counted."""
 MEMORY_BYTES_MAX = 1 << 44
+INDEX_PERCENT = 25
+"""What knowing where everything lies may take of the memory, unless the settings say otherwise."""
 
 
 class FlushMode(enum.StrEnum):
@@ -96,6 +98,20 @@ class StoreSettings:
 
     threads: bool = True
     """False does all disk work on the event loop, in order: for tests that replay a run exactly."""
+
+    def within(self, share_percent: int, total_bytes: int) -> "StoreSettings":
+        """The same with both caches made smaller, in proportion, where they would exceed their share of the memory.
+
+        The bound of the index is filled in.
+        """
+        allowed, wanted = total_bytes * share_percent // 100, self.recent_bytes + self.index_bytes
+        allowed = min(allowed, wanted)
+        return replace(
+            self,
+            recent_bytes=self.recent_bytes * allowed // max(1, wanted),
+            index_bytes=self.index_bytes * allowed // max(1, wanted),
+            index_bytes_max=self.index_bytes_max or total_bytes * INDEX_PERCENT // 100,
+        )
 
     def check(self) -> None:
         """Refuse settings that cannot work. Errors: Invalid, naming the field."""

@@ -1,35 +1,19 @@
 """Spare segments: space is reserved before anything is accepted that needs it, so a full disk is met early."""
 
-import asyncio
 import contextlib
 import errno
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ortoo.common.errors import Overloaded
-from ortoo.enode.disk.disk import Disk, File
+from ortoo.enode.disk.disk import Disk
 from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.segment import SPARE_SUFFIX, Segment
 
 
-@dataclass(frozen=True, slots=True)
-class Spare:
-    """A file of zeros, synced, waiting to become a segment."""
-
-    disk: Disk
-    path: Path
-    file: File
-    size_bytes: int
-
-    def segment(self, base: int = 0) -> Segment:
-        """The segment at log position `base` that this file becomes."""
-        limit = base + self.size_bytes
-        return Segment(self.disk, self.path.parent, base, limit, opened=self.file, source=self.path)
-
-
 @dataclass(eq=False)
 class Spares:
-    """Makes spare segments; keeps one of the usual size ahead."""
+    """Makes spare segments, files of zeros that are synced; keeps one of the usual size ahead."""
 
     disk: Disk
     folder: Path
@@ -38,74 +22,67 @@ class Spares:
     """The usual size."""
     headroom_bytes: int
     """What is left free on the disk unless a record of the state needs it."""
-    _ready: list[Spare] = field(default_factory=list)
-    """The one that was made ahead, and those whose takers were called off before they had them, or gave them back."""
-    _unused: dict[Path, Spare] = field(default_factory=dict)
+    _ready: list[Segment] = field(default_factory=list)
+    """The one that was made ahead, those whose takers were called off before they had them, or gave them back."""
     _number: int = 0
     _making: bool = False
 
     async def prepare(self) -> bool:
         """Make a spare ahead of need; return whether one is there. A full disk is not an error yet."""
-        if not self._making and self._fitting(self.segment_bytes) is None:
-            self._making = True
-            try:
-                self._ready.append(await self._made(self.segment_bytes, self.headroom_bytes))
-            except Overloaded:
-                return False
-            finally:
-                self._making = False
-        return self._fitting(self.segment_bytes) is not None
+        if self._fitting(self.segment_bytes) is not None:
+            return True
+        if self._making:
+            return False
+        self._making = True
+        try:
+            await self.work.run(self._make, self.segment_bytes, self.headroom_bytes)
+        except Overloaded:
+            return False
+        finally:
+            self._making = False
+        return True
 
-    async def take(self, frame_bytes: int, *, is_state: bool) -> Spare:
+    async def take(self, frame_bytes: int, *, is_state: bool) -> Segment:
         """A spare with room for a frame of `frame_bytes` and the mark at the segment's end.
 
         State may use the headroom, in a smaller segment. Errors: Overloaded when the disk is full.
         """
-        spare = self._fitting(frame_bytes if is_state else max(self.segment_bytes, frame_bytes))
-        if spare is not None:
-            self._ready.remove(spare)
-        else:
-            spare = await self._make_now(frame_bytes, is_state=is_state)
-        del self._unused[spare.path]
+        usual = max(self.segment_bytes, frame_bytes)
+        while (spare := self._fitting(frame_bytes if is_state else usual)) is None:
+            try:
+                await self.work.run(self._make, usual, self.headroom_bytes)
+            except Overloaded:
+                if not is_state:
+                    raise
+                small = max(frame_bytes, min(self.segment_bytes, self.headroom_bytes // 8 // 64 * 64), 4096)
+                await self.work.run(self._make, small, 0)
+        self._ready.remove(spare)
         return spare
 
-    def give_back(self, spare: Spare) -> None:
+    async def begun(self, position: int) -> Segment:
+        """A segment that begins at a log position and has its name. Errors: as `take`; OSError."""
+        segment = await self.take(self.segment_bytes, is_state=True)
+        segment.begin_at(position)
+        await self.work.run(segment.install)
+        return segment
+
+    def give_back(self, spare: Segment) -> None:
         """It is not needed after all."""
-        self._unused[spare.path] = spare
         self._ready.append(spare)
 
     def close(self) -> None:
         """Remove the spares that were not needed; what cannot be removed is, by the next start."""
-        for spare in self._unused.values():
-            spare.file.close()
+        for spare in self._ready:
+            spare.close()
             with contextlib.suppress(OSError):
                 self.disk.remove(spare.path)
-        self._unused.clear()
+        self._ready.clear()
 
-    async def _make_now(self, frame_bytes: int, *, is_state: bool) -> Spare:
-        size = max(self.segment_bytes, frame_bytes)
-        try:
-            return await self._made(size, self.headroom_bytes)
-        except Overloaded:
-            if not is_state:
-                raise
-        small = max(frame_bytes, min(self.segment_bytes, self.headroom_bytes // 8 // 64 * 64), 4096)
-        return await self._made(small, 0)
+    def _fitting(self, size_bytes: int) -> Segment | None:
+        return next((one for one in self._ready if one.limit >= size_bytes), None)
 
-    def _fitting(self, size_bytes: int) -> Spare | None:
-        return next((one for one in self._ready if one.size_bytes >= size_bytes), None)
-
-    async def _made(self, size_bytes: int, headroom_bytes: int) -> Spare:
-        """A new one; if its taker is called off meanwhile, it is the next one's."""
-        made: list[Spare] = []
-        try:
-            await self.work.run(lambda: made.append(self._make(size_bytes, headroom_bytes)))
-        except asyncio.CancelledError:
-            self._ready += made
-            raise
-        return made[0]
-
-    def _make(self, size_bytes: int, headroom_bytes: int) -> Spare:
+    def _make(self, size_bytes: int, headroom_bytes: int) -> None:
+        """One more that is ready: for who asked for it, or for the next one if that is called off meanwhile."""
         if self.disk.free_bytes(self.folder) < size_bytes + headroom_bytes:
             raise Overloaded(
                 f"the disk is full: a segment needs {size_bytes} bytes beside {headroom_bytes} of headroom; free some "
@@ -124,5 +101,4 @@ class Spares:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise Overloaded(f"the disk is full: {error}", retry_after_ms=1000) from error
             raise
-        spare = self._unused[path] = Spare(self.disk, path, file, size_bytes)
-        return spare
+        self._ready.append(Segment(self.disk, self.folder, 0, size_bytes, opened=file, source=path))

@@ -77,8 +77,7 @@ def take_backup(disk: Disk, folder: Path, target: Path, clock: Clock) -> tuple[B
             field="BACKUP",
         )
     disk.make_folder(target)
-    lock = disk.lock(target)
-    try:
+    with disk.lock(target):
         for name in disk.list(target):
             if name.endswith(TEMPORARY):
                 disk.remove(target / name)
@@ -87,8 +86,6 @@ def take_backup(disk: Disk, folder: Path, target: Path, clock: Clock) -> tuple[B
                 return _copy(disk, folder, target, identity, known, clock.now_ms())
             except FileNotFoundError:
                 continue
-    finally:
-        lock.release()
     raise Unavailable("retention removed segments faster than they were copied; try again, or when less is sent")
 
 

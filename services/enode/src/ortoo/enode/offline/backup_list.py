@@ -9,9 +9,8 @@ from typing import Any
 
 from ortoo.common.errors import DataLoss
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.disk.lines import encode_lines, read_lines
+from ortoo.enode.disk.lines import read_lines, write_lines
 from ortoo.enode.disk.log_begin import LogBegin, decode_log_begin
-from ortoo.enode.disk.whole_files import write_whole
 
 FILE_NAME = "backup"
 VERSION = 1
@@ -53,7 +52,7 @@ class BackupList:
         segments = [[base, *asdict(one).values()] for base, one in self.segments.items()]
         begin = self.begin.encoded().hex() if self.begin is not None else ""
         fields = {name: getattr(self, name) for name in self.__slots__} | {"segments": segments, "begin": begin}
-        write_whole(disk, folder / FILE_NAME, encode_lines(VERSION, fields))
+        write_lines(disk, folder / FILE_NAME, VERSION, fields)
 
 
 def is_empty(disk: Disk, folder: Path) -> bool:

@@ -24,10 +24,9 @@ from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.disk.disk import Disk, RealDisk
-from ortoo.enode.disk.identity import FILE_NAME, encode_identity, read_identity
+from ortoo.enode.disk.identity import read_identity, write_identity
 from ortoo.enode.disk.outline_file import KeptOutline, read_outline, write_outline
 from ortoo.enode.disk.reign_file import KeptReign, read_reign, write_reign
-from ortoo.enode.disk.whole_files import write_whole
 from ortoo.enode.members.identity import Configuration, Tail
 from ortoo.enode.members.log_outline import MembersFrame
 from ortoo.enode.recovery.member_opening import known_end, recover_member, whole_end
@@ -77,8 +76,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     chosen = parser.parse_args(arguments)
     disk, folder = RealDisk(), chosen.folder
-    lock = disk.lock(folder)
-    try:
+    with disk.lock(folder):
         found = survivor(disk, folder)
         sys.stdout.write(found.said(whole_end(disk, folder, found.outline), known_end(disk, folder)))
         if not chosen.apply:
@@ -89,8 +87,6 @@ def main(arguments: Sequence[str]) -> int:
             asyncio.run(check_others(found, settings, SystemClock()))
         end = go_on_alone(disk, folder, SystemClock(), Randomness())
         sys.stdout.write(f"it is a set of one member now, with the log up to {end}: start it, then add empty disks\n")
-    finally:
-        lock.release()
     return 0
 
 
@@ -147,7 +143,7 @@ def go_on_alone(disk: Disk, folder: Path, clock: Clock, randomness: Randomness) 
     write_reign(disk, folder, kept)
     if (identity := read_identity(disk, folder)) is not None:
         now = replace(identity, store_id=kept.set_id, created_at_ms=kept.created_at_ms)
-        write_whole(disk, folder / FILE_NAME, encode_identity(now))
+        write_identity(disk, folder, now)
     alone = MembersFrame(log.outline.appended, Configuration((kept.member,)))
     write_outline(disk, folder, KeptOutline.of(replace(log.outline, placed=(alone,))))
     return log.outline.appended

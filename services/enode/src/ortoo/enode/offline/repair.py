@@ -22,7 +22,7 @@ from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
 from ortoo.enode.disk.disk import Disk, RealDisk
-from ortoo.enode.disk.identity import FILE_NAME, Identity, encode_identity
+from ortoo.enode.disk.identity import FILE_NAME, Identity, write_identity
 from ortoo.enode.disk.reign_file import check_alone
 from ortoo.enode.disk.tide_mark import FILE_NAME as TIDE_NAME
 from ortoo.enode.disk.tide_mark import TideMark, read_tide_mark
@@ -63,8 +63,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--apply", action="store_true", help="do it")
     chosen = parser.parse_args(arguments)
     disk, folder = RealDisk(), chosen.folder
-    lock = disk.lock(folder)
-    try:
+    with disk.lock(folder):
         if chosen.caches or chosen.identity or chosen.without_checkpoint or chosen.cut is not None:
             check_alone(disk, folder, OF_A_SET)
         if chosen.caches:
@@ -81,8 +80,6 @@ def main(arguments: Sequence[str]) -> int:
             sys.stdout.write(("" if chosen.apply else "would: ") + step.says + "\n")
             if chosen.apply:
                 step.do()
-    finally:
-        lock.release()
     if steps and not chosen.apply:
         sys.stdout.write("nothing was changed; add --apply to do it\n")
         return 3
@@ -127,7 +124,7 @@ def renew_identity(
     identity = Identity(cluster, enode, randomness.id_text(), clock.now_ms())
     yield Step(
         f"write {FILE_NAME}: enode {enode} of cluster {cluster}, store {identity.store_id}",
-        lambda: write_whole(disk, folder / FILE_NAME, encode_identity(identity)),
+        partial(write_identity, disk, folder, identity),
     )
 
 

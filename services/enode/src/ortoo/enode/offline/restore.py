@@ -13,11 +13,9 @@ from ortoo.common.errors import Conflict, DataLoss, NotFound
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.disk.disk import Disk, RealDisk
-from ortoo.enode.disk.identity import FILE_NAME as IDENTITY_NAME
-from ortoo.enode.disk.identity import Identity, encode_identity
+from ortoo.enode.disk.identity import Identity, write_identity
 from ortoo.enode.disk.log_begin import write_log_begin
 from ortoo.enode.disk.tide_mark import TideMark
-from ortoo.enode.disk.whole_files import write_whole
 from ortoo.enode.log.segment import segment_name
 from ortoo.enode.offline.backup_list import BackupList, copied, is_empty, read_backup_list
 from ortoo.enode.recovery.opening import Recovered, recover
@@ -55,8 +53,7 @@ def make_store(
     if not is_empty(disk, folder):
         raise Conflict(f"{folder} is not empty: give another folder, or move what is there away", field="DIR")
     disk.make_folder(folder)
-    lock = disk.lock(folder)
-    try:
+    with disk.lock(folder):
         mark = TideMark(disk, folder)
         mark.write(listed.end_position)  # whatever is bad or missing below that is a loss, and no torn tail
         mark.close()
@@ -80,7 +77,5 @@ def make_store(
         recovered.catalog.close()
         # Whose store it is comes last: without that nothing starts on what was restored in part.
         identity = Identity(listed.cluster, listed.enode, randomness.id_text(), clock.now_ms())
-        write_whole(disk, folder / IDENTITY_NAME, encode_identity(identity))
-    finally:
-        lock.release()
+        write_identity(disk, folder, identity)
     return listed, recovered

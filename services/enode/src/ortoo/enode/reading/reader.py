@@ -7,7 +7,6 @@ from functools import partial
 from typing import NamedTuple
 
 from ortoo.common.errors import DataLoss, Unavailable
-from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.records.stored_batch import StoredBatch
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.whole_files import Damaged
@@ -83,33 +82,29 @@ class Reader:
         """
         run = queue.run_with(from_offset)
         segment = run.segment if run is not None else self.catalog.active
-        _acquire(segment)
         try:
-            rows = queue.rows if run is None else run.rows
-            if rows is None:
-                rows = await self._rows_of(run) if run is not None else Rows()
-            row = rows.find(from_offset)
-            if row >= 0:
-                return await self._read_rows(queue, segment, rows, row, bytes_max, look)
-            if not await self._filled(queue, from_offset):
-                raise self._hole(queue, from_offset, rows, -1 - row)
+            with segment:
+                rows = queue.rows if run is None else run.rows
+                if rows is None:
+                    rows = await self._rows_of(run) if run is not None else Rows()
+                row = rows.find(from_offset)
+                if row >= 0:
+                    return await self._read_rows(queue, segment, rows, row, bytes_max, look)
+                if not await self._filled(queue, from_offset):
+                    raise self._hole(queue, from_offset, rows, -1 - row)
         except OSError as error:
             raise _unreadable(error) from error
-        finally:
-            segment.release()
         return await self.read(queue, from_offset, bytes_max, look)
 
     async def find_time(self, queue: QueueLog, stored_at_ms: int) -> int:
         """The first offset stored at or after a time; the end of the queue if there is none."""
         for run in tuple(queue.runs):  # retention may take some meanwhile
-            if run.last_stored_at_ms >= stored_at_ms:
-                _acquire(run.segment)
+            if run.entry.last_stored_at_ms >= stored_at_ms:
                 try:
-                    rows = run.rows or await self._rows_of(run)
+                    with run.segment:
+                        rows = run.rows or await self._rows_of(run)
                 except OSError as error:
                     raise _unreadable(error) from error
-                finally:
-                    run.segment.release()
                 row = rows.find_time(stored_at_ms)
                 if row < len(rows):  # damage may have taken the last ones
                     return rows.first_offsets[row]
@@ -210,12 +205,7 @@ class Reader:
             try:
                 rows = await self.work.run(load_rows, self.disk, run)
             except Damaged as error:
-                raise DataLoss(
-                    f"{run.segment.path}: {error}; reading can go on at offset {run.end_offset}",
-                    field="from_offset",
-                    begin_offset=run.begin_offset,
-                    end_offset=run.end_offset,
-                ) from error
+                raise _lost(f"{run.segment.path}: {error}", run.entry.begin_offset, run.entry.end_offset) from error
         if run not in self._loaded:
             self._loaded[run] = rows
             self._loaded_bytes += rows.bytes
@@ -245,18 +235,13 @@ class Reader:
             resume = rows.first_offsets[next_row]
         else:
             later = queue.run_with(rows.end_offset if rows else offset)
-            if later is not None and later.begin_offset > offset:
-                resume = later.begin_offset
+            if later is not None and later.entry.begin_offset > offset:
+                resume = later.entry.begin_offset
             else:
                 resume = queue.rows.begin_offset if queue.rows and queue.rows is not rows else queue.end_offset
         if damages := self._damages_at(queue, offset):
             return _damaged(damages[0], offset, resume)
-        return DataLoss(
-            f"no batch holds offset {offset}: the place it lay in is damaged; reading can go on at offset {resume}",
-            field="from_offset",
-            begin_offset=offset,
-            end_offset=resume,
-        )
+        return _lost(f"no batch holds offset {offset}: the place it lay in is damaged", offset, resume)
 
     def _damages_at(self, queue: QueueLog, offset: int) -> list[Damage]:
         return [
@@ -269,21 +254,23 @@ class Reader:
         ]
 
 
-def _acquire(segment: Segment) -> None:
-    try:
-        segment.acquire()
-    except OSError as error:
-        raise _unreadable(error) from error
-
-
 def _unreadable(error: OSError) -> Unavailable:
     return Unavailable(f"the log cannot be read now: {error}", retry_after_ms=100)
 
 
 def _damaged(damage: Damage, begin_offset: int, end_offset: int) -> DataLoss:
-    return DataLoss(
+    return _lost(
         f"offsets {begin_offset} to {end_offset} are damaged: {damage.file}, log position {damage.position}, "
-        f"{damage.length_bytes} bytes: {damage.reason}; reading can go on at offset {end_offset}",
+        f"{damage.length_bytes} bytes: {damage.reason}",
+        begin_offset,
+        end_offset,
+    )
+
+
+def _lost(reason: str, begin_offset: int, end_offset: int) -> DataLoss:
+    """That offsets cannot be read, and where reading can go on."""
+    return DataLoss(
+        f"{reason}; reading can go on at offset {end_offset}",
         field="from_offset",
         begin_offset=begin_offset,
         end_offset=end_offset,
@@ -346,12 +333,5 @@ def _batch_at(place: Place, read: Read) -> StoredBatch:
     ):
         raise BadFrame("the frame is another one than the index says")
     body = read_body(read, header)
-    batch = SealedBatch(
-        body[header.prefix_length :] if header.prefix_length else body,
-        header.payload_crc,
-        header.item_count,
-        header.inflated_bytes,
-        header.producer_id,
-        header.first_sequence,
-    )
+    batch = header.batch(body[header.prefix_length :] if header.prefix_length else body)
     return StoredBatch(header.first_offset, header.stored_at_ms, batch)

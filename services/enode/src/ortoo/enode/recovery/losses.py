@@ -1,9 +1,11 @@
 """Which offsets damaged places cost."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
+from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.whole_files import Damaged
-from ortoo.enode.index.catalog import Catalog, QueueLog, Run
+from ortoo.enode.index.catalog import Catalog, QueueLog
+from ortoo.enode.index.index_files import load_rows
 from ortoo.enode.log.answers import Damage, DamagedQueue
 from ortoo.enode.log.rows import Rows
 from ortoo.enode.log.scan import Hole
@@ -14,17 +16,17 @@ Gap = tuple[int, int, int, int]
 _END = 1 << 62
 
 
-def damages_of(catalog: Catalog, holes: Iterable[Hole], load: Callable[[Run], Rows]) -> list[Damage]:
+def damages_of(catalog: Catalog, holes: Iterable[Hole], disk: Disk) -> list[Damage]:
     """Name each hole: file, position, and the offsets that are missing between the frames around it.
 
-    Nobody can read in a hole whose frames they were, so a gap is told of every hole that may have held it. `load`
-    gives the rows of a sealed run; only those of segments with a hole are asked for.
+    Nobody can read in a hole whose frames they were, so a gap is told of every hole that may have held it. Of sealed
+    segments rows are read only where there is a hole.
     """
     holes = sorted(set(holes), key=lambda hole: hole.position)
     if not holes:
         return []
     holed = {_segment_base(catalog, hole.position) for hole in holes}
-    gaps = [(queue, *gap) for queue in catalog.queues.values() for gap in _gaps(queue, holed, load)]
+    gaps = [(queue, *gap) for queue in catalog.queues.values() for gap in _gaps(queue, holed, disk)]
     return [
         Damage(
             segment_name(_segment_base(catalog, hole.position)),
@@ -47,18 +49,18 @@ def _segment_base(catalog: Catalog, position: int) -> int:
     return position if segment is None else segment.base
 
 
-def _gaps(queue: QueueLog, holed: set[int], load: Callable[[Run], Rows]) -> Iterator[Gap]:
+def _gaps(queue: QueueLog, holed: set[int], disk: Disk) -> Iterator[Gap]:
     expected, low = queue.begin_offset, 0
     for run in queue.runs:
         if run.segment.base in holed:
             try:
-                rows = load(run)
+                rows = load_rows(disk, run)
             except (Damaged, OSError):
                 rows = Rows()
             yield from _row_gaps(rows, expected, low)
-        elif run.begin_offset > expected:
-            yield expected, run.begin_offset, low, run.segment.end or _END
-        expected, low = run.end_offset, run.segment.base
+        elif run.entry.begin_offset > expected:
+            yield expected, run.entry.begin_offset, low, run.segment.end or _END
+        expected, low = run.entry.end_offset, run.segment.base
     if queue.rows:
         yield from _row_gaps(queue.rows, expected, low)
         expected, low = queue.rows.end_offset, queue.rows.positions[-1]

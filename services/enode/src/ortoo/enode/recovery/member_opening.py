@@ -6,19 +6,18 @@ As little is written as can be: what no flush of this disk covers is written aga
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import pairwise, zip_longest
 from pathlib import Path
 
 from ortoo.common.errors import DataLoss
-from ortoo.enode.disk.clean_stop import CleanStop, forget_clean_stop, read_clean_stop
+from ortoo.enode.disk.clean_stop import forget_clean_stop, read_clean_stop
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.log_begin import read_log_begin
 from ortoo.enode.disk.outline_file import NO_CUT, KeptOutline, write_outline
 from ortoo.enode.disk.reign_file import read_reign, write_reign
 from ortoo.enode.disk.tide_mark import TideMark, read_tide_mark
 from ortoo.enode.index.catalog import Catalog
-from ortoo.enode.index.index_files import load_rows, read_contents
+from ortoo.enode.index.index_files import read_contents
 from ortoo.enode.index.survey import Survey, survey
 from ortoo.enode.log.checkpoint import complete_checkpoints
 from ortoo.enode.log.copies.copying import entry_of
@@ -27,7 +26,7 @@ from ortoo.enode.log.flushing.group import Group
 from ortoo.enode.log.frame import BadFrame, Flag, FrameHeader
 from ortoo.enode.log.queue_index import SliceAt
 from ortoo.enode.log.scan import Hole, Window, read_body, walk
-from ortoo.enode.log.segment import Segment, bases, index_name, keys_name, segment_name
+from ortoo.enode.log.segment import INDEX_SUFFIX, KEYS_SUFFIX, SUFFIX, Segment, bases, segment_name
 from ortoo.enode.members.identity import Reign, Tail
 from ortoo.enode.members.log_outline import LogOutline, Mark
 from ortoo.enode.recovery.losses import damages_of
@@ -80,8 +79,8 @@ def recover_member(disk: Disk, folder: Path, kept: KeptOutline, *, is_last: bool
         write_outline(disk, folder, kept)
     outline = kept.outline
     begin = read_log_begin(disk, folder)
-    names = sweep(disk, folder, disk.list(folder), outline.begin)
-    opening = _Opening.of(disk, folder, outline, names, is_last=is_last, doubts=doubts)
+    sweep(disk, folder, outline.begin)
+    opening = _Opening(disk, folder, outline, is_last=is_last, doubts=doubts)
     segments, flushed = opening.segments, opening.flushed
     if (clean := opening.clean) is not None:
         catalog = Catalog()
@@ -107,7 +106,7 @@ def whole_end(disk: Disk, folder: Path, kept: KeptOutline) -> int:
 
     Nothing is written. Errors: DataLoss, also when its state cannot be folded; Unsupported, OSError.
     """
-    opening = _Opening.of(disk, folder, kept.outline, disk.list(folder), is_last=True, repairs=False)
+    opening = _Opening(disk, folder, kept.outline, is_last=True, repairs=False)
     try:
         if opening.clean is not None:
             end = opening.clean.end_position
@@ -173,45 +172,33 @@ class _Words:
         return outline.extended(end, tuple(one for one in self.marks if one.end <= end))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False)
 class _Opening:
-    """One folder as it was found, before anything is folded."""
+    """One folder as it is found, before anything is folded."""
 
     disk: Disk
-    names: list[str]
+    folder: Path
     outline: LogOutline
-    segments: list[Segment]
-    words: _Words
-    flushed: int
-    """How far the disk once was for certain."""
-    clean: CleanStop | None
-    """The marker of a clean stop, if the log can be taken from it."""
-    repairs: bool
-    doubts: int
+    is_last: bool
+    repairs: bool = True
+    doubts: int = 0
 
-    @classmethod
-    def of(
-        cls,
-        disk: Disk,
-        folder: Path,
-        outline: LogOutline,
-        names: list[str],
-        *,
-        is_last: bool,
-        repairs: bool = True,
-        doubts: int = 0,
-    ) -> "_Opening":
-        """Look at a folder. Errors: DataLoss, Unsupported, OSError."""
-        segments = [Segment(disk, folder, base, base) for base in bases(names) if base >= outline.begin]
-        for one in segments:
+    def __post_init__(self) -> None:
+        """Look at the folder. Errors: DataLoss, Unsupported, OSError."""
+        disk, folder, outline = self.disk, self.folder, self.outline
+        starts = [base for base in bases(disk.list(folder)) if base >= outline.begin]
+        self.segments = [Segment(disk, folder, base, base) for base in starts]
+        for one in self.segments:
             one.limit = one.base + one.file.size_bytes()
-        words = _Words.behind(outline, segments)
-        if is_last:
-            words = replace(words, end=_END)
-        clean, flushed = read_clean_stop(disk, folder), known_end(disk, folder)
-        if clean and not (segments and is_end_of_log(clean, segments[-1]) and clean.end_position <= words.end):
-            clean = None
-        return cls(disk, names, outline, segments, words, flushed, clean, repairs, doubts)
+        self.words = _Words.behind(outline, self.segments)
+        if self.is_last:
+            self.words = replace(self.words, end=_END)
+        self.flushed = known_end(disk, folder)
+        """How far the disk once was for certain."""
+        clean, last = read_clean_stop(disk, folder), self.segments[-1:]
+        is_usable = clean and last and is_end_of_log(clean, last[0]) and clean.end_position <= self.words.end
+        self.clean = clean if is_usable else None
+        """The marker of a clean stop, if the log can be taken from it."""
 
     def found(self) -> MemberLog:
         """What is there, when it was not closed cleanly."""
@@ -232,12 +219,12 @@ class _Opening:
             self.take_over(catalog, [*before, active])
         elif active is not None:
             self.take_over(catalog, before)
-            catalog.load_active(surveyed.rows, surveyed.slices, [(one.position, one.length) for one in surveyed.holes])
+            catalog.load_active(surveyed.parts)
             if is_full:
                 active.end, active.last_stored_at_ms, active = at, surveyed.stored_at_ms, None
         recovered = Recovered(catalog, state, at, store_open, surveyed.stored_at_ms, active, was_clean=False)
         recovered.holes = [Hole(position, length, "damaged") for position, length in catalog.holes()]
-        catalog.damages = damages_of(catalog, recovered.holes, partial(load_rows, self.disk))
+        catalog.damages = damages_of(catalog, recovered.holes, self.disk)
         log = MemberLog(recovered, self.outline, is_cold=is_cold)
         self._follow(log, [*([active] if active else []), *behind])
         return log
@@ -245,11 +232,11 @@ class _Opening:
     def take_over(self, catalog: Catalog, segments: list[Segment]) -> None:
         """Let the catalog have segments. All but the last one are sealed."""
         for one, following in pairwise(segments):
-            load_sealed(catalog, self.disk, one, following.base, self.names, repairs=self.repairs)
+            load_sealed(catalog, self.disk, one, following.base, repairs=self.repairs)
         catalog.segments.append(segments[-1])
 
     def _slices(self, segment: Segment) -> list[SliceAt]:
-        contents = read_contents(self.disk, segment) if index_name(segment.base) in self.names else None
+        contents = read_contents(self.disk, segment)
         return list(contents.slices) if contents else survey(segment.read, segment.base, segment.limit).slices
 
     def _folded(self, slices: list[SliceAt]) -> Refold | None:
@@ -352,24 +339,26 @@ def cut_files(disk: Disk, folder: Path, position: int) -> None:
     names = disk.list(folder)
     gone = [base for base in bases(names) if base > position]
     for base in reversed(gone):
-        for name in (keys_name(base), index_name(base), segment_name(base)):
-            if name in names:
-                disk.remove(folder / name)
+        _remove(disk, folder, names, base, (KEYS_SUFFIX, INDEX_SUFFIX, SUFFIX))
     for base in bases(names)[-len(gone) - 1 :][:1]:
         segment = Segment(disk, folder, base, base)
         segment.limit = base + segment.file.size_bytes()
         if base <= position < segment.limit:
             if zero(segment, position):
                 segment.file.sync_data()
-            for name in (keys_name(base), index_name(base)):
-                if name in names:
-                    disk.remove(folder / name)
+            _remove(disk, folder, names, base, (KEYS_SUFFIX, INDEX_SUFFIX))
         segment.close()
     if read_tide_mark(disk, folder) > position:
         with closing(TideMark(disk, folder)) as mark:
             mark.write(position)
             mark.write(position)  # the higher slot counts, so both have to say it
     disk.sync_directory(folder)
+
+
+def _remove(disk: Disk, folder: Path, names: Sequence[str], base: int, suffixes: Sequence[str]) -> None:
+    for name in (segment_name(base, suffix) for suffix in suffixes):
+        if name in names:
+            disk.remove(folder / name)
 
 
 def owed(lost: int, reign: Reign) -> Reign:

@@ -3,9 +3,8 @@
 Runs before anything else touches the store, wholly on blocking calls; it never needs the event loop.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,9 +17,9 @@ from ortoo.enode.disk.log_begin import LogBegin, read_log_begin
 from ortoo.enode.disk.tide_mark import read_tide_mark
 from ortoo.enode.disk.whole_files import Damaged
 from ortoo.enode.index.catalog import Catalog
-from ortoo.enode.index.index_files import load_rows, make_index, read_contents
+from ortoo.enode.index.index_files import make_index, read_contents
 from ortoo.enode.index.survey import Survey, find_cut, survey
-from ortoo.enode.log.queue_index import Contents, decode_contents, decode_rows, encode_index
+from ortoo.enode.log.queue_index import Contents, IndexParts, decode_contents, decode_rows, encode_index
 from ortoo.enode.log.scan import Hole
 from ortoo.enode.log.segment import (
     INDEX_SUFFIX,
@@ -28,8 +27,6 @@ from ortoo.enode.log.segment import (
     SPARE_SUFFIX,
     Segment,
     bases,
-    index_name,
-    keys_name,
     remove_below,
     segment_name,
 )
@@ -39,7 +36,7 @@ from ortoo.enode.recovery.restored import begin_anew, read_apart, write_restored
 from ortoo.enode.recovery.strays import has_frame, strays_among
 from ortoo.enode.state.fold import State
 
-ZERO_CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 20
 _log = get_logger("store")
 
 
@@ -84,13 +81,12 @@ def recover(disk: Disk, folder: Path, *, repairs: bool = True, without_checkpoin
     """
     begin = read_log_begin(disk, folder)
     begin_position = begin.position if begin is not None else 0
-    names = disk.list(folder)
     if repairs:
-        names = sweep(disk, folder, names, begin_position)
-    starts = [base for base in bases(names) if base >= begin_position]
+        sweep(disk, folder, begin_position)
+    starts = [base for base in bases(disk.list(folder)) if base >= begin_position]
     strays = strays_among(disk, folder, starts)
     starts = [base for base in starts if base not in strays]
-    recovered = _recover(disk, folder, names, starts, begin, repairs=repairs, without_checkpoint=without_checkpoint)
+    recovered = _recover(disk, folder, starts, begin, repairs=repairs, without_checkpoint=without_checkpoint)
     recovered.strays = [segment_name(base) for base in strays]
     if recovered.missing_bytes and repairs and not read_apart(disk, folder):
         write_restored(disk, folder)
@@ -103,14 +99,7 @@ def recover(disk: Disk, folder: Path, *, repairs: bool = True, without_checkpoin
 
 
 def _recover(
-    disk: Disk,
-    folder: Path,
-    names: list[str],
-    starts: list[int],
-    begin: LogBegin | None,
-    *,
-    repairs: bool,
-    without_checkpoint: bool,
+    disk: Disk, folder: Path, starts: list[int], begin: LogBegin | None, *, repairs: bool, without_checkpoint: bool
 ) -> Recovered:
     clean = read_clean_stop(disk, folder)
     durable = max(read_tide_mark(disk, folder), clean.end_position if clean else 0)
@@ -123,7 +112,7 @@ def _recover(
             )
         return Recovered(catalog, State(), begin.position if begin else 0, 0, 0, None, was_clean=False, begin=begin)
     for base, next_base in pairwise(starts):
-        load_sealed(catalog, disk, Segment(disk, folder, base, next_base), next_base, names, repairs=repairs)
+        load_sealed(catalog, disk, Segment(disk, folder, base, next_base), next_base, repairs=repairs)
     last = Segment(disk, folder, starts[-1], starts[-1])
     last.limit = last.base + last.file.size_bytes()
     if clean is not None and is_end_of_log(clean, last):
@@ -136,7 +125,7 @@ def _recover(
         # Behind a segment that was ended files are missing; of one that was not, the end of the file is.
         headers = survey(last.read, last.base, last.limit)
         cut_at = None if headers.is_ended else headers.end_position
-        load_sealed(catalog, disk, last, durable, names, repairs=repairs)
+        load_sealed(catalog, disk, last, durable, repairs=repairs)
         found, end = Survey(end_position=durable, is_ended=True), durable
     else:
         catalog.segments.append(last)
@@ -148,7 +137,7 @@ def _recover(
             rewrite(last, max(last.base, min(found.durable_below, end)), end)
             cut_bytes = zero(last, end)
             last.file.sync_data()
-        catalog.load_active(found.rows, found.slices, [(hole.position, hole.length) for hole in found.holes])
+        catalog.load_active(found.parts)
         if found.is_ended and end == found.end_position:
             last.end, last.last_stored_at_ms = end, found.stored_at_ms
             if repairs and last.limit > end:
@@ -158,7 +147,7 @@ def _recover(
     recovered.cut_bytes, recovered.begin = cut_bytes, begin
     recovered.holes += _missing_beginning(catalog, begin)
     settle_ranges(recovered)
-    catalog.damages = damages_of(catalog, recovered.holes, partial(load_rows, disk))
+    catalog.damages = damages_of(catalog, recovered.holes, disk)
     return recovered
 
 
@@ -203,7 +192,7 @@ def _missing_beginning(catalog: Catalog, begin: LogBegin | None) -> list[Hole]:
     return [Hole(begin.position, catalog.begin_position - begin.position, "the first segment files are missing")]
 
 
-def sweep(disk: Disk, folder: Path, names: list[str], begin_position: int) -> list[str]:
+def sweep(disk: Disk, folder: Path, begin_position: int) -> None:
     """Remove what interrupted work left behind."""
     try:
         remove_below(disk, folder, begin_position)
@@ -211,14 +200,17 @@ def sweep(disk: Disk, folder: Path, names: list[str], begin_position: int) -> li
         _log.warning("a segment that retention let go cannot be removed yet", reason=str(error))
     names = disk.list(folder)
     segments = {segment_name(base) for base in bases(names)}
-    orphans = {index_name(base) for base in bases(names, INDEX_SUFFIX) if segment_name(base) not in segments}
-    orphans |= {keys_name(base) for base in bases(names, KEYS_SUFFIX) if segment_name(base) not in segments}
+    orphans = {
+        segment_name(base, suffix)
+        for suffix in (INDEX_SUFFIX, KEYS_SUFFIX)
+        for base in bases(names, suffix)
+        if segment_name(base) not in segments
+    }
     left = [name for name in names if name in orphans or name.endswith((SPARE_SUFFIX, ".tmp"))]
     for name in left:
         disk.remove(folder / name)
     if left:
         disk.sync_directory(folder)
-    return [name for name in names if name not in left]
 
 
 def is_end_of_log(clean: CleanStop, last: Segment) -> bool:
@@ -245,7 +237,7 @@ def after_clean_stop(
         )
         for one in contents.queues
     }
-    catalog.load_active(rows, contents.slices, contents.holes)
+    catalog.load_active(IndexParts(rows, list(contents.slices), list(contents.holes)))
     recovered = Recovered(
         catalog, state, clean.end_position, clean.store_open, clean.stored_at_ms, last, was_clean=True, begin=begin
     )  # fmt: skip
@@ -254,15 +246,13 @@ def after_clean_stop(
         recovered.active = None
     settle_ranges(recovered)
     holes = _known_holes(catalog, (*catalog.contents.values(), contents)) + _missing_beginning(catalog, begin)
-    catalog.damages = damages_of(catalog, holes, partial(load_rows, disk))
+    catalog.damages = damages_of(catalog, holes, disk)
     return recovered
 
 
-def load_sealed(
-    catalog: Catalog, disk: Disk, segment: Segment, next_base: int, names: list[str], *, repairs: bool
-) -> None:
+def load_sealed(catalog: Catalog, disk: Disk, segment: Segment, next_base: int, *, repairs: bool) -> None:
     """Take over a sealed segment: by its index file, or by its frames when there is no whole one."""
-    contents = read_contents(disk, segment) if index_name(segment.base) in names else None
+    contents = read_contents(disk, segment)
     if contents is None or contents.end != next_base:
         contents = make_index(disk, segment, next_base, write=repairs)
     catalog.load_sealed(segment, contents)
@@ -270,8 +260,7 @@ def load_sealed(
 
 def marker_of(catalog: Catalog, state: State, end: int, store_open: int, stored_at_ms: int) -> CleanStop:
     """The marker of a clean stop at log position `end`, which lets the next start take over all that is known here."""
-    rows, slices, holes = catalog.active_contents()
-    _, index = encode_index(catalog.active.base, end, stored_at_ms, rows, slices, holes)
+    _, index = encode_index(catalog.active.base, end, stored_at_ms, catalog.active_parts)
     return CleanStop(end, store_open, stored_at_ms, encode_changes(tuple(state.checkpoint())), index)
 
 
@@ -281,26 +270,25 @@ def rewrite(segment: Segment, position: int, end: int) -> None:
     After a failed fdatasync the page cache may show bytes that the disk never got, and no later sync writes them: only
     a new write does. They were checked frame by frame.
     """
-    while position < end:
-        chunk = segment.read(position, min(ZERO_CHUNK_BYTES, end - position))
-        if not chunk:
-            break
-        segment.file.write(position - segment.base, [chunk])
-        position += len(chunk)
+    for at, chunk in _chunks(segment, position, end):
+        segment.file.write(at - segment.base, [chunk])
 
 
 def zero(segment: Segment, position: int) -> int:
     """Write zeros over whatever lies behind the log's end, so that it never comes back; return how many bytes."""
     cut = 0
-    while position < segment.limit:
-        chunk = segment.read(position, min(ZERO_CHUNK_BYTES, segment.limit - position))
-        if not chunk:
-            break
+    for at, chunk in _chunks(segment, position, segment.limit):
         if chunk.count(0) != len(chunk):
-            segment.file.write(position - segment.base, [bytes(len(chunk))])
+            segment.file.write(at - segment.base, [bytes(len(chunk))])
             cut += len(chunk)
-        position += len(chunk)
     return cut
+
+
+def _chunks(segment: Segment, position: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """The bytes of a segment between two positions, each part with where it lies."""
+    while position < end and (chunk := segment.read(position, min(CHUNK_BYTES, end - position))):
+        yield position, chunk
+        position += len(chunk)
 
 
 def settle_ranges(recovered: Recovered) -> None:

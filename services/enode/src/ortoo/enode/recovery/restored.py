@@ -14,8 +14,7 @@ from ortoo.common.groups.system_topics import SYSTEM_TOPIC_IDS
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.changes.all import Change, Forget, LocksPut, OffsetsSkipped
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.disk.lines import encode_lines, read_lines
-from ortoo.enode.disk.whole_files import write_whole
+from ortoo.enode.disk.lines import read_lines, write_lines
 from ortoo.enode.state.fold import State
 
 FILE_NAME = "restored"
@@ -29,7 +28,7 @@ SHIFT = 20
 def write_restored(disk: Disk, folder: Path, randomness: Randomness | None = None) -> None:
     """Mark a store. Of two that are made of one, each raises the numbers by another one."""
     more = randomness.below(APART) if randomness is not None else 0
-    write_whole(disk, folder / FILE_NAME, encode_lines(VERSION, {"apart": APART + more}))
+    write_lines(disk, folder / FILE_NAME, VERSION, {"apart": APART + more})
 
 
 def read_apart(disk: Disk, folder: Path) -> int:

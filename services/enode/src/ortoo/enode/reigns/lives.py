@@ -37,7 +37,6 @@ from ortoo.enode.rpc.members.service import MemberService
 from ortoo.enode.rpc.service import reachable_address
 from ortoo.enode.rpc.streams.all import Streams
 from ortoo.enode.settings import Settings
-from ortoo.enode.store.memory_share import within
 from ortoo.enode.store.store import Store
 from ortoo.v1 import member_report_pb2, members_pb2
 
@@ -193,7 +192,7 @@ class Lives:
         log = await open_shared_log(
             settings.data_dir,
             identity=Identity(settings.cluster, settings.name, kept.set_id, kept.created_at_ms),
-            settings=within(settings.store_settings, settings.memory_share_percent, memory_bytes()),
+            settings=settings.store_settings.within(settings.memory_share_percent, memory_bytes()),
             disk=self.joining.disk,
             clock=clock,
             kept=outline,

@@ -66,11 +66,8 @@ async def open_member(
     async with contextlib.AsyncExitStack() as stack:
         make_data_dir(disk, settings.data_dir)
         number, members, addresses = settings.member, settings.members, settings.member_address_list
-        lock = disk.lock(settings.data_dir)
-        try:
+        with disk.lock(settings.data_dir):
             joining = Joining(disk, settings.data_dir, clock, randomness, number, members, addresses)
-        finally:
-            lock.release()
         channels = await stack.enter_async_context(cluster_channels(settings, token))
         background = await stack.enter_async_context(Background("member"))
         name_servers = await found_name_servers(settings.namesrv_address, background=background, clock=clock)

@@ -146,9 +146,10 @@ async def open_parts(
         topics = TopicCopies(store, settings.name)
         groups = GroupLives(store, clock, retention_ms=settings.group_retention_ms, following=topics.watching.is_set)
         delays = Delays(store, background, clock=clock, delay_max_ms=settings.delay_max_ms)
-        store.before_retention(DELAYED_TOPIC_ID, TimerMoves(store, clock=clock).rescue)
+        rescues = store.engine.housekeeping.rescues
+        rescues[DELAYED_TOPIC_ID] = TimerMoves(store, clock=clock).rescue
         transactions = Transactions(store, background, settings.check_schedule, clock=clock)
-        store.before_retention(HALF_TOPIC_ID, transactions.rescue)
+        rescues[HALF_TOPIC_ID] = transactions.rescue
         intake = Intake(store, delays, transactions)
         tracing = await stack.enter_async_context(
             open_tracing("enode", settings.name, settings.trace_endpoint, clock=clock, randomness=randomness)

@@ -46,13 +46,11 @@ class IntervalMap:
     end, leaves what was there.
     """
 
-    __slots__ = ("_ends", "_firsts", "_holds", "finished_count", "floor", "held_count")
+    __slots__ = ("_ends", "_firsts", "_holds", "floor", "held_count")
 
     def __init__(self, floor: int) -> None:
         """Everything below `floor` is finished, nothing else was touched."""
         self.floor = floor
-        self.finished_count = 0
-        """Finished messages above the floor."""
         self.held_count = 0
         """Messages with a hold."""
         self._firsts: list[int] = []
@@ -135,20 +133,15 @@ class IntervalMap:
             return
         low, high = self._cut_out(first, end)
         for index in range(low, high):
-            length = self._ends[index] - self._firsts[index]
-            if self._holds[index] is None:
-                self.finished_count -= length
-            else:
-                self.held_count -= length
+            if self._holds[index] is not None:
+                self.held_count -= self._ends[index] - self._firsts[index]
         if first == self.floor:
             del self._firsts[low:high], self._ends[low:high], self._holds[low:high]
             self.floor = end
             if self._firsts and self._firsts[0] == end and self._holds[0] is None:
                 self.floor = self._ends[0]
-                self.finished_count -= self.floor - end
                 del self._firsts[0], self._ends[0], self._holds[0]
             return
-        self.finished_count += end - first
         if low and self._ends[low - 1] == first and self._holds[low - 1] is None:
             low -= 1
             first = self._firsts[low]

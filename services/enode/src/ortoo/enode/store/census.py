@@ -104,5 +104,6 @@ def _stored_at_ms(queue: QueueLog, offset: int) -> int:
         return int(rows.stored_at_ms[max(0, bisect_right(rows.first_offsets, offset) - 1)])
     if run is None:
         return 0
-    share = (offset - run.begin_offset) / max(1, run.end_offset - run.begin_offset)
-    return run.first_stored_at_ms + int(share * (run.last_stored_at_ms - run.first_stored_at_ms))
+    entry = run.entry
+    share = (offset - entry.begin_offset) / max(1, entry.end_offset - entry.begin_offset)
+    return entry.first_stored_at_ms + int(share * (entry.last_stored_at_ms - entry.first_stored_at_ms))

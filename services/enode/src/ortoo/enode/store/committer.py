@@ -6,33 +6,26 @@ from dataclasses import dataclass
 from ortoo.common.records.stored_batch import StoredBatch
 from ortoo.enode.changes.all import Change, DigestDue, OffsetsCommitted, OffsetsSkipped, StateDigest, TopicGone
 from ortoo.enode.changes.timers import TimersSet
-from ortoo.enode.index.catalog import Catalog, QueueLog
+from ortoo.enode.index.catalog import QueueLog
 from ortoo.enode.log.flushing.group import Group
 from ortoo.enode.log.frame import Flag
-from ortoo.enode.log.segment import Segment
-from ortoo.enode.reading.recent import Recent
 from ortoo.enode.reading.waiting import wake_all
-from ortoo.enode.state.fold import State
 from ortoo.enode.state.tables.dedup import Sequencer
 from ortoo.enode.state.tables.offsets import Reservations
 from ortoo.enode.store.housekeeping import Housekeeping
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(eq=False)
 class Committer:
     """Moves the committed position: the only place where the catalog and the state change."""
 
-    catalog: Catalog
-    state: State
-    sequencer: Sequencer
-    reservations: Reservations
-    recent: Recent
     housekeeping: Housekeeping
 
     def __post_init__(self) -> None:
         """Nothing was committed since the store was opened."""
-        self.next_segments: list[Segment] = []
-        """Segments that positions are given out in, but whose predecessors are not committed yet."""
+        keeping = self.housekeeping
+        self.catalog, self.state, self.recent = keeping.catalog, keeping.state, keeping.recent
+        self.forget_the_way()
         self.on_stored: list[Callable[[Collection[int]], object]] = []
         """Get the topics of which messages can be read now."""
         self.on_applied: list[Callable[[Change], object]] = []
@@ -44,6 +37,12 @@ class Committer:
         self.on_timers_set: Callable[[TimersSet], object] = lambda timers: None
         """Gets delayed messages that wait from now on."""
         self.appends = self.appended_messages = self.appended_bytes = 0
+
+    def forget_the_way(self, led_since_ms: int = -1) -> None:
+        """Nothing is on its way to the disk: decisions see what is folded, and nothing else."""
+        idle_ms = self.housekeeping.appender.settings.producer_idle_ms
+        self.sequencer = Sequencer(self.state.windows, idle_ms=idle_ms, led_since_ms=led_since_ms)
+        self.reservations = Reservations()
 
     def commit(self, group: Group) -> None:
         """Fold a group that is committed, and show it to readers."""
@@ -75,10 +74,10 @@ class Committer:
                 if queue.waiters:
                     woken[queue] = None
             elif entry.slice_at is not None:
-                catalog.add_slice(entry.slice_at)
+                catalog.active_parts.slices.append(entry.slice_at)
             if header.flags & Flag.SEGMENT_END:
                 self.housekeeping.sealed(catalog.seal(catalog.active))
-                catalog.segments.append(self.next_segments.pop(0))
+                catalog.segments.append(self.housekeeping.appender.next_segments.pop(0))
         for queue in woken:
             wake_all(queue.waiters)
         for stored in self.on_stored if topic_ids else ():

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import InitVar, dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -14,14 +15,14 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.enode.changes.all import Change, TopicGone
 from ortoo.enode.changes.groups import GroupUse
 from ortoo.enode.disk.clean_stop import forget_clean_stop
-from ortoo.enode.disk.disk import DirectoryLock, Disk, RealDisk
+from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.identity import Identity, claim
 from ortoo.enode.disk.log_begin import LogBegin, write_log_begin
 from ortoo.enode.disk.reign_file import check_alone
 from ortoo.enode.index.key_process import KeyProcess, Keys, LocalKeys
 from ortoo.enode.log.appender import Appender
 from ortoo.enode.log.flushing.disk_work import DiskWork, disk_work
-from ortoo.enode.log.frame import Flag
+from ortoo.enode.log.frame import HEADER_BYTES, Flag
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.log.spares import Spares
@@ -30,10 +31,8 @@ from ortoo.enode.reading.recent import Recent
 from ortoo.enode.reading.waiting import Waiters
 from ortoo.enode.recovery.opening import Recovered, recover
 from ortoo.enode.recovery.restored import forget_restored
-from ortoo.enode.state.tables.dedup import Sequencer
-from ortoo.enode.state.tables.offsets import Reservations
 from ortoo.enode.store.committer import Committer
-from ortoo.enode.store.housekeeping import Housekeeping, close_mark
+from ortoo.enode.store.housekeeping import Housekeeping
 
 Changes = TypeVar("Changes", bound=Sequence[Change])
 AS_MEMBER = "give member_listen_address, member and members as before, or choose another folder"
@@ -49,7 +48,8 @@ class Engine:
     disk: Disk
     clock: Clock
     work: DiskWork
-    lock: DirectoryLock
+    lock: ExitStack
+    """Of the folder."""
     identity: Identity
     recovered: InitVar[Recovered]
     spares: Spares
@@ -68,8 +68,7 @@ class Engine:
         """(topic id, group) of changes that were accepted since somebody looked: they may not be in the state yet."""
         self.read: set[tuple[int, str]] = set()
         """The same of those who have asked for something."""
-        recent = Recent(settings.recent_bytes)
-        self.reader = Reader(self.catalog, disk, work, recent, settings.index_bytes)
+        self.reader = Reader(self.catalog, disk, work, Recent(settings.recent_bytes), settings.index_bytes)
         self.waiting = Waiters(clock, waiters_max=settings.waiters_max, what="fetches")
         """The readers that wait at the ends of queues."""
         self.appender = Appender(
@@ -82,33 +81,13 @@ class Engine:
             work=work,
             spares=spares,
             on_committed=lambda group: self.committer.commit(group),
-            on_roll=lambda segment: self.committer.next_segments.append(segment),
         )
-        self.keys: Keys = LocalKeys(disk, self.folder, work)
-        if settings.threads and isinstance(disk, RealDisk):
-            self.keys = KeyProcess(self.folder)
+        is_apart = settings.threads and isinstance(disk, RealDisk)
+        self.keys: Keys = KeyProcess(self.folder) if is_apart else LocalKeys(disk, self.folder, work)
         self.housekeeping = Housekeeping(
-            settings=settings,
-            clock=clock,
-            disk=disk,
-            work=work,
-            appender=self.appender,
-            catalog=self.catalog,
-            state=self.state,
-            reader=self.reader,
-            recent=recent,
-            spares=spares,
-            keys=self.keys,
-            store=self.store,
+            appender=self.appender, reader=self.reader, state=self.state, keys=self.keys, store=self.store
         )
-        self.committer = Committer(
-            catalog=self.catalog,
-            state=self.state,
-            sequencer=Sequencer(self.state.windows, idle_ms=settings.producer_idle_ms),
-            reservations=Reservations(),
-            recent=recent,
-            housekeeping=self.housekeeping,
-        )
+        self.committer = Committer(self.housekeeping)
 
     @classmethod
     async def open(
@@ -117,7 +96,7 @@ class Engine:
         """Take the folder, recover what is in it and go on where its log ends. Errors: as `Store.open`."""
         settings.check()
         work = disk_work(disk, settings, asyncio.get_running_loop())
-        lock: DirectoryLock | None = None
+        lock = ExitStack()
         engine: Engine | None = None
         try:
             await work.run(disk.make_folder, folder)
@@ -127,23 +106,20 @@ class Engine:
             identity = await work.run(claim, disk, folder, wanted, disk.list(folder))
             recovered = await work.run(recover, disk, folder)
             if recovered.begin is None:
-                begin = LogBegin(_begin_of(recovered), recovered.catalog.begins_without(0))
+                catalog = recovered.catalog
+                begin_position = catalog.begin_position if catalog.segments else recovered.end_position
+                begin = LogBegin(begin_position, catalog.begins_without(0))
                 await work.run(write_log_begin, disk, folder, begin)
             await work.run(forget_clean_stop, disk, folder)
             spares = Spares(disk, folder, work, settings.segment_bytes, settings.headroom_bytes)
-            active = recovered.active
-            if active is None:
-                spare = await spares.take(settings.segment_bytes, is_state=True)
-                active = spare.segment(recovered.end_position)
-                await work.run(active.install)
+            active = recovered.active or await spares.begun(recovered.end_position)
             engine = cls(folder, settings, disk, clock, work, lock, identity, recovered, spares, active)
             await engine._start(recovered, active)
         except BaseException:
             if engine is not None:
                 await engine.housekeeping.stop()
             work.close()
-            if lock is not None:
-                lock.release()
+            lock.close()
             raise
         return engine
 
@@ -191,13 +167,6 @@ class Engine:
             waiter.set_result(None)
         return waiter
 
-    def forget_the_way(self) -> None:
-        """Nothing is on its way to the disk: decisions see what is folded, and nothing else."""
-        self.committer.sequencer = Sequencer(
-            self.state.windows, idle_ms=self.settings.producer_idle_ms, led_since_ms=self.appender.stored_at_ms
-        )
-        self.committer.reservations = Reservations()
-
     def check_open(self) -> None:
         """Errors: Unavailable when the store is closed, or another member may have committed more."""
         if self.closed:
@@ -240,11 +209,12 @@ class Engine:
             self.work.close()
             self.spares.close()
             self.catalog.close()
-            self.lock.release()
+            self.lock.close()
 
     async def _close_cleanly(self) -> None:
         """Make everything durable and leave the marker that saves the next start a scan."""
-        close_mark(self.appender)
+        if self.appender.fits(HEADER_BYTES):
+            self.appender.append_mark(Flag.CLOSED)
         await self.appender.flush()
         await self.housekeeping.stop()
         await self.appender.flush()
@@ -310,8 +280,3 @@ class Engine:
             cut_bytes=recovered.cut_bytes,
             segments=len(catalog.segments),
         )
-
-
-def _begin_of(recovered: Recovered) -> int:
-    """Where a log begins of which no record says so: at its first segment, or where that will be."""
-    return recovered.catalog.begin_position if recovered.catalog.segments else recovered.end_position

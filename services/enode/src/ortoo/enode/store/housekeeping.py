@@ -7,28 +7,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ortoo.common.errors import OrtooError
-from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.enode.changes.all import Change, Forget
 from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
-from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.log_begin import LogBegin, read_log_begin, write_log_begin
 from ortoo.enode.disk.tide_mark import TideMark
 from ortoo.enode.disk.whole_files import write_whole
-from ortoo.enode.index.catalog import Catalog, Sealed
+from ortoo.enode.index.catalog import Sealed
 from ortoo.enode.index.index_files import write_index
 from ortoo.enode.index.key_process import Keys
 from ortoo.enode.index.key_search import Stretch
 from ortoo.enode.log.appender import Appender
 from ortoo.enode.log.checkpoint import SLICE_HEAD_BYTES, Slice, complete_checkpoints, cut_slices
-from ortoo.enode.log.flushing.disk_work import DiskWork
-from ortoo.enode.log.frame import HEADER_BYTES, Flag
 from ortoo.enode.log.queue_index import Contents
-from ortoo.enode.log.segment import KEYS_SUFFIX, Segment, bases, index_name, remove_below
+from ortoo.enode.log.segment import INDEX_SUFFIX, KEYS_SUFFIX, Segment, bases, remove_below, segment_name
 from ortoo.enode.log.settings import RETENTION, StoreSettings
-from ortoo.enode.log.spares import Spares
 from ortoo.enode.reading.reader import Reader
-from ortoo.enode.reading.recent import Recent
 from ortoo.enode.recovery.opening import marker_of
 from ortoo.enode.state.fold import State
 from ortoo.enode.store.retention import Ageing, expired_count
@@ -50,28 +44,24 @@ _log = get_logger("store")
 class Housekeeping:
     """The store's own tasks. They start with `start` and end with `stop`; each goes on after an error."""
 
-    settings: StoreSettings
-    clock: Clock
-    disk: Disk
-    work: DiskWork
     appender: Appender
-    catalog: Catalog
-    state: State
     reader: Reader
-    recent: Recent
-    spares: Spares
+    state: State
     keys: Keys
     store: Callable[[Sequence[Change]], Awaitable[None]]
     """Stores state changes; returns when they are committed."""
 
     def __post_init__(self) -> None:
         """Nothing is done before `start`."""
-        self._tide_mark = TideMark(self.disk, self.appender.active.folder)
+        appender, reader = self.appender, self.reader
+        self.settings, self.clock, self.work = appender.settings, appender.clock, appender.work
+        self.disk, self.catalog, self.recent = reader.disk, reader.catalog, reader.recent
+        self._tide_mark = TideMark(self.disk, appender.active.folder)
         self._ageing = Ageing()
         self._keys_advanced = 0
-        self._keys_due = asyncio.Event()
-        self._keys_due.set()
+        self._keys_due = appender.advanced
         """Set when the log has grown or a segment was sealed."""
+        self._keys_due.set()
         catalog = self.catalog
         with_keys = set(bases(self.disk.list(catalog.active.folder), KEYS_SUFFIX)) if catalog.segments else set()
         self._keys_to_seal = deque(
@@ -100,7 +90,7 @@ class Housekeeping:
         self._checkpoint_is_due = False
         self.deleted_segments = 0
         self.index_is_nearly_full = False
-        begin = read_log_begin(self.disk, self.appender.active.folder)
+        begin = read_log_begin(self.disk, appender.active.folder)
         self._begin_position = begin.position if begin is not None else 0
         self.rescues: dict[int, Rescue] = {}
         """By system topic: who stores again what waits below an offset of its queue."""
@@ -112,15 +102,13 @@ class Housekeeping:
     def know_checkpoints(self) -> None:
         """See which checkpoints there are in what is committed."""
         slices = [one for contents in self.catalog.contents.values() for one in contents.slices]
-        complete = complete_checkpoints([*slices, *self.catalog.active_contents()[1]])
+        complete = complete_checkpoints([*slices, *self.catalog.active_parts.slices])
         self.checkpoints.clear()
         self.checkpoints.extend(parts[-1].fold_from for parts in reversed(complete[:CHECKPOINTS_KEPT]))
 
     def start(self) -> None:
         """Start all tasks: the store's own loops. A step that fails is tried again, and ends no process."""
         settings, appender = self.settings, self.appender
-        if settings.key_index:
-            appender.advanced[self._keys_due] = None
         for name, work in {
             "mark": self._whenever(appender.flushed, self._mark_when_idle),
             "flush": self._whenever(appender.flush_due, self._flush_later),
@@ -233,7 +221,7 @@ class Housekeeping:
         rescued_bytes = 0
         for topic_id, rescue in self.rescues.items():
             queue = self.catalog.queues.get((topic_id, 0))
-            ends = [run.end_offset for run in queue.runs if run.segment in segments] if queue is not None else []
+            ends = [run.entry.end_offset for run in queue.runs if run.segment in segments] if queue is not None else []
             if ends:
                 part_bytes = await rescue(max(ends))
                 if part_bytes is None:
@@ -255,7 +243,7 @@ class Housekeeping:
             if not sealed.segment.retired:
                 contents = await self.work.run(self._write_index, sealed)
                 if sealed.segment.retired:
-                    self.disk.remove(sealed.segment.folder / index_name(sealed.segment.base))
+                    self.disk.remove(sealed.segment.folder / segment_name(sealed.segment.base, INDEX_SUFFIX))
                 else:
                     self.catalog.indexed(sealed, contents)
                     self._keys_to_seal.append(Stretch(contents.base, contents.end, is_sealed=True))
@@ -275,14 +263,14 @@ class Housekeeping:
         while self._keys_to_seal:
             stretch = self._keys_to_seal[0]
             if stretch.base in self.catalog.contents:
-                await self.keys.seal(stretch)
+                await self.keys.follow(stretch)
             self._keys_to_seal.popleft()
         position = self.appender.committed_position
         if position - self._keys_advanced >= KEYS_STEP_BYTES:
             self._keys_advanced = position
             base = self.catalog.active.base
             if position > base:
-                await self.keys.advance(Stretch(base, position, is_sealed=False))
+                await self.keys.follow(Stretch(base, position, is_sealed=False))
 
     def _is_acknowledged(self, segment: Segment) -> bool:
         contents = self.catalog.contents.get(segment.base)
@@ -294,8 +282,7 @@ class Housekeeping:
     def _write_index(self, sealed: Sealed) -> Contents:
         segment = sealed.segment
         end = segment.end if segment.end is not None else segment.limit
-        stored_at_ms, rows = segment.last_stored_at_ms, sealed.rows_by_queue
-        contents = write_index(self.disk, segment, end, stored_at_ms, rows, sealed.slices, sealed.holes)
+        contents = write_index(self.disk, segment, end, segment.last_stored_at_ms, sealed.parts)
         if segment.limit > end:
             segment.file.truncate(end - segment.base)
             segment.limit = end
@@ -350,7 +337,7 @@ class Housekeeping:
         appender = self.appender
         if appender.failure:
             return
-        if await self.spares.prepare():
+        if await appender.spares.prepare():
             appender.full = ""
             appender.try_again()
             if self._checkpoint_is_due:
@@ -390,9 +377,3 @@ class Housekeeping:
     async def _flush_later(self) -> None:
         await self.clock.sleep(self.settings.flush_interval_ms / 1000)
         self.appender.want_flush()
-
-
-def close_mark(appender: Appender) -> None:
-    """Say in the log that everything before is durable, if there is room for it."""
-    if appender.fits(HEADER_BYTES):
-        appender.append_mark(Flag.CLOSED)

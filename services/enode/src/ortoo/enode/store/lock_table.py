@@ -5,7 +5,7 @@ attached, or it is unbound and lives `LIFETIME_S` from when it was taken or rene
 the log; when a lock ends is known in memory alone, and after a restart every lock begins its time anew.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from ortoo.common.errors import Fenced
@@ -140,16 +140,9 @@ class LockTable:
         for key in sorted(key for key in self._locks if key[0] == topic_id and key[1] == group):
             yield key[2], self._locks[key]
 
-    def forget_topics(self, topic_ids: Collection[int]) -> None:
-        """Topics were deleted; all in one look at the locks."""
-        gone = frozenset(topic_ids)
-        for key in [key for key in self._locks if key[0] in gone]:
-            del self._locks[key]
-            self._renewed_s.pop(key, None)
-
-    def forget_groups(self, pairs: Collection[tuple[int, str]]) -> None:
-        """What was kept of groups in topics, (topic id, group), was dropped; all in one look at the locks."""
-        for key in [key for key in self._locks if key[:2] in pairs]:
+    def forget(self, is_gone: Callable[[tuple[int, str]], bool]) -> None:
+        """Topics were deleted, or what was kept of groups in them: all that (topic id, group) says, in one look."""
+        for key in [key for key in self._locks if is_gone(key[:2])]:
             del self._locks[key]
             self._renewed_s.pop(key, None)
 

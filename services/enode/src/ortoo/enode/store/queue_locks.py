@@ -1,14 +1,14 @@
 """The locks of queues: decisions made in memory, stored in the log, answered when durable."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ortoo.common.errors import OrtooError
 from ortoo.common.process.clock import Clock
-from ortoo.enode.changes.all import Change, LocksPut
+from ortoo.enode.changes.all import Change
 from ortoo.enode.reading.waiting import wake_all
 from ortoo.enode.recovery.restored import APART
-from ortoo.enode.state.tables.locks import Lock
+from ortoo.enode.state.tables.locks import Lock, puts
 from ortoo.enode.store.engine import Engine
 from ortoo.enode.store.lock_table import Granted, Key, LockRequest, LockTable, Refused
 
@@ -16,8 +16,6 @@ GENERATION_BITS = 32
 """More generations than one log ever gives to a lock."""
 TOPIC_MASK = (1 << GENERATION_BITS - 1) - 1
 """What of a topic's id its generations begin behind; they use the other half by themselves."""
-Holder = tuple[int, str, str, str, str]
-"""(topic id, group, owner, session id, incarnation)."""
 
 
 class QueueLocks:
@@ -39,17 +37,13 @@ class QueueLocks:
         Errors: Overloaded, Unavailable; then nothing is granted, nor stored.
         """
         now_s = self._clock.monotonic_s()
-        answers: list[Granted | Refused] = []
-        before: dict[Key, tuple[Lock | None, Lock | None]] = {}
-        for request in requests:
-            was = self.table.get(request.key)
-            answer = self.table.take(request, now_s, generation_above=self._given_before(request.key))
-            answers.append(answer)
-            if isinstance(answer, Granted) and answer.is_news:
-                before[request.key] = (before.get(request.key, (was, None))[0], self.table.get(request.key))
+        were = self._locks_of(request.key for request in requests)
+        answers = [
+            self.table.take(request, now_s, generation_above=self._given_before(request.key)) for request in requests
+        ]
         if self.table.is_wanted:
             self.wanted.set()
-        await self._store(before, more)
+        await self._store(were, more)
         # A lock that somebody else has just raised is told only when all that goes with it is durable.
         for request in requests:
             if (storing := self._storing.get(request.key)) is not None:
@@ -62,15 +56,9 @@ class QueueLocks:
         None is said not to be held while the log takes nothing: it may have one whose grant met a failing disk.
         """
         self._engine.appender.check_load(0)
-        answers: list[bool] = []
-        before: dict[Key, tuple[Lock | None, Lock | None]] = {}
-        for key, session_id in keys:
-            was = self.table.get(key)
-            free = self.table.release(key, session_id)
-            answers.append(free is not None)
-            if free is not None:
-                before[key] = (was, free)
-        await self._store(before)
+        were = self._locks_of(key for key, _ in keys)
+        answers = [self.table.release(key, session_id) is not None for key, session_id in keys]
+        await self._store(were)
         return answers
 
     async def fence(self, keys: Sequence[Key], changes: Callable[[Mapping[Key, int]], list[Change]]) -> None:
@@ -78,12 +66,9 @@ class QueueLocks:
 
         Nobody gets a lock under its new generation before all is durable. Errors: Overloaded, Unavailable.
         """
-        before: dict[Key, tuple[Lock | None, Lock | None]] = {}
-        for key in keys:
-            was = self.table.get(key)
-            before[key] = (was, self.table.fence(key, self._given_before(key)))
-        generations = {key: now.generation for key, (_, now) in before.items() if now is not None}
-        await self._store(before, changes(generations))
+        were = self._locks_of(keys)
+        generations = {key: self.table.fence(key, self._given_before(key)).generation for key in were}
+        await self._store(were, changes(generations))
 
     def of_group(self, topic_id: int, group: str) -> list[tuple[int, Lock, float]]:
         """(queue id, lock, seconds it lives) of those that are held, by queue id."""
@@ -127,13 +112,20 @@ class QueueLocks:
         lost = self._engine.appender.store_open // APART << GENERATION_BITS
         return max(lost + (key[0] & TOPIC_MASK), self._engine.state.offsets.generation(*key))
 
-    async def _store(self, decided: Mapping[Key, tuple[Lock | None, Lock | None]], more: Sequence[Change] = ()) -> None:
+    def _locks_of(self, keys: Iterable[Key]) -> dict[Key, Lock | None]:
+        return {key: self.table.get(key) for key in keys}
+
+    async def _store(self, were: Mapping[Key, Lock | None], more: Sequence[Change] = ()) -> None:
+        """Store what was decided of locks since they were so."""
+        decided = {
+            key: (was, now) for key, was in were.items() if (now := self.table.get(key)) is not None and now is not was
+        }
         if not decided and not more:
             return
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._storing.update(dict.fromkeys(decided, done))
         try:
-            await self._engine.store([*_changes({key: now for key, (_, now) in decided.items()}), *more])
+            await self._engine.store([*puts((key, now) for key, (_, now) in decided.items()), *more])
         except OrtooError:
             for key, (was, now) in decided.items():
                 self.table.put_back(key, was, now)
@@ -145,14 +137,5 @@ class QueueLocks:
                     del self._storing[key]
         for key, (was, now) in decided.items():
             queue = self._engine.catalog.queues.get((key[0], key[2]))
-            if was is not None and now is not None and was.generation != now.generation and queue is not None:
+            if was is not None and was.generation != now.generation and queue is not None:
                 wake_all(queue.waiters)  # a reader under the old generation shall hear that it is over
-
-
-def _changes(locks: dict[Key, Lock | None]) -> list[Change]:
-    rows: dict[Holder, list[tuple[int, int]]] = {}
-    for (topic_id, group, queue_id), lock in locks.items():
-        if lock is not None:
-            holder = (topic_id, group, lock.owner, lock.session_id, lock.incarnation)
-            rows.setdefault(holder, []).append((queue_id, lock.generation))
-    return [LocksPut(*holder, tuple(sorted(pairs))) for holder, pairs in rows.items()]

@@ -27,7 +27,6 @@ from ortoo.enode.store.deferral import ChangesAt, Deferral, Write
 from ortoo.enode.store.delivery_modes import DeliveryModes
 from ortoo.enode.store.engine import Engine
 from ortoo.enode.store.group_offsets import GroupOffsets
-from ortoo.enode.store.housekeeping import Rescue
 from ortoo.enode.store.queue_locks import QueueLocks
 
 __all__ = [
@@ -300,10 +299,6 @@ class Store:
         """Store changes of the state; returns when they are durable. Errors: Overloaded, Unavailable."""
         await self.engine.store(changes)
 
-    def before_retention(self, system_topic_id: int, rescue: Rescue) -> None:
-        """Ask `rescue` to store again what waits below a place before the segments that hold it are deleted."""
-        self.engine.housekeeping.rescues[system_topic_id] = rescue
-
     @property
     def timers(self) -> Timers:
         """The delayed messages."""
@@ -337,7 +332,8 @@ class Store:
         self._topics_going.update(going)
         try:
             await self.engine.store([TopicGone(topic_id) for topic_id in going])
-            self.locks.table.forget_topics(going)
+            gone = frozenset(going)
+            self.locks.table.forget(lambda pair: pair[0] in gone)
         finally:
             self._topics_going.difference_update(going)
 

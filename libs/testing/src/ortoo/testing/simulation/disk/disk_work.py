@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 from ortoo.common.errors import Unavailable
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.threads import uninterrupted
-from ortoo.enode.log.flushing.disk_work import Done
+from ortoo.enode.log.flushing.disk_work import DiskWork, Done
 from ortoo.enode.log.flushing.group import Group
 
 P = ParamSpec("P")
@@ -78,7 +78,7 @@ class Lane:
             self._begin()
 
 
-class SimulatedDiskWork:
+class SimulatedDiskWork(DiskWork):
     """One lane that only flushes, one that scans, and a few for everything else."""
 
     def __init__(
@@ -89,7 +89,7 @@ class SimulatedDiskWork:
         writes: Callable[[], object] = lambda: None,
     ) -> None:
         """Work as `chance` and `latency` say; `writes` is called when a flush begins."""
-        self._loop = loop
+        super().__init__(loop)
         self._closed = False
         self._writes = writes
         self._flushing = Lane(loop, chance, latency)

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.changes.all import decode_changes
 from ortoo.enode.log.appender import Appender
 from ortoo.enode.log.checkpoint import decode_slice
@@ -60,16 +59,8 @@ def whole_frames(data: bytes, position: int, limit: int) -> int:
 def entry_of(header: FrameHeader, body: bytes | memoryview) -> Entry:
     """What is to be done when a frame is committed. It has no batch in it: who reads that, reads it from the disk."""
     if header.kind == Kind.MESSAGES:
-        batch = SealedBatch(
-            b"",
-            header.payload_crc,
-            header.item_count,
-            header.inflated_bytes,
-            header.producer_id,
-            header.first_sequence,
-        )
         changes = tuple(decode_changes(bytes(body[: header.prefix_length]))) if header.prefix_length else ()
-        return Entry(header, batch, changes)
+        return Entry(header, header.batch(b""), changes)
     if header.kind == Kind.STATE:
         return Entry(header, changes=tuple(decode_changes(bytes(body))))
     if header.kind == Kind.CHECKPOINT:
@@ -89,7 +80,7 @@ async def append_copies(appender: Appender, frames: Sequence[Frame]) -> None:
             # The space is there before the frame is accepted, for behind it there is no other place to go on.
             spare = await appender.spares.take(appender.settings.segment_bytes, is_state=True)
             appender.append_copy(entry, frame.data)
-            appender.end_segment(spare.segment())
+            appender.end_segment(spare)
         else:
             appender.append_copy(entry, frame.data)
     appender.want_flush()

@@ -19,23 +19,39 @@ T = TypeVar("T")
 Done = Callable[[Group, BaseException | None], None]
 
 
-class DiskWork(Protocol):
-    """Runs blocking disk work and brings the result back to the loop."""
+class DiskWork:
+    """Runs blocking disk work and brings the result back to the loop; this one does it there, as it is asked for."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Work for `loop`."""
+        self._loop = loop
 
     def flush(self, group: Group, done: Done) -> None:
-        """Write a group, then call `done` on the loop. One group at a time."""
+        """Write a group, then call `done` on the loop, in a later turn of it. One group at a time."""
+
+        def write() -> None:
+            error: BaseException | None = None
+            try:
+                group.write()
+            except Exception as caught:
+                error = caught
+            done(group, error)
+
+        self._loop.call_soon(write)
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a read or a piece of housekeeping."""
+        return work(*args, **kwargs)
 
     async def scan(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a read that looks at what it reads, when those before it are done."""
+        return work(*args, **kwargs)
 
     def close(self) -> None:
         """Stop; running work is finished first."""
 
 
-class ThreadedDiskWork:
+class ThreadedDiskWork(DiskWork):
     """One thread that only flushes, one that scans, and a few for everything else.
 
     Scans spend their time in the interpreter: beside one another they would only take it from each other.
@@ -43,7 +59,7 @@ class ThreadedDiskWork:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, read_threads: int) -> None:
         """Start the flush thread; the others start when needed."""
-        self._loop = loop
+        super().__init__(loop)
         self._closed = False
         self._groups: queue.SimpleQueue[tuple[Group, Done] | None] = queue.SimpleQueue()
         self._pool = ThreadPoolExecutor(read_threads, thread_name_prefix="disk")
@@ -90,37 +106,6 @@ class ThreadedDiskWork:
                 return
 
 
-class InlineDiskWork:
-    """Everything on the loop, in the order it was asked for."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Work on `loop`."""
-        self._loop = loop
-
-    def flush(self, group: Group, done: Done) -> None:
-        """Write the group in the loop's next turn."""
-        self._loop.call_soon(self._write, group, done)
-
-    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run `work` at once."""
-        return work(*args, **kwargs)
-
-    async def scan(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run `work` at once."""
-        return work(*args, **kwargs)
-
-    def close(self) -> None:
-        """Nothing runs behind the loop's back."""
-
-    def _write(self, group: Group, done: Done) -> None:
-        error: BaseException | None = None
-        try:
-            group.write()
-        except Exception as caught:
-            error = caught
-        done(group, error)
-
-
 @runtime_checkable
 class WorkingDisk(Protocol):
     """A disk that does its work itself, in its own order and time: a simulated one."""
@@ -135,4 +120,4 @@ def disk_work(disk: Disk, settings: StoreSettings, loop: asyncio.AbstractEventLo
         return disk.work(loop)
     if settings.threads:
         return ThreadedDiskWork(loop, read_threads=settings.read_threads)
-    return InlineDiskWork(loop)
+    return DiskWork(loop)

@@ -10,7 +10,7 @@ from typing import Any
 from ortoo.common.errors import Unavailable
 from ortoo.common.process.clock import Clock
 from ortoo.enode.log.flushing.disk_work import DiskWork
-from ortoo.enode.log.flushing.group import Group
+from ortoo.enode.log.flushing.group import Group, WaitingChanges
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.log.spares import Spares
@@ -34,8 +34,6 @@ class Flusher:
     spares: Spares
     on_committed: Callable[[Group], None]
     """Gets each group when it is committed, before its waiters."""
-    on_roll: Callable[[Segment], None]
-    """Gets each new segment as soon as positions are given out in it."""
     failure: str = ""
     """Why nothing is acknowledged any more; empty while all is well."""
     full: str = ""
@@ -48,12 +46,12 @@ class Flusher:
     """What lies behind it is not committed yet, however durable it is here; None = what is durable is committed."""
     epoch: int = 0
     """In whose reign frames are written; 0 of an enode with one member."""
-    on_handed_over: Callable[[Group], None] | None = None
-    """Gets each group when it goes to the disk, and with it to those who follow; None = nobody does."""
-    on_durable: Callable[[Group], None] | None = None
-    """Gets each group when it is on this disk; None = nobody asks."""
-    on_failed: Callable[[str], object] | None = None
-    """Called once with the reason when nothing is acknowledged any more; None = nobody asks."""
+    on_handed_over: Callable[[Group], object] = lambda group: None
+    """Gets each group when it goes to the disk, and with it to those who follow."""
+    on_durable: Callable[[Group], object] = lambda group: None
+    """Gets each group when it is on this disk."""
+    on_failed: Callable[[str], object] = lambda reason: None
+    """Called once with the reason when nothing is acknowledged any more."""
     pending_bytes: int = 0
     flushes: int = 0
     flush_s: float = 0.0
@@ -64,8 +62,11 @@ class Flusher:
         self.durable_position = self.appended_position
         self.committed_position = self.appended_position
         """Everything before it is folded into the state, shown and answered for; what lies behind may still go."""
+        self.next_segments: list[Segment] = []
+        """Segments that positions are given out in, but whose predecessors are not committed yet."""
         self._loop = asyncio.get_running_loop()
         self._groups: deque[Group] = deque()
+        self._changes = WaitingChanges()
         self._flushing: Group | None = None
         self._held: deque[Group] = deque()
         """Durable here, and not committed yet."""
@@ -73,14 +74,12 @@ class Flusher:
         self._wanted = False
         self._handed_over_s = 0.0
         self._retry: Group | None = None
-        self._idle: asyncio.Event = asyncio.Event()
-        self._idle.set()
         self._quiet: asyncio.Event = asyncio.Event()
         self._quiet.set()
         self.flush_due = asyncio.Event()
         """Set while frames wait that nobody asked to be flushed at once."""
-        self.advanced: dict[asyncio.Event, None] = {}
-        """Set whenever the durable position grows, for those who go along behind it."""
+        self.advanced = asyncio.Event()
+        """Set whenever the durable position grows; cleared by whoever goes along behind it."""
         self.flushed = asyncio.Event()
         """Set by each flush; cleared by whoever watches for idleness."""
 
@@ -91,28 +90,34 @@ class Flusher:
 
     def wait_flush(self, waiter: asyncio.Future[Any], answer: Any, *, early: bool = False) -> None:
         """`waiter` gets `answer` when everything accepted so far is committed; `early`, when it is on this disk."""
-        group = self._group()
-        (group.early if early else group.waiters).append((waiter, answer))
-
-    def _group(self) -> Group:
         if not self._groups:
             self._groups.append(Group())
-        return self._groups[-1]
+        group = self._groups[-1]
+        (group.early if early else group.waiters).append((waiter, answer))
 
-    def end_at(self, position: int, active: Segment) -> None:
-        """Go on at `position` in `active`; what lies behind is gone. Nothing is on its way to the disk."""
+    def end_at(self, position: int, committed: Segment) -> None:
+        """Go on at `position`; what lies behind is gone. Nothing is on its way to the disk.
+
+        `committed` is the segment that it lies in unless a later one was begun before it.
+        """
         for group in self._held:
             group.entries = [entry for entry in group.entries if entry.header.position < position]
             group.end_position = min(group.end_position, position)
         self.appended_position = self.durable_position = position
-        self.active, active.end = active, None
+        self._drop_segments(position)
+        self.active = self.next_segments[-1] if self.next_segments else committed
+        self.active.end = None
+
+    def _drop_segments(self, position: int) -> None:
+        """Forget the segments that begin behind a position: nothing lies in them any more."""
+        while self.next_segments and self.next_segments[-1].base > position:
+            self.next_segments.pop().close()
 
     def hold(self, groups: Sequence[Group]) -> None:
         """Take over groups that were found durable and are not known to be committed."""
         self._held.extend(groups)
         self.pending_bytes += sum(group.bytes for group in groups)
         self.appended_position = self.durable_position = groups[-1].end_position
-        self._idle.clear()
 
     def close_changes(self) -> None:
         """Put the changes that wait into one frame."""
@@ -120,12 +125,8 @@ class Flusher:
 
     def _drop_changes(self) -> list[asyncio.Future[Any]]:
         """Forget the changes that wait; who waits for them."""
-        raise NotImplementedError
-
-    @property
-    def _has_changes(self) -> bool:
-        """Whether changes wait for their frame."""
-        raise NotImplementedError
+        dropped, self._changes = self._changes, WaitingChanges()
+        return [waiter for waiter, _ in dropped.waiters]
 
     def want_flush(self) -> None:
         """Flush as soon as the flush before is done; what comes until then joins."""
@@ -145,12 +146,8 @@ class Flusher:
 
     async def caught_up(self) -> None:
         """Wait until everything accepted so far is committed; at once if it is. Errors: as `flush`."""
-        if not self._idle.is_set():
+        if self._flushing is not None or self._groups or self._held or self._changes.changes:
             await self.flush()
-
-    async def settled(self) -> None:
-        """Wait until everything accepted is committed."""
-        await self._idle.wait()
 
     async def quiet(self) -> None:
         """Wait until nothing is on its way to the disk."""
@@ -172,8 +169,7 @@ class Flusher:
             return
         self._flushing = group
         group.declare_durable_below(self.durable_position)
-        if self.on_handed_over is not None:
-            self.on_handed_over(group)
+        self.on_handed_over(group)
         self._handed_over_s = self.clock.monotonic_s()
         self.work.flush(group, self._done)
 
@@ -190,10 +186,8 @@ class Flusher:
             self.flushes += 1
             self.flush_s += self.clock.monotonic_s() - self._handed_over_s
             self.durable_position = group.end_position
-            for event in self.advanced:
-                event.set()
-            if self.on_durable is not None:
-                self.on_durable(group)
+            self.advanced.set()
+            self.on_durable(group)
         if self.may_write:
             _answer(group.early)
         if self._wanted or len(self._groups) > 1:
@@ -217,20 +211,15 @@ class Flusher:
                 self.committed_position = group.end_position
             _answer(group.waiters)
             self.flushed.set()
-        if self._flushing is None and not self._groups and not self._has_changes and not self._held:
-            self._idle.set()
-
-    def give_up_waiting(self, reason: str) -> None:
-        """Tell those who wait for others' disks that the outcome is unknown; what they sent stays in the log."""
-        for group in (*self._held, *([self._flushing] if self._flushing else [])):
-            _fail_all(group.let_go(), reason)
 
     def take_back(self, reason: str) -> None:
-        """Forget what was accepted and has not gone to the disk: it is nowhere. Who waits hears that it is unknown.
+        """Forget what was accepted and has not gone to the disk: it is nowhere. The rest stays in the log.
 
-        Copies stay: those who follow count them as soon as they are accepted.
+        Who waits for either hears that it is unknown. Copies stay, too: those who follow count them as soon as they are
+        accepted.
         """
-        waiters = [waiter for one in self._groups for waiter in one.let_go()]
+        under_way = [self._flushing] if self._flushing is not None else []
+        waiters = [waiter for one in (*self._held, *under_way, *self._groups) for waiter in one.let_go()]
         waiters += self._drop_changes()
         groups = [one for one in self._groups if not one.is_copy]
         self._groups = deque(one for one in self._groups if one.is_copy)
@@ -241,14 +230,12 @@ class Flusher:
             first = begun[0].parts[0]
             self.appended_position = first.position
             self.active = first.segment
-            if first.segment.end is not None:
-                first.segment.end = None
+            first.segment.end = None
+        self._drop_segments(self.active.base)
         _fail_all(waiters, reason)
         self._wanted = bool(self._groups)
         if self._flushing is None and not self._groups:
             self._quiet.set()
-            if not self._held:
-                self._idle.set()
 
     @staticmethod
     def _is_full(error: BaseException) -> bool:
@@ -275,8 +262,7 @@ class Flusher:
         """Nothing after the last durable position is acknowledged any more."""
         if error is not None and not self.failure:
             self.failure = f"the disk failed: {error}"
-            if self.on_failed is not None:
-                self.on_failed(self.failure)
+            self.on_failed(self.failure)
         self.fail_waiting(group)
 
     def fail_waiting(self, group: Group | None = None) -> None:
@@ -287,7 +273,6 @@ class Flusher:
         waiters = [waiter for one in groups for waiter in one.let_go()]
         waiters += self._drop_changes()
         _fail_all(waiters, self.failure)
-        self._idle.set()
         self._quiet.set()
 
 

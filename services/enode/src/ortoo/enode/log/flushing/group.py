@@ -34,6 +34,18 @@ class Part:
     buffers: list[Buffer] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class WaitingChanges:
+    """State changes that were accepted and have no frame yet."""
+
+    encoded: list[bytes] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    bytes: int = 0
+    """How long they are together."""
+    waiters: list[tuple[asyncio.Future[Any], Any]] = field(default_factory=list)
+    """Who waits until they are committed."""
+
+
 @dataclass(slots=True, eq=False)
 class Group:
     """Frames that were accepted while the group before was on its way to the disk."""

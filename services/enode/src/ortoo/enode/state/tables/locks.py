@@ -1,7 +1,7 @@
 """The locks of queues as the log has them: who held each last, and under which generation."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ortoo.enode.changes.all import LocksPut
@@ -35,13 +35,9 @@ class Locks(GroupTable[dict[int, Lock]]):
     def checkpoint(self) -> Iterator[bytes]:
         """The whole as encoded changes."""
         for topic_id, group, locks in self.drawn():
-            holders: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
-            for queue_id, lock in sorted(locks.items()):
-                holder = (lock.owner, lock.session_id, lock.incarnation)
-                holders.setdefault(holder, []).append((queue_id, lock.generation))
-            for holder, rows in holders.items():
-                for part in parts(rows):
-                    yield LocksPut(topic_id, group, *holder, part).encoded()
+            for put in puts(((topic_id, group, queue_id), lock) for queue_id, lock in sorted(locks.items())):
+                for part in parts(put.rows):
+                    yield replace(put, rows=part).encoded()
 
     def _put(self, change: LocksPut) -> None:
         locks = self._topics.setdefault(change.topic_id, {}).setdefault(change.group, {})
@@ -49,3 +45,12 @@ class Locks(GroupTable[dict[int, Lock]]):
             locks[queue_id] = Lock(generation, change.owner, change.session_id, change.incarnation)
 
     FOLDS: ClassVar = {LocksPut: _put}
+
+
+def puts(locks: Iterable[tuple[tuple[int, str, int], Lock]]) -> list[LocksPut]:
+    """The changes that store these locks of (topic id, group, queue id): one for each group, topic and holder."""
+    rows: dict[tuple[int, str, str, str, str], list[tuple[int, int]]] = {}
+    for (topic_id, group, queue_id), lock in locks:
+        holder = (topic_id, group, lock.owner, lock.session_id, lock.incarnation)
+        rows.setdefault(holder, []).append((queue_id, lock.generation))
+    return [LocksPut(*holder, tuple(sorted(pairs))) for holder, pairs in rows.items()]
