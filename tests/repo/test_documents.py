@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -174,6 +175,33 @@ def test_four_ways_lead_through_the_code_in_at_most_eight_files(tree: Tree) -> N
     assert [name.partition(":")[0] for name in ways(tree)] == ["Send", "Push", "Pop", "Receive"]
     assert all(1 < len(steps) <= 8 for steps in ways(tree).values())
     assert lost_steps(tree) == []
+
+
+PLACE = re.compile(r"`((?:protos|libs|services|docs|tests)/[^`]*)`")
+
+
+def lost_places(tree: Tree) -> list[str]:
+    """What CONTRIBUTING says changes touch, and is not there; `…` stands for a package's folder, `{a,b}` for both."""
+    lost: list[str] = []
+    for place in PLACE.findall(tree.text("CONTRIBUTING.md").partition("## Where do I put…")[2].partition("\n## ")[0]):
+        whole = re.sub(r"^(\w+/(\w+))/…/", r"\1/src/ortoo/\2/", place)
+        head, brace, rest = whole.partition("{")
+        several, _, tail = rest.partition("}")
+        named = [head + part + tail for part in several.split(",")] if brace else [whole]
+        lost += [one for one in named if not any(fnmatch(name, one + "*" * one.endswith("/")) for name in tree.names)]
+    return lost
+
+
+def test_the_places_of_changes_are_there(tree: Tree) -> None:
+    """A stranger who follows the table finds every file and folder that it names."""
+    assert lost_places(tree) == []
+
+
+def test_a_lost_place_is_found(tmp_path: Path) -> None:
+    """A file of several, and a folder."""
+    table = "## Where do I put…\n`libs/a/…/{b,c}.py` `libs/a/…/d/` `protos/e*.proto` `f.py`\n## Tests\n`libs/gone.py`"
+    names = {"CONTRIBUTING.md": table, "libs/a/src/ortoo/a/b.py": "", "protos/e1.proto": ""}
+    assert lost_places(Tree.planted(tmp_path, names)) == ["libs/a/src/ortoo/a/c.py", "libs/a/src/ortoo/a/d/"]
 
 
 def test_a_lost_step_is_found(tmp_path: Path) -> None:
