@@ -14,6 +14,8 @@ PYTEST := $(PY) -m pytest -q
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 # Where this is set, every process compiles all its modules anew: half of what the start of a role costs.
 export PYTHONDONTWRITEBYTECODE :=
+# Nothing here multiplies matrices: numpy would start a thread for each core, which spins at each start of a process.
+export OPENBLAS_NUM_THREADS := 1
 
 # Every distribution, dependencies first; common comes with its compressors.
 MEMBERS := libs/wire libs/common[zstd,lz4,tracing] libs/client services/namesrv[postgresql] services/enode services/snode libs/cli libs/testing

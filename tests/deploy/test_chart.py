@@ -68,7 +68,8 @@ def rendered(helm: str, *options: str) -> str:
 @cache
 def objects(text: str) -> list[dict[str, Any]]:
     """The Kubernetes objects of a text."""
-    script = "import json, sys, yaml; print(json.dumps([o for o in yaml.safe_load_all(sys.stdin) if o]))"
+    script = "import json, sys, yaml; load = yaml.CSafeLoader; "
+    script += "print(json.dumps([o for o in yaml.load_all(sys.stdin, load) if o]))"
     done = run(tool("python"), "-c", script, given=text)
     assert done.returncode == 0, done.stderr
     found: list[dict[str, Any]] = json.loads(done.stdout)

@@ -27,6 +27,7 @@ from ortoo.testing.servers.processes import process_cluster
 from ortoo.testing.servers.valkey import valkey
 from ortoo.v1 import namesrv_pb2, producer_pb2, record_pb2, topic_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
+from tests.integration.certificates import NEW_KEY
 
 LIMIT_S = 2.0
 PATIENCE = 10.0
@@ -105,7 +106,7 @@ async def test_address_is_wrong(address: str, name: str) -> None:
 
 def certificate(folder: Path) -> ssl.SSLContext:
     """A server's TLS with a certificate of its own."""
-    options = ("-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost")
+    options = ("-x509", *NEW_KEY, "-days", "1", "-subj", "/CN=localhost")
     files = ("-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem"))
     subprocess.run(("openssl", "req", *options, *files), check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -20,6 +20,7 @@ from ortoo.testing.servers.cluster import open_cluster
 from ortoo.v1 import admin_pb2, namesrv_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
+from tests.integration.certificates import NEW_KEY
 
 
 async def certificate(folder: Path) -> tuple[Path, Path]:
@@ -29,7 +30,7 @@ async def certificate(folder: Path) -> tuple[Path, Path]:
         pytest.skip("NO OPENSSL: TLS was NOT tested; install openssl")
     key, made = folder / "key.pem", folder / "certificate.pem"
     process = await asyncio.create_subprocess_exec(
-        openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+        openssl, "req", "-x509", *NEW_KEY, "-days", "2", "-subj", "/CN=localhost",
         "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(key), "-out", str(made),
         stderr=asyncio.subprocess.DEVNULL,
     )  # fmt: skip
@@ -126,7 +127,7 @@ async def signed_by(folder: Path, name: str, issuer: tuple[Path, Path]) -> tuple
     assert openssl is not None
     made, key = folder / f"{name}.pem", folder / f"{name}.key"
     process = await asyncio.create_subprocess_exec(
-        openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}",
+        openssl, "req", "-x509", *NEW_KEY, "-days", "2", "-subj", f"/CN={name}",
         "-CA", str(issuer[0]), "-CAkey", str(issuer[1]), "-keyout", str(key), "-out", str(made),
         stderr=asyncio.subprocess.DEVNULL,
     )  # fmt: skip

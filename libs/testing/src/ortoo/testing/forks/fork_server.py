@@ -130,9 +130,11 @@ def become(words: Sequence[str], environ: Mapping[str, str], folder: str) -> Non
 def main() -> None:
     """Import what is to be forked, and serve."""
     link = socket.socket(fileno=int(sys.argv[1]))
+    gc.disable()
     for module in sys.argv[2:]:
         importlib.import_module(module)
     gc.freeze()  # what was imported is never garbage, and its memory stays shared
+    gc.enable()
     request = serve(link)
     code: Any = 0
     try:

@@ -266,25 +266,31 @@ class MemoryChannel(Channel):
 
     def unary_unary(self, *how: Any, **options: Any) -> Any:
         """A method with one request and one response."""
-        return _on_loop_time(super().unary_unary(*how, **options))
+        return _on_loop_time(super().unary_unary, how, options)
 
     def unary_stream(self, *how: Any, **options: Any) -> Any:
         """A method with one request and many responses."""
-        return _on_loop_time(super().unary_stream(*how, **options))
+        return _on_loop_time(super().unary_stream, how, options)
 
     def stream_unary(self, *how: Any, **options: Any) -> Any:
         """A method with many requests and one response."""
-        return _on_loop_time(super().stream_unary(*how, **options))
+        return _on_loop_time(super().stream_unary, how, options)
 
     def stream_stream(self, *how: Any, **options: Any) -> Any:
         """A method with many requests and many responses."""
-        return _on_loop_time(super().stream_stream(*how, **options))
+        return _on_loop_time(super().stream_stream, how, options)
 
 
-def _on_loop_time(method: Callable[..., Any]) -> Callable[..., Any]:
+def _on_loop_time(make: Callable[..., Any], how: tuple[Any, ...], made_with: dict[str, Any]) -> Callable[..., Any]:
+    """The method, made when it is called first: a stub asks for all of a service, and uses a few."""
+    method: Callable[..., Any] | None = None
+
     def call(*request: Any, timeout: float | None = None, **options: Any) -> Any:
+        nonlocal method
         if len(request) > 1:
             raise TypeError("give timeout and metadata by name")
+        if method is None:
+            method = make(*how, **made_with)
         return method(*request, timeout=None if timeout is None else _LoopSeconds(timeout), **options)
 
     return call

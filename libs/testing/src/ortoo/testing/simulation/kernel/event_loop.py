@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextvars import Context, copy_context
 from typing import Any, NoReturn, TypeVar, TypeVarTuple
 
+from ortoo.testing.memory_grpc import NODE
 from ortoo.testing.simulation.kernel.chances import Chances
 from ortoo.testing.simulation.kernel.numbered import NumberedFuture, NumberedTask
 from ortoo.testing.simulation.kernel.process import SimulatedProcess, current_process, process_of
@@ -47,6 +48,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     _stopping: bool
     _thread_id: int
+    get_debug = staticmethod(bool)  # False; it is asked for every handle and every future, and this takes no frame
 
     def __init__(self, chances: Chances) -> None:
         """Begin at time 0; everything that is drawn comes from `chances`."""
@@ -107,7 +109,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         ready = process.ready
         for _ in range(len(ready)):
             handle = ready.popleft()
-            if not handle.cancelled():
+            if not handle._cancelled:
                 handle._run()
             if process.ready is not ready or process.paused:
                 return  # it was killed or paused by what it did
@@ -166,7 +168,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Run `callback` in its process's next turn."""
         context = copy_context() if context is None else context
         handle = asyncio.Handle(callback, args, self, context)
-        self._queue(handle, process_of(context) or self.outside)
+        node = context.get(NODE)
+        self._queue(handle, node if isinstance(node, SimulatedProcess) else self.outside)
         return handle
 
     def call_soon_threadsafe(

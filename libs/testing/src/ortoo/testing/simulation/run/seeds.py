@@ -1,13 +1,18 @@
-"""Many seeds, shared among processes. Each process runs a few and ends: what runs leave in memory ends with it."""
+"""Many seeds, shared among processes. Each process runs a few and ends: what runs leave in memory ends with it.
+
+They are forked from one that has imported everything.
+"""
 
 import math
+import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
 from dataclasses import replace
 
+from ortoo.testing.forks.fork_server import ForkServer
 from ortoo.testing.simulation.run.outcome import Choices
 
 SEEDS_A_PROCESS = 20
@@ -17,8 +22,9 @@ SEEDS_A_PROCESS = 20
 def run_beside(choices: Choices, seeds: int, *, workers: int) -> int:
     """Run so many seeds from that of `choices` on; failed ones are told as they come. Returns 1 if there were any."""
     failed, done = 0, 0
-    with ThreadPoolExecutor(workers) as pool:
-        waiting = [pool.submit(_worker, choices, first, count) for first, count in shares(choices.seed, seeds, workers)]
+    with closing(ForkServer(["ortoo.testing.simulation.run.command"])) as server, ThreadPoolExecutor(workers) as pool:
+        parts = shares(choices.seed, seeds, workers)
+        waiting = [pool.submit(_worker, server, choices, first, count) for first, count in parts]
         for one in as_completed(waiting):
             code, text = one.result()
             failures = [part for part in _outcomes(text) if not part.startswith("seed ")]
@@ -41,11 +47,19 @@ def shares(first: int, seeds: int, workers: int) -> Iterator[tuple[int, int]]:
         yield start, min(count, first + seeds - start)
 
 
-def _worker(choices: Choices, first: int, count: int) -> tuple[int, str]:
+def _worker(server: ForkServer, choices: Choices, first: int, count: int) -> tuple[int, str]:
     words = [sys.executable, "-m", "ortoo.testing.simulation", *replace(choices, seed=first).arguments()]
     words += ["--seeds", str(count)]
-    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    return done.returncode, done.stdout
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    read, write = os.pipe()
+    try:
+        process_id = server.fork(words, os.environ, [nothing, write, write])
+    finally:
+        os.close(nothing)
+        os.close(write)
+    with os.fdopen(read) as said:
+        text = said.read()
+    return os.waitstatus_to_exitcode(os.waitpid(process_id, 0)[1]), text
 
 
 def _outcomes(text: str) -> list[str]:
