@@ -14,8 +14,6 @@ from tests import skips
 EXAMPLES = int(os.environ.get("ORTOO_EXAMPLES", "60"))
 """How many each property gets that does not say so itself; `make crash` takes many more."""
 
-YOUNG_MAX = 50_000
-"""So many new objects are followed by a look for garbage: more than a test makes with a whole cluster of its own."""
 
 # The machine may be busy, so time decides nothing; a failing example prints the line that replays it.
 settings.register_profile("ortoo", deadline=None, max_examples=EXAMPLES, print_blob=True)
@@ -34,7 +32,6 @@ gc.disable()
 def pytest_collection_finish() -> None:
     """Thousands of tests and modules stay: the collector passes over them, as it does in a role."""
     spare_what_stays()
-    gc.set_threshold(YOUNG_MAX)
     gc.enable()
 
 

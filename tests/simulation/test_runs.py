@@ -13,9 +13,6 @@ from ortoo.testing.simulation.run.outcome import Choices
 from ortoo.testing.simulation.run.seeds import SEEDS_A_PROCESS, shares
 from ortoo.testing.simulation.run.simulation import run
 
-SEEDS = 8
-TROUBLE = ["--seconds", "8"]
-
 
 def outcomes(*, hash_seed: int, gc_threshold: int, arguments: list[str]) -> list[str]:
     """What a process of its own says of its runs, without how long they took."""
@@ -31,13 +28,18 @@ def outcomes(*, hash_seed: int, gc_threshold: int, arguments: list[str]) -> list
     return [line.split(" trace ")[1] for line in done.stdout.splitlines()]
 
 
-def test_a_seed_is_one_run_in_every_process() -> None:
-    """Eight seeds with every fault there is: equal traces, whatever hash seed, collector and process id there are."""
-    arguments = ["--seed", "1", "--seeds", str(SEEDS), *TROUBLE]
+@pytest.mark.parametrize(
+    ("seed", "seeds", "trouble"), [(1, 8, ["--seconds", "8"]), (8, 1, ["--members", "3"])], ids=["one disk", "members"]
+)
+def test_a_seed_is_one_run_in_every_process(seed: int, seeds: int, trouble: list[str]) -> None:
+    """With every fault there is: equal traces, whatever hash seed, collector and process id there are.
+
+    With members, calls of several clients end together when the leader changes.
+    """
+    arguments = ["--seed", str(seed), "--seeds", str(seeds), *trouble]
     first = outcomes(hash_seed=0, gc_threshold=700, arguments=arguments)
     second = outcomes(hash_seed=4242, gc_threshold=1, arguments=arguments)
-    assert len(first) == SEEDS
-    assert len(set(first)) == SEEDS
+    assert len(set(first)) == len(first) == seeds
     assert first == second
 
 
