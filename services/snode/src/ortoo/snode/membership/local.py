@@ -117,6 +117,10 @@ class SharedMembership(Membership):
             self._say((group, client_id), session_id)
             super().leave(group, client_id, session_id)
 
+    def groups(self) -> Iterable[str]:
+        """Groups with members, by name: whichever snode is asked for them gives the same list."""
+        return sorted(self._members)
+
     def own(self) -> dict[Key, Member]:
         """The members of this snode."""
         return {key: member for key, member in self._all().items() if self._is_own(member)}
