@@ -111,3 +111,17 @@ async def test_who_waits_when_the_background_ends_is_cancelled() -> None:
         await asyncio.wait(both)
         assert all(one.cancelled() for one in both)
         assert batcher.is_idle
+
+
+async def test_who_asks_as_the_background_ends_is_cancelled_as_well() -> None:
+    """What was to send the request has not even begun by then."""
+    async with Background("test") as background, asyncio.timeout(5):
+        server = Server()
+        async with Background("requests") as requests:
+            batcher = RequestBatcher(server.answer, requests, size_max=1)
+            asking = background.spawn("ask", batcher.ask(1))
+            await turn()
+        await asyncio.wait([asking])
+        assert asking.cancelled()
+        assert batcher.is_idle
+        await batcher.settled()
