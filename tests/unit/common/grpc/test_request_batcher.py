@@ -1,6 +1,8 @@
 """Requests that meet on their way travel together."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Sequence
 
 import pytest
@@ -125,3 +127,30 @@ async def test_who_asks_as_the_background_ends_is_cancelled_as_well() -> None:
         assert asking.cancelled()
         assert batcher.is_idle
         await batcher.settled()
+
+
+async def test_an_error_is_gone_with_who_hears_it() -> None:
+    """Acknowledgements are refused again and again while an enode is away: that leaves no garbage."""
+    async with Background("test") as background:
+        server = Server()
+        server.error = Unavailable("away")
+        server.may_answer.release()
+        batcher = RequestBatcher(server.answer, background, size_max=2)
+
+        async def refused() -> weakref.ref[Unavailable] | None:
+            try:
+                await batcher.ask(1)
+            except Unavailable as error:
+                return weakref.ref(error)
+            return None
+
+        gc.disable()
+        try:
+            error = await refused()
+            server.error = None
+            await batcher.settled()
+            await turn()
+            assert error is not None
+            assert error() is None
+        finally:
+            gc.enable()

@@ -76,6 +76,7 @@ class RequestBatcher(Generic[Item, Answer]):
             raise
         finally:
             self._open.pop(request, None)
+            del request  # it has the error, whose traceback leads to this frame
 
     @property
     def is_idle(self) -> bool:
@@ -129,6 +130,7 @@ class RequestBatcher(Generic[Item, Answer]):
         except Exception as error:
             for request in together:
                 request.fail(error)
+            del together, request  # which have the error
             return
         for request, answer in zip(together, answers, strict=True):
             if request.answer.done():
