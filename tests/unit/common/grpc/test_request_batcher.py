@@ -1,6 +1,8 @@
 """Requests that meet on their way travel together."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Sequence
 
 import pytest
@@ -111,3 +113,44 @@ async def test_who_waits_when_the_background_ends_is_cancelled() -> None:
         await asyncio.wait(both)
         assert all(one.cancelled() for one in both)
         assert batcher.is_idle
+
+
+async def test_who_asks_as_the_background_ends_is_cancelled_as_well() -> None:
+    """What was to send the request has not even begun by then."""
+    async with Background("test") as background, asyncio.timeout(5):
+        server = Server()
+        async with Background("requests") as requests:
+            batcher = RequestBatcher(server.answer, requests, size_max=1)
+            asking = background.spawn("ask", batcher.ask(1))
+            await turn()
+        await asyncio.wait([asking])
+        assert asking.cancelled()
+        assert batcher.is_idle
+        await batcher.settled()
+
+
+async def test_an_error_is_gone_with_who_hears_it() -> None:
+    """Acknowledgements are refused again and again while an enode is away: that leaves no garbage."""
+    async with Background("test") as background:
+        server = Server()
+        server.error = Unavailable("away")
+        server.may_answer.release()
+        batcher = RequestBatcher(server.answer, background, size_max=2)
+
+        async def refused() -> weakref.ref[Unavailable] | None:
+            try:
+                await batcher.ask(1)
+            except Unavailable as error:
+                return weakref.ref(error)
+            return None
+
+        gc.disable()
+        try:
+            error = await refused()
+            server.error = None
+            await batcher.settled()
+            await turn()
+            assert error is not None
+            assert error() is None
+        finally:
+            gc.enable()

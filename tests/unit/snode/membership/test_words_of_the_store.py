@@ -78,6 +78,15 @@ def test_a_departure_names_its_session_and_leaves_the_others() -> None:
     assert list(here.groups()) == []
 
 
+def test_all_snodes_list_the_groups_of_a_client_alike() -> None:
+    """However they came to hear of them: operators read that list."""
+    here, there = Watched(), SharedMembership("there", VirtualClock())
+    for number, group in enumerate("bca", 1):
+        here.join(group, member("x"))
+        there.heard(("cab"[number - 1], "x"), number, member("x"))
+    assert list(here.groups()) == list(there.groups()) == ["a", "b", "c"]
+
+
 def test_members_are_put_together_by_changes_and_not_by_questions() -> None:
     """Between two changes every question has the same answer, without work."""
     here = Watched()

@@ -2,6 +2,8 @@
 
 import asyncio
 import dataclasses
+import gc
+import weakref
 
 from ortoo.common.errors import Unavailable
 from ortoo.snode.cluster.routes import Group, Placement, Queue, RouteChange
@@ -298,3 +300,21 @@ async def test_unacknowledged_bytes_have_a_limit_of_their_own() -> None:
         assert not waiting.done()
         session.acknowledge(first.queue, 1, first.generation)
         assert (await waiting).first_offset == 1
+
+
+@in_virtual_time
+async def test_a_queue_that_is_given_up_is_gone_with_all_that_was_read_of_it() -> None:
+    """Nobody has to look for garbage: how its task was cancelled would keep the batches that waited for credit."""
+    async with bench() as it:
+        await it.store(0, b"a")
+        await it.store(0, b"b")
+        session = await it.join("c", messages=1)
+        await it.rest()
+        feeding = weakref.ref(session.feeders[QUEUES[0]].task)
+        gc.disable()
+        try:
+            await it.close(session)
+            await it.rest()
+            assert feeding() is None
+        finally:
+            gc.enable()

@@ -60,11 +60,19 @@ class PopCalls:
         return stale
 
     async def settle(self) -> None:
-        """Wait until no acknowledgement is on its way; each is tried at every snode from now on, and that is all."""
+        """Wait until no acknowledgement is on its way; each is tried at every snode from now on, and that is all.
+
+        Whoever is cancelled meanwhile leaves those that wait with Unavailable.
+        """
         self._patience_s = 0.0
-        for batcher in list(self._acks.values()):
-            await batcher.settled()
-            batcher.close()
+        batchers = list(self._acks.values())
+        try:
+            for batcher in batchers:
+                await batcher.settled()
+                batcher.close()
+        finally:
+            for batcher in batchers:
+                batcher.close()
 
     async def _ack(self, asked: Sequence[Receipt]) -> list[list[int] | OrtooError]:
         by_handle: dict[str, list[int]] = {}

@@ -54,7 +54,7 @@ class RequestBatcher(Generic[Item, Answer]):
         self._unclaimed = unclaimed
         self._waiting: deque[_Request[Item, Answer]] = deque()
         self._open: dict[_Request[Item, Answer], None] = {}
-        self._senders = 0
+        self._senders: set[object] = set()
         self._idle = asyncio.Event()
         self._idle.set()
         self._is_closed = False
@@ -66,10 +66,8 @@ class RequestBatcher(Generic[Item, Answer]):
             raise _left()
         self._waiting.append(request)
         self._open[request] = None
-        if self._senders < self._under_way_max:
-            self._senders += 1
-            self._idle.clear()
-            self._background.contained("requests", self._send_waiting())  # whoever asks in the same turn joins
+        if len(self._senders) < self._under_way_max:
+            self._begin_to_send()
         try:
             return await request.answer
         except asyncio.CancelledError:
@@ -78,6 +76,7 @@ class RequestBatcher(Generic[Item, Answer]):
             raise
         finally:
             self._open.pop(request, None)
+            del request  # it has the error, whose traceback leads to this frame
 
     @property
     def is_idle(self) -> bool:
@@ -95,12 +94,23 @@ class RequestBatcher(Generic[Item, Answer]):
         for request in self._open:
             request.fail(_left())
 
-    async def _send_waiting(self) -> None:
+    def _begin_to_send(self) -> None:
+        sender = object()
+        self._senders.add(sender)
+        self._idle.clear()
+        task = self._background.contained("requests", self._send_waiting(sender))  # who asks in the same turn joins
+        task.add_done_callback(lambda _: self._over(sender))  # it may have been cancelled before it began
+
+    async def _send_waiting(self, sender: object) -> None:
         try:
             while self._waiting:
                 await self._send_together(self._next())
         finally:
-            self._senders -= 1
+            self._over(sender)
+
+    def _over(self, sender: object) -> None:
+        if sender in self._senders:
+            self._senders.remove(sender)
             if not self._senders:
                 self._idle.set()
                 for request in self._open:
@@ -120,6 +130,7 @@ class RequestBatcher(Generic[Item, Answer]):
         except Exception as error:
             for request in together:
                 request.fail(error)
+            del together, request  # which have the error
             return
         for request, answer in zip(together, answers, strict=True):
             if request.answer.done():

@@ -117,6 +117,10 @@ class SharedMembership(Membership):
             self._say((group, client_id), session_id)
             super().leave(group, client_id, session_id)
 
+    def groups(self) -> Iterable[str]:
+        """Groups with members, by name: whichever snode is asked for them gives the same list."""
+        return sorted(self._members)
+
     def own(self) -> dict[Key, Member]:
         """The members of this snode."""
         return {key: member for key, member in self._all().items() if self._is_own(member)}
@@ -186,7 +190,12 @@ class SharedMembership(Membership):
 
     def of_snodes_not_in(self, alive: Collection[str]) -> list[tuple[Key, Member]]:
         """Members of other snodes whose incarnation is not `alive`."""
-        return [one for one in self._all().items() if not self._is_own(one[1]) and one[1].incarnation not in alive]
+        return [
+            ((group, client_id), member)
+            for group, members in self._members.items()
+            for client_id, member in members.items()
+            if member.incarnation not in alive and not self._is_own(member)
+        ]
 
     def drop(self, key: Key, session_id: str) -> None:
         """A member of another snode is gone."""

@@ -75,7 +75,7 @@ class Feeder:
     fence: int = field(default=0, init=False)
     """The generation of the queue's lock; 0 = it has none."""
     task: asyncio.Task[Any] = field(init=False)
-    """Which runs it."""
+    """Which runs it, until its session gives it up."""
     _failures: int = field(default=0, init=False)
     _damaged_reads: int = field(default=0, init=False)
     """How often in a row what was read was damaged, whatever else failed in between."""

@@ -306,14 +306,16 @@ class PushSession:
 
     def _give_up(self, queue: Queue, *, flush: bool = True) -> asyncio.Task[Any]:
         feeder = self.feeders.pop(queue)
-        feeder.task.cancel()
-        return self._parts.background.contained("release", self._release(queue, feeder, flush=flush))
+        task = feeder.task
+        del feeder.task  # how it was cancelled leads to the feeder, and to what was read: they would keep one another
+        task.cancel()
+        return self._parts.background.contained("release", self._release(queue, feeder, task, flush=flush))
 
-    async def _release(self, queue: Queue, feeder: Feeder, *, flush: bool) -> None:
+    async def _release(self, queue: Queue, feeder: Feeder, task: asyncio.Task[Any], *, flush: bool) -> None:
         """Let the next owner have the queue, when what this one acknowledged is stored or cannot be."""
         try:
-            if feeder.task is not asyncio.current_task():
-                await asyncio.wait([feeder.task])
+            if task is not asyncio.current_task():
+                await asyncio.wait([task])
             batcher = self._batchers.get((queue.enode, feeder.topic_id))
             if batcher is not None and flush:
                 with contextlib.suppress(TimeoutError):

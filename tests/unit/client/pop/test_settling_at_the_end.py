@@ -1,0 +1,35 @@
+"""What becomes of acknowledgements that are on their way when a consumer is left."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ortoo.client import Unavailable
+from ortoo.client.pop.pop_calls import PopCalls
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import SystemClock
+
+
+async def test_who_acknowledges_while_the_consumer_is_cancelled_hears_that_nobody_knows() -> None:
+    """Not that it was cancelled itself: it may be a task of the application's that goes on."""
+    asked = asyncio.Event()
+
+    async def call(*_: Any) -> None:
+        asked.set()
+        await asyncio.get_running_loop().create_future()
+
+    connection: Any = SimpleNamespace(clock=SystemClock(), call=call)
+    async with asyncio.timeout(5), Background("application") as application:
+        async with Background("consumer") as background:
+            calls = PopCalls(connection, background, patience_s=1.0)
+            acks = [application.asked("ack", calls.ack(enode, "handle", [1])) for enode in ("e", "f")]
+            await asked.wait()
+            settling = application.spawn("settle", calls.settle())
+            await SystemClock().sleep(0)
+            settling.cancel()
+            await asyncio.wait([settling])
+        for ack in acks:
+            with pytest.raises(Unavailable, match="left before the answer"):
+                await ack
