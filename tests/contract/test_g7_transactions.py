@@ -1,10 +1,13 @@
 """G7: a transactional message is visible if and only if it was committed; an open one is checked, then parked."""
 
+import asyncio
 from collections.abc import Callable
+from typing import NoReturn
 
 import pytest
 
-from ortoo.common.errors import Conflict, NotFound
+from ortoo.common.errors import Conflict, NotFound, Overloaded
+from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import Message, encode
 from ortoo.enode.changes.halves import Source, Verdict
@@ -126,3 +129,36 @@ async def test_a_commit_and_its_messages_cannot_be_torn_apart() -> None:
         unsure = {body for what, body in said if what == "ending"} - ended
         begun = {body for what, body in said if what == "begun"}
         assert begun - ended - unsure <= still_open
+
+
+async def test_who_gave_up_waiting_for_a_key_begins_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """G7: whoever is called off while another one is begun under its key was not accepted, and leaves nothing behind.
+
+    It began one all the same once the other was refused, of which no producer knew.
+    """
+    one = DeferredStore()
+    store = await one.open()
+    storing, decided, messages = asyncio.Event(), asyncio.Event(), encode([Message(b"x")], now_ms=1)
+
+    async def refused(*_: object, **__: object) -> NoReturn:
+        storing.set()
+        await decided.wait()
+        raise Overloaded("the disk is full")
+
+    async with Background("test") as background:
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "append", refused)
+            first = background.asked("first", one.transactions.begin(TOPIC, 0, messages, producer_group="p", key=1))
+            await storing.wait()
+            second = background.spawn("second", one.transactions.begin(TOPIC, 0, messages, producer_group="p", key=1))
+            await one.clock.pass_time(0.1)
+            second.cancel()
+            await asyncio.wait([second])
+        decided.set()
+        with pytest.raises(Overloaded):
+            await first
+        await one.clock.pass_time(1)
+    assert not store.halves.open
+    assert (await one.transactions.begin(TOPIC, 0, messages, producer_group="p", key=1)).key == 1
+    await one.halt()
+    await one.store.close()

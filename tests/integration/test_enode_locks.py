@@ -8,6 +8,7 @@ import grpc
 import pytest
 
 from ortoo.common.records.batch import encode
+from ortoo.enode.changes.groups import Mode
 from ortoo.enode.store import lock_table
 from ortoo.testing.servers.lone_enode import LoneEnode, append_batches, open_lone_enode, topic
 from ortoo.v1 import enode_pb2, failure_pb2
@@ -126,3 +127,15 @@ async def test_a_queue_that_is_not_there_fails_alone(tmp_path: Path) -> None:
         answers = (await enode.stub.TakeLocks(enode_pb2.TakeLocksRequest(wishes=wishes))).answers
         assert [one.HasField("failure") for one in answers] == [True, False]
         assert answers[1].generation == 1
+
+
+async def test_a_group_that_pops_is_told_so_of_every_queue(tmp_path: Path) -> None:
+    """Also of one that is not there: to come again once it is would help nobody."""
+    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+        await enode.running.store.modes.use(TOPIC, "g", Mode.POP)
+        wishes = [
+            enode_pb2.LockWish(group="g", topic_id=TOPIC, queue_id=queue_id, owner="a", session_id="a")
+            for queue_id in (0, 99)
+        ]
+        answers = (await enode.stub.TakeLocks(enode_pb2.TakeLocksRequest(wishes=wishes))).answers
+        assert {one.failure.kind for one in answers} == {failure_pb2.FAILURE_KIND_CONFLICT}

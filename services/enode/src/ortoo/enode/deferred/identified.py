@@ -63,7 +63,7 @@ class IdentifiedIntake:
             if place is None:
                 place = loop.create_future()
                 if (known := self._ids.of(topic_id, key, now_ms)) is not None:
-                    place.set_result(Place(known.queue_id, known.offset, known.stored_at_ms))
+                    place.set_result(Place(known.queue_id, known.offset, known.stored_at_ms, duplicate=True))
                 else:
                     new[key], self._coming[topic_id, key] = row, place
             places.append(place)
@@ -84,10 +84,10 @@ class IdentifiedIntake:
 
     async def _settled(self, place: asyncio.Future[Place], *, is_own: bool) -> Place:
         try:
-            found = await asyncio.shield(place)
+            found = place.result() if place.done() else await asyncio.shield(place)
         except Exception as error:  # what was new here is stored, so nobody is to hear that nothing was
             raise Unavailable(f"who sent the same message first was refused: {error}; send it again") from None
-        return found if is_own else replace(found, duplicate=True)
+        return found if is_own or found.duplicate else replace(found, duplicate=True)
 
     async def _store_new(
         self, topic_id: int, queue_id: int, batch: SealedBatch, new: dict[bytes, int], now_ms: int

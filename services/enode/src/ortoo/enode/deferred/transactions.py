@@ -81,27 +81,35 @@ class Transactions:
         if len(self._halves.open) >= OPEN_MAX:
             raise Overloaded(f"{OPEN_MAX} transactions are open on this enode", retry_after_ms=1_000)
 
-        async def begin() -> HalfOpen:
-            async with self._alone(("key", key)) if key else contextlib.nullcontext():
-                if (known := self._halves.of_key(key)) is not None:
-                    wanted_again = (topic_id, queue_id, batch.count, producer_group)
-                    if (known.topic_id, known.queue_id, known.count, known.producer_group) != wanted_again:
-                        raise Conflict("another transaction is open under this key; choose it at random", field="key")
-                    return known
-                check_ms = self._schedule.first_check_ms(self._clock.now_ms(), check_after_ms)
-                wanted = HalfOpen(0, topic_id, queue_id, 0, batch.count, 0, check_ms, 0, False, key, producer_group)
+        # Who waits for another one under the key can be called off. What is stored then is followed up.
+        under = ("key", key)
+        while key and (other := self._busy.get(under)) is not None:
+            await other.wait()
+        if (known := self._halves.of_key(key)) is not None:
+            wanted_again = (topic_id, queue_id, batch.count, producer_group)
+            if (known.topic_id, known.queue_id, known.count, known.producer_group) != wanted_again:
+                raise Conflict("another transaction is open under this key; choose it at random", field="key")
+            return known
+        check_ms = self._schedule.first_check_ms(self._clock.now_ms(), check_after_ms)
+        wanted = HalfOpen(0, topic_id, queue_id, 0, batch.count, 0, check_ms, 0, False, key, producer_group)
+        plain = replace(batch, producer_id=0, first_sequence=0)
+        done = self._busy[under] = asyncio.Event()
 
-                def half(place: int, stored_at_ms: int) -> HalfOpen:
-                    return replace(wanted, number=place, place=place, stored_at_ms=stored_at_ms)
+        def half(place: int, stored_at_ms: int) -> HalfOpen:
+            return replace(wanted, number=place, place=place, stored_at_ms=stored_at_ms)
 
-                plain = replace(batch, producer_id=0, first_sequence=0)
-                deferral = Deferral(HALF_TOPIC_ID, lambda place, stored_at_ms: (half(place, stored_at_ms),))
+        async def store() -> HalfOpen:
+            deferral = Deferral(HALF_TOPIC_ID, lambda place, stored_at_ms: (half(place, stored_at_ms),))
+            try:
                 stored = await self._store.append(topic_id, queue_id, plain, deferral=deferral)
-                begun = half(stored.first_offset, stored.stored_at_ms)
-                self._watch(begun)
-                return begun
+            finally:
+                self._busy.pop(under, None)
+                done.set()
+            begun = half(stored.first_offset, stored.stored_at_ms)
+            self._watch(begun)
+            return begun
 
-        return await self._background.kept("begin", begin())
+        return await self._background.kept("begin", store())
 
     async def end(self, topic_id: int, number: int, verdict: Verdict, source: Source) -> None:
         """Commit or roll back; when this returns it is final. Saying the same again does nothing.
@@ -153,8 +161,8 @@ class Transactions:
         return moved_bytes
 
     @contextlib.asynccontextmanager
-    async def _alone(self, number: object) -> AsyncIterator[None]:
-        """One thing at a time is done with a transaction, or under a key: what follows sees in the state what was."""
+    async def _alone(self, number: int) -> AsyncIterator[None]:
+        """One thing at a time is done with a transaction: what follows sees in the state what was done before."""
         while (other := self._busy.get(number)) is not None:
             await other.wait()
         done = self._busy[number] = asyncio.Event()

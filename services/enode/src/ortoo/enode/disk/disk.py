@@ -117,11 +117,10 @@ class RealFile:
 
     def read(self, position: int, length: int) -> bytes:
         """Read up to `length` bytes; fewer only at the end of the file."""
-        parts, end = list[bytes](), position + length
-        while position < end and (data := os.pread(self._descriptor, end - position, position)):
-            parts.append(data)
-            position += len(data)
-        return b"".join(parts)
+        data = os.pread(self._descriptor, length, position)
+        while 0 < len(data) < length and (more := os.pread(self._descriptor, length - len(data), position + len(data))):
+            data += more
+        return data
 
     def read_ahead(self, position: int, length: int) -> None:
         """Have the system read these bytes into its cache, while the caller goes on."""

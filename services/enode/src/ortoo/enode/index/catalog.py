@@ -13,6 +13,7 @@ from ortoo.enode.log.segment import Segment
 
 RUN_BYTES = 362
 """What it costs in memory to know of the batches of one queue in one sealed segment, about, as measured."""
+_END_OFFSET = attrgetter("entry.end_offset")
 
 
 @dataclass(slots=True, eq=False)
@@ -49,7 +50,7 @@ class QueueLog:
 
     def run_with(self, offset: int) -> Run | None:
         """The sealed run that holds `offset`, or the next one after it; None if only the active segment can."""
-        at = bisect_right(self.runs, offset, key=attrgetter("entry.end_offset"))
+        at = bisect_right(self.runs, offset, key=_END_OFFSET)
         return self.runs[at] if at < len(self.runs) else None
 
     def first_stored_offset(self, position: int = 0) -> int:

@@ -164,8 +164,8 @@ class Reader:
         if self.repair is None:
             return False
         is_filled = False
-        damages = self._damages_at(queue, offset)
-        for segment in {one for damage in damages if (one := self._sealed_at(damage.position)) is not None}:
+        damaged = [self._sealed_at(damage.position) for damage in self._damages_at(queue, offset)]
+        for segment in dict.fromkeys(one for one in damaged if one is not None):
             known = self.catalog.contents.get(segment.base)
             holes, repaired = known.holes if known else (), 0
             for position, length in holes:

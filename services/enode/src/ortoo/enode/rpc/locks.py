@@ -28,7 +28,7 @@ class LockHandlers(Handlers):
         pairs = {(one.topic_id, one.group) for one in wishes if (one.topic_id, one.queue_id) not in missing}
         with self.store.modes.decided(pairs, Mode.OFFSETS) as (decided, refused):
             failures = [
-                missing.get((one.topic_id, one.queue_id)) or refused.get((one.topic_id, one.group)) for one in wishes
+                refused.get((one.topic_id, one.group)) or missing.get((one.topic_id, one.queue_id)) for one in wishes
             ]
             wanted = [
                 LockRequest(_key(one), one.owner or one.session_id, one.session_id, request.incarnation, one.resume)

@@ -1,0 +1,37 @@
+"""What a reader does about places that are damaged."""
+
+import asyncio
+from itertools import pairwise
+from pathlib import Path
+
+from ortoo.enode.index.catalog import Catalog
+from ortoo.enode.log.answers import Damage, DamagedQueue
+from ortoo.enode.log.flushing.disk_work import DiskWork
+from ortoo.enode.log.queue_index import Contents
+from ortoo.enode.log.segment import Segment
+from ortoo.enode.reading.reader import Reader
+from ortoo.enode.reading.recent import Recent
+from ortoo.testing.disks.memory_disk import MemoryDisk
+
+FOLDER = Path("/log")
+
+
+async def test_damaged_segments_are_repaired_in_the_order_of_the_log() -> None:
+    """And not in that of their addresses: a simulated run asks other members in the same order each time."""
+    disk, catalog, asked = MemoryDisk(), Catalog(), list[int]()
+    made = [Segment(disk, FOLDER, 0, 0) for _ in range(100)]
+    catalog.segments = list(next(pair for pair in pairwise(made) if list(set(pair)) != list(pair)))
+    lost = (DamagedQueue(1, 0, 0, 9),)
+    for base, segment in zip((0, 640), catalog.segments, strict=True):
+        segment.base = base
+        catalog.contents[base] = Contents(base, base + 640, 0, (), (), ((base + 64, 64),))
+        catalog.damages.append(Damage("a segment", base + 64, 64, "bad", lost))
+
+    async def repair(position: int, _: int) -> int:
+        asked.append(position)
+        return 0
+
+    work = DiskWork(asyncio.get_running_loop())
+    reader = Reader(catalog, disk, work, Recent(0), 0, repair)
+    assert not await reader._filled(catalog.queue((1, 0)), 5)
+    assert asked == [64, 704]
