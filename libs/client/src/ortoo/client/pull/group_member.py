@@ -193,19 +193,28 @@ class GroupMember:
         Errors: why this member is refused.
         """
         deadline_s = None if timeout_s is None else self._clock.monotonic_s() + timeout_s
-        while self.failure is None:
-            self.arrived.clear()
-            for queue in in_order([owned.queue for owned in self._owned.values()], self._served):
-                if self.may_process(queue) and (taken := take(queue)) is not None:
-                    self._served = queue.queue
-                    return taken
-            if deadline_s is None:
+        waking: asyncio.Task[None] | None = None
+        try:
+            while self.failure is None:
+                self.arrived.clear()
+                for queue in in_order([owned.queue for owned in self._owned.values()], self._served):
+                    if self.may_process(queue) and (taken := take(queue)) is not None:
+                        self._served = queue.queue
+                        return taken
+                if deadline_s is not None:
+                    if self._clock.monotonic_s() >= deadline_s:
+                        return None
+                    waking = waking or self._background.spawn("wake", self._wake_at(deadline_s))
                 await self.arrived.wait()
-            elif (left_s := deadline_s - self._clock.monotonic_s()) > 0:
-                await pause(left_s, self.arrived, self._clock)
-            else:
-                return None
-        raise self.failure
+            raise self.failure
+        finally:
+            if waking is not None:
+                waking.cancel()
+
+    async def _wake_at(self, deadline_s: float) -> None:
+        while (left_s := deadline_s - self._clock.monotonic_s()) > 0:  # a sleep may end a moment early
+            await self._clock.sleep(left_s)
+        self.arrived.set()
 
     async def commit(self) -> None:
         """Store how far every queue is. Errors: Unavailable when a file of offsets cannot be written."""

@@ -71,12 +71,14 @@ def _dictionary(column: memoryview, rows: Sequence[int]) -> bytes:
         places.setdefault(codes[row], len(places)) if valid is None or valid[number] else 0
         for number, row in enumerate(rows)
     ]
+    if min(places, default=0) < 0:
+        raise Invalid("a code is below 0", field=_PATH)
     return nested(_bitmap(valid), int32_buffer(taken), _text(reader.buffer(fields, 3, _PATH), list(places)))
 
 
 def _list(column: memoryview, rows: Sequence[int]) -> bytes:
     fields = read_fields(column, _PATH)
-    offsets, entries = _entries(reader.buffer(fields, 1, _PATH), rows)
+    offsets, entries = _entries(reader.buffer(fields, 1, _PATH), rows, len(column))
     if not entries:
         return b""
     return nested(offsets, _text(reader.buffer(fields, 2, _PATH), entries))
@@ -84,7 +86,7 @@ def _list(column: memoryview, rows: Sequence[int]) -> bytes:
 
 def _map(column: memoryview, rows: Sequence[int]) -> bytes:
     fields = read_fields(column, _PATH)
-    offsets, entries = _entries(reader.buffer(fields, 1, _PATH), rows)
+    offsets, entries = _entries(reader.buffer(fields, 1, _PATH), rows, len(column))
     if not entries:
         return b""
     names, values = reader.buffer(fields, 2, _PATH), reader.buffer(fields, 3, _PATH)
@@ -122,12 +124,15 @@ def _ranges(offsets: memoryview, data: memoryview, rows: Sequence[int]) -> tuple
     return int32_buffer(sums), b"".join(parts)
 
 
-def _entries(offsets: memoryview, rows: Sequence[int]) -> tuple[bytes, list[int]]:
-    """The new offsets of some lists, and which entries they hold."""
-    places = offsets.cast("i")
+def _entries(offsets: memoryview, rows: Sequence[int], size_bytes: int) -> tuple[bytes, list[int]]:
+    """The new offsets of some lists, and which entries they hold; each has four bytes or more of the column's."""
+    places, end = offsets.cast("i"), size_bytes // 4
     sums, entries = [0], list[int]()
     for row in rows:
-        entries += range(places[row], places[row + 1])
+        start, stop = places[row], places[row + 1]
+        if not 0 <= start <= stop <= end:
+            raise Invalid("offsets of lists fall, or lie behind what the lists hold", field=_PATH)
+        entries += range(start, stop)
         sums.append(len(entries))
     return int32_buffer(sums), entries
 

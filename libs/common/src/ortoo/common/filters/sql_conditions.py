@@ -95,12 +95,12 @@ Condition = Callable[[Rows], Verdict]
 
 def all_of(parts: Sequence[Condition], rows: Rows) -> Verdict:
     """AND over several."""
-    return reduce(lambda a, b: Verdict(a.true & b.true, a.false | b.false), [part(rows) for part in parts])
+    return reduce(lambda a, b: Verdict(a.true & b.true, a.false | b.false), (part(rows) for part in parts))
 
 
 def any_of(parts: Sequence[Condition], rows: Rows) -> Verdict:
     """OR over several."""
-    return reduce(lambda a, b: Verdict(a.true | b.true, a.false & b.false), [part(rows) for part in parts])
+    return reduce(lambda a, b: Verdict(a.true | b.true, a.false & b.false), (part(rows) for part in parts))
 
 
 def opposite(of: Condition, rows: Rows) -> Verdict:

@@ -18,8 +18,8 @@ _SINGLE = tuple(bytes((number,)) for number in range(0x80))
 
 
 def varint(number: int) -> bytes:
-    """Write a number from 0 to 2**64 - 1."""
-    if number < 0x80:
+    """Write a number from 0 to 2**64 - 1. Errors: ValueError for one below 0."""
+    if 0 <= number < 0x80:
         return _SINGLE[number]
     out = bytearray()
     while number >= 0x80:
