@@ -52,7 +52,7 @@ from ortoo.enode.members.messages import (
     Released,
 )
 from ortoo.enode.members.protocol import step
-from ortoo.enode.members.roles import Candidate, Follower, Leader, Voter
+from ortoo.enode.members.roles import Candidate, Follower, Idle, Leader, Voter
 
 ONE, TWO, THREE, FOUR = (Process(MemberId(number, f"disk-{number}"), 1) for number in (1, 2, 3, 4))
 THREE_MEMBERS = Configuration((ONE.member, TWO.member, THREE.member))
@@ -406,6 +406,20 @@ def test_a_hand_over_waits_until_the_successor_has_everything() -> None:
     assert done[:2] == (Committed(20), Deposed(1))
     assert messages(done) == [Released(1, ONE), Released(1, ONE), HandedOver(2, TWO.member)]
     assert done[-1] == Suggest(TWO.member, 1)
+
+
+def test_a_leader_that_has_handed_over_misses_a_leader_when_the_others_do() -> None:
+    """One more that hears nobody would be a majority of three with it, and somebody be proposed above the successor."""
+    run = Run()
+    run.lead()
+    run.followed()
+    run.now_s = LATER_S + 0.9
+    run(Tick(), HeartbeatAnswer(1, TWO, 2, 1, 10), HandOver(TWO.member))
+    assert isinstance(run.member.role, Idle)
+    run.now_s = LATER_S + 1.8
+    assert LeaderSilent() not in run(Tick())
+    run.now_s = LATER_S + 2.0
+    assert LeaderSilent() in run(Tick())
 
 
 def test_a_hand_over_that_comes_to_nothing_ends() -> None:

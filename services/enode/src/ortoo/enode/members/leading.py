@@ -217,6 +217,8 @@ def _hand_over(member: Member) -> None:
     stream = member.leading.stream_of(successor)
     if stream is None or member.rules.counted_position(stream) < log.appended:
         return
+    if rounds := member.leading.rounds:
+        member.heard_s = rounds[-1][1]  # it misses a leader no earlier than those whom it led
     member.turn(Idle())
     member.want(*(Send(one, Released(epoch, member.me)) for one in member.members))
     member.want(Send(successor, HandedOver(epoch + 1, successor)), Suggest(successor, epoch))
