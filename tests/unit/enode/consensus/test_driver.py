@@ -96,3 +96,24 @@ async def test_nobody_is_asked_for_above_an_epoch_whose_leader_is_followed() -> 
     driver.post(beat(TWO, 9))
     assert driver.asked_for() is None
     assert driver.suggestion is None
+
+
+async def test_a_leader_in_doubt_is_there_until_its_successor_leads() -> None:
+    """Of two, nobody else can promise the successor anything; a member that opens its log promises nothing for long."""
+    to_come: list[Any] = [PromiseAsk(2, TWO), ReignSaved(Reign(2, TWO)), beat(TWO, 2)]
+
+    class Passing(Stopped):
+        async def sleep(self, seconds: float) -> None:
+            if driver.leads is None:
+                driver.post(to_come.pop(0))
+
+    async def flushed() -> None:
+        pass
+
+    driver, log = leading(Passing())
+    driver.leads = 1
+    log.hold_back = log.follow = lambda reason: None
+    log.engine.appender.flush = flushed
+    await driver._fold_again()
+    assert not to_come
+    assert driver.over.done()

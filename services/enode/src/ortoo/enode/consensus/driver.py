@@ -250,7 +250,7 @@ class Driver:
             with contextlib.suppress(OrtooError, TimeoutError):
                 async with asyncio.timeout(HAND_OVER_S):
                     await self.hand_over(successor)
-                    while self.leads is not None:
+                    while not isinstance(self.member.role, Follower):  # the successor may need this member's promise
                         await self.clock.sleep(HAND_OVER_LOOK_S)
         self._end("the state is folded again, from an earlier checkpoint")
 
