@@ -345,6 +345,21 @@ def test_a_leader_reads_for_a_lease_from_when_it_asked() -> None:
     assert not run.member.may_read(LATER_S + 0.76)
 
 
+def test_who_leads_an_epoch_again_is_not_answered_for_what_it_asked_before() -> None:
+    """It has handed over since, and is proposed as if it had not: that lease is over, and others may lead."""
+    run = Run()
+    run.lead()
+    run.followed()
+    run(HandOver(TWO.member), Proposed(1, ONE.member), ReignSaved(run.member.reign))
+    run(Promise(1, THREE, Tail(0, 0), is_electable=True), Appended(20, (EpochFrame(10, 20, 1),)), Flushed(0, 20))
+    run(MatchAsk(1, THREE, 1, 0), Matched(1, THREE, 1, 0, 0), Shipped(THREE, 1, 20))
+    assert run(Ack(1, THREE, 1, 20)) == (Committed(20),)
+    assert run(HeartbeatAnswer(1, TWO, 1, 1, 10)) == ()
+    assert not run.member.may_read(run.now_s)
+    assert run(HeartbeatAnswer(1, THREE, 2, 1, 20)) == (Lead(1),)
+    assert run.member.may_read(run.now_s)
+
+
 def test_a_leader_gives_up_when_no_majority_answers() -> None:
     """After a second of silence somebody else may lead."""
     run = Run()

@@ -93,7 +93,7 @@ def on_ack(member: Member, ack: Ack | HeartbeatAnswer) -> None:
 def on_heartbeat_answer(member: Member, answer: HeartbeatAnswer, now_s: float) -> None:
     """The follower lives, and gave a lease from when the round was sent."""
     role = member.role
-    if not isinstance(role, Leader) or answer.epoch != member.reign.epoch:
+    if not isinstance(role, Leader) or answer.epoch != member.reign.epoch or answer.round <= role.rounds_before:
         return
     who = answer.follower.member
     heard = Heard(who, max(answer.round, role.heard_of(who).round), now_s)
@@ -181,7 +181,7 @@ def on_leader_tick(member: Member, now_s: float) -> None:
 
 def _beat(member: Member, now_s: float) -> None:
     role = member.leading
-    number = role.rounds[-1][0] + 1 if role.rounds else 1
+    number = member.rounds_begun = member.rounds_begun + 1
     rounds = (*role.rounds[1 - ROUNDS_KEPT :], (number, now_s))
     member.role = replace(role, rounds=rounds, next_heartbeat_s=now_s + member.limits.heartbeat_s)
     member.want(*(Send(one, _beat_for(member, one, number)) for one in member.members))
