@@ -52,7 +52,7 @@ from ortoo.enode.members.messages import (
     Released,
 )
 from ortoo.enode.members.protocol import step
-from ortoo.enode.members.roles import Candidate, Follower, Idle, Leader, Voter
+from ortoo.enode.members.roles import Candidate, Follower, Leader, Voter
 
 ONE, TWO, THREE, FOUR = (Process(MemberId(number, f"disk-{number}"), 1) for number in (1, 2, 3, 4))
 THREE_MEMBERS = Configuration((ONE.member, TWO.member, THREE.member))
@@ -345,21 +345,6 @@ def test_a_leader_reads_for_a_lease_from_when_it_asked() -> None:
     assert not run.member.may_read(LATER_S + 0.76)
 
 
-def test_who_leads_an_epoch_again_is_not_answered_for_what_it_asked_before() -> None:
-    """It has handed over since, and is proposed as if it had not: that lease is over, and others may lead."""
-    run = Run()
-    run.lead()
-    run.followed()
-    run(HandOver(TWO.member), Proposed(1, ONE.member), ReignSaved(run.member.reign))
-    run(Promise(1, THREE, Tail(0, 0), is_electable=True), Appended(20, (EpochFrame(10, 20, 1),)), Flushed(0, 20))
-    run(MatchAsk(1, THREE, 1, 0), Matched(1, THREE, 1, 0, 0), Shipped(THREE, 1, 20))
-    assert run(Ack(1, THREE, 1, 20)) == (Committed(20),)
-    assert run(HeartbeatAnswer(1, TWO, 1, 1, 10)) == ()
-    assert not run.member.may_read(run.now_s)
-    assert run(HeartbeatAnswer(1, THREE, 2, 1, 20)) == (Lead(1),)
-    assert run.member.may_read(run.now_s)
-
-
 def test_a_leader_gives_up_when_no_majority_answers() -> None:
     """After a second of silence somebody else may lead."""
     run = Run()
@@ -421,20 +406,6 @@ def test_a_hand_over_waits_until_the_successor_has_everything() -> None:
     assert done[:2] == (Committed(20), Deposed(1))
     assert messages(done) == [Released(1, ONE), Released(1, ONE), HandedOver(2, TWO.member)]
     assert done[-1] == Suggest(TWO.member, 1)
-
-
-def test_a_leader_that_has_handed_over_misses_a_leader_when_the_others_do() -> None:
-    """One more that hears nobody would be a majority of three with it, and somebody be proposed above the successor."""
-    run = Run()
-    run.lead()
-    run.followed()
-    run.now_s = LATER_S + 0.9
-    run(Tick(), HeartbeatAnswer(1, TWO, 2, 1, 10), HandOver(TWO.member))
-    assert isinstance(run.member.role, Idle)
-    run.now_s = LATER_S + 1.8
-    assert LeaderSilent() not in run(Tick())
-    run.now_s = LATER_S + 2.0
-    assert LeaderSilent() in run(Tick())
 
 
 def test_a_hand_over_that_comes_to_nothing_ends() -> None:
