@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ortoo.enode.members.driver import Action, Event, Lead, LeaderSilent, Proposed, Suggest
 from ortoo.enode.members.identity import MemberId
 from ortoo.enode.members.messages import Heartbeat
-from ortoo.enode.members.roles import Leader
+from ortoo.enode.members.roles import Follower, Leader
 from ortoo.enode.members.rules import Rules
 from ortoo.namesrv.decisions import members as reported
 from ortoo.namesrv.decisions.proposals import Standing, wanted
@@ -106,6 +106,9 @@ class ProposedWalk(Walk):
         world, member = self.members, self.world.up(number)
         role, log, rules = member.role, member.log, member.rules
         suggested, above = world.asked.get(number, (None, 0))
+        if isinstance(role, Follower) and member.reign.epoch == above:
+            suggested, above = None, 0
+            world.asked.pop(number, None)
         tail = rules.claimed_tail(log, member.reign)
         known = server.members.put(
             reported.MemberReport(

@@ -10,11 +10,11 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.enode.consensus.driver import Doubts, Driver
 from ortoo.enode.disk.reign_file import KeptReign
-from ortoo.enode.members.driver import AddLearner, HandOver, Remove, Ship, Shipped
-from ortoo.enode.members.identity import Configuration
+from ortoo.enode.members.driver import AddLearner, HandOver, Proposed, ReignSaved, Remove, Ship, Shipped, Suggest
+from ortoo.enode.members.identity import Configuration, Reign
 from ortoo.enode.members.log_outline import MembersFrame
-from ortoo.enode.members.messages import Ack, HeartbeatAnswer, MatchAsk, Matched
-from tests.unit.enode.members.test_member import FOUR, LATER_S, ONE, THREE, THREE_MEMBERS, TWO, Run
+from ortoo.enode.members.messages import Ack, HeartbeatAnswer, MatchAsk, Matched, Newer, PromiseAsk
+from tests.unit.enode.members.test_member import FOUR, LATER_S, ONE, THREE, THREE_MEMBERS, TWO, Run, beat
 
 
 class Stopped(SystemClock):
@@ -81,3 +81,39 @@ async def test_nobody_hands_over_to_a_member_that_is_gone() -> None:
     with pytest.raises(Conflict, match="member 2 does not answer"):
         driver.asked(HandOver(TWO.member))
     assert driver.member.may_append()
+
+
+async def test_nobody_is_asked_for_above_an_epoch_whose_leader_is_followed() -> None:
+    """Who stood too late asks to be proposed above the others' epoch; then it hears who was made leader in that."""
+    clock = Stopped()
+    driver = following(clock)
+    clock.at_s += 2.0
+    for event in (Proposed(4, ONE.member), ReignSaved(Reign(4, ONE)), Newer(9)):
+        driver.post(event)
+    assert driver.asked_for() == Suggest(ONE.member, 9)
+    driver.post(PromiseAsk(9, TWO))
+    assert driver.asked_for() == Suggest(ONE.member, 9), "the other one may not win"
+    driver.post(beat(TWO, 9))
+    assert driver.asked_for() is None
+    assert driver.suggestion is None
+
+
+async def test_a_leader_in_doubt_is_there_until_its_successor_leads() -> None:
+    """Of two, nobody else can promise the successor anything; a member that opens its log promises nothing for long."""
+    to_come: list[Any] = [PromiseAsk(2, TWO), ReignSaved(Reign(2, TWO)), beat(TWO, 2)]
+
+    class Passing(Stopped):
+        async def sleep(self, seconds: float) -> None:
+            if driver.leads is None:
+                driver.post(to_come.pop(0))
+
+    async def flushed() -> None:
+        pass
+
+    driver, log = leading(Passing())
+    driver.leads = 1
+    log.hold_back = log.follow = lambda reason: None
+    log.engine.appender.flush = flushed
+    await driver._fold_again()
+    assert not to_come
+    assert driver.over.done()

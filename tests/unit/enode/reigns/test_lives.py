@@ -1,14 +1,17 @@
 """What a member says of itself."""
 
+import asyncio
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from ortoo.enode.members.driver import Tick
-from ortoo.enode.members.messages import HandedOver
+from ortoo.enode.members.driver import ReignSaved, Shipped, Tick
+from ortoo.enode.members.identity import Reign
+from ortoo.enode.members.messages import HandedOver, HeartbeatAnswer, MatchAsk, Matched, PromiseAsk
 from ortoo.enode.members.roles import Candidate
 from ortoo.enode.reigns.lives import Lives
-from tests.unit.enode.consensus.test_driver import Stopped, following
-from tests.unit.enode.members.test_member import LATER_S, ONE
+from tests.unit.enode.consensus.test_driver import Stopped, driving, following
+from tests.unit.enode.members.test_member import LATER_S, ONE, TWO, Run, beat
 
 
 async def test_whom_a_leader_has_handed_over_to_misses_none_while_it_stands() -> None:
@@ -22,6 +25,35 @@ async def test_whom_a_leader_has_handed_over_to_misses_none_while_it_stands() ->
     clock.at_s = LATER_S + 1.1
     driver.post(Tick())
     assert report_of(driver).is_leader_silent, "nobody leads, and it hears nobody for too long"
+
+
+async def test_who_stops_while_it_is_about_to_lead_hands_over_as_soon_as_it_does() -> None:
+    """Nobody would lead for a second otherwise: it has the promises of a majority, and the former leader has let go."""
+    run = Run()
+    run.lead()
+    to_come: list[list[Any]] = [
+        [MatchAsk(1, TWO, 1, 0), Matched(1, TWO, 1, 0, 0), Shipped(TWO, 1, 10), HeartbeatAnswer(1, TWO, 1, 1, 10)],
+        [PromiseAsk(2, TWO), ReignSaved(Reign(2, TWO)), beat(TWO, 2)],
+    ]
+
+    class Passing(Stopped):
+        async def sleep(self, seconds: float) -> None:
+            for event in to_come.pop(0):
+                driver.post(event)
+            driver.leads = 1 if driver.member.may_append() else None
+            driver.suggestion = None
+
+    async def nothing() -> None:
+        pass
+
+    driver, log = driving(run, Passing())
+    log.hold_back = log.follow = lambda reason: None
+    log.engine.appender.flush = nothing
+    reports = SimpleNamespace(hurry=lambda: None, last_word=nothing)
+    lives: Any = SimpleNamespace(driver=driver, clock=driver.clock, reports=reports, _living=None)
+    lives._hand_over, lives._stopping = partial(Lives._hand_over, lives), asyncio.Event()
+    await Lives.end(lives)
+    assert not to_come
 
 
 def report_of(driver: Any) -> Any:

@@ -243,6 +243,17 @@ def test_who_was_overtaken_waits_for_whom_the_others_have_promised() -> None:
             assert wanted(said(above, now_s=now_s, members=members), standing) == Proposal(10, SECOND)
 
 
+def test_who_was_overtaken_asks_in_vain_when_the_other_one_has_led() -> None:
+    """It may be cut off from that leader, and tell it for long: neither that one nor its successor is disturbed."""
+    standing = Standing(Proposal(4, THIRD), 4, since_s=-100.0)
+    asks = silent(1, epoch=3, suggested=FIRST, suggested_above=4)
+    members = Members(lease_s=3.0)
+    said(asks, report(2, epoch=4), report(3, epoch=4, is_leading=True), members=members)
+    assert wanted(members.sets["e"], standing) is None
+    said(report(3, epoch=4, suggested=SECOND, suggested_above=4), members=members)
+    assert wanted(members.sets["e"], standing) == Proposal(5, SECOND)
+
+
 def test_a_successor_that_stands_is_not_proposed_above_itself() -> None:
     """Who hands over may report first, and has promised by then: one that leads would lose its reign again."""
     members = led_by_first()

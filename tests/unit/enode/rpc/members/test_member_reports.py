@@ -43,6 +43,7 @@ async def test_a_suggestion_is_told_until_an_epoch_above_it_is_known() -> None:
         for ends in ("proposal", "promise"):
             driver.post, driver.member = lambda event: None, SimpleNamespace(reign=SimpleNamespace(epoch=4))
             driver.suggestion, names.answer = Suggest(TWO.member, 4), pb.ReportMemberResponse()
+            driver.asked_for = lambda: driver.suggestion
             names.heard.clear()
             await reports._try(AT)
             names.answer = proposing(4)  # of before
@@ -54,3 +55,6 @@ async def test_a_suggestion_is_told_until_an_epoch_above_it_is_known() -> None:
             await reports._try(AT)
             await reports._try(AT)
             assert [one.suggested.number for one in names.heard] == [2, 2, 2, 0]
+        driver.suggestion, driver.asked_for = Suggest(TWO.member, 5), lambda: None  # its leader is followed
+        await reports._try(AT)
+        assert not names.heard[-1].HasField("suggested")

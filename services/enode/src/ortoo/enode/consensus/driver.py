@@ -48,7 +48,7 @@ from ortoo.enode.members.log_outline import LogOutline, Mark, MembersFrame
 from ortoo.enode.members.member import Member
 from ortoo.enode.members.messages import Frames, Heartbeat, Message
 from ortoo.enode.members.protocol import step
-from ortoo.enode.members.roles import Leader
+from ortoo.enode.members.roles import Follower, Leader
 
 TICK_S = 0.1
 LATE_BYTES = 16 << 20
@@ -250,7 +250,7 @@ class Driver:
             with contextlib.suppress(OrtooError, TimeoutError):
                 async with asyncio.timeout(HAND_OVER_S):
                     await self.hand_over(successor)
-                    while self.leads is not None:
+                    while not isinstance(self.member.role, Follower):  # the successor may need this member's promise
                         await self.clock.sleep(HAND_OVER_LOOK_S)
         self._end("the state is folded again, from an earlier checkpoint")
 
@@ -351,6 +351,13 @@ class Driver:
             return None
         others = self.member.answering(self.member.log.members, self.clock.monotonic_s())
         return max(others, key=lambda one: self.member.rules.counted_position(role.stream_of(one)), default=None)
+
+    def asked_for(self) -> Suggest | None:
+        """What name servers are to be told; nothing above an epoch whose leader this member follows by now."""
+        member, said = self.member, self.suggestion
+        if said is not None and isinstance(member.role, Follower) and member.reign.epoch == said.above:
+            self.suggestion = None
+        return self.suggestion
 
     async def copy_of(self, position: int) -> bytes:
         """The frame that this disk has at a position, for another member. Errors: DataLoss without one; OSError."""

@@ -77,7 +77,7 @@ def on_promise(member: Member, promise: Promise, now_s: float) -> None:
     kept = tuple(one for one in role.promises if one.voter.member != promise.voter.member)
     promises = (*kept, promise)
     if rules.is_enough(voters, len(promises)):
-        member.role = Leader(since_s=now_s)
+        member.role = Leader(since_s=now_s, rounds_before=member.rounds_begun)
         member.want(AppendEpoch(promise.epoch))
     else:
         member.role = Candidate(promises)

@@ -93,7 +93,7 @@ def on_ack(member: Member, ack: Ack | HeartbeatAnswer) -> None:
 def on_heartbeat_answer(member: Member, answer: HeartbeatAnswer, now_s: float) -> None:
     """The follower lives, and gave a lease from when the round was sent."""
     role = member.role
-    if not isinstance(role, Leader) or answer.epoch != member.reign.epoch:
+    if not isinstance(role, Leader) or answer.epoch != member.reign.epoch or answer.round <= role.rounds_before:
         return
     who = answer.follower.member
     heard = Heard(who, max(answer.round, role.heard_of(who).round), now_s)
@@ -181,7 +181,7 @@ def on_leader_tick(member: Member, now_s: float) -> None:
 
 def _beat(member: Member, now_s: float) -> None:
     role = member.leading
-    number = role.rounds[-1][0] + 1 if role.rounds else 1
+    number = member.rounds_begun = member.rounds_begun + 1
     rounds = (*role.rounds[1 - ROUNDS_KEPT :], (number, now_s))
     member.role = replace(role, rounds=rounds, next_heartbeat_s=now_s + member.limits.heartbeat_s)
     member.want(*(Send(one, _beat_for(member, one, number)) for one in member.members))
@@ -217,6 +217,8 @@ def _hand_over(member: Member) -> None:
     stream = member.leading.stream_of(successor)
     if stream is None or member.rules.counted_position(stream) < log.appended:
         return
+    if rounds := member.leading.rounds:
+        member.heard_s = rounds[-1][1]  # it misses a leader no earlier than those whom it led
     member.turn(Idle())
     member.want(*(Send(one, Released(epoch, member.me)) for one in member.members))
     member.want(Send(successor, HandedOver(epoch + 1, successor)), Suggest(successor, epoch))

@@ -42,6 +42,8 @@ class Member:
     lease_until_s: float = 0.0
     """Nothing is promised to others before."""
     streams_begun: int = 0
+    rounds_begun: int = 0
+    """Counts the heartbeats of this process, so that none has the number of another."""
     heard_s: float = 0.0
     """When a leader was heard last, or that none is was reported."""
     rules: Rules = field(default=Rules(), compare=False, repr=False)

@@ -67,6 +67,8 @@ class Leader:
     """Leads its epoch."""
 
     since_s: float
+    rounds_before: int = 0
+    """Heartbeats up to this number are of a time when it led before, and answers to them count no more."""
     epoch_end: int = 0
     """The end of its EPOCH frame; 0 before it is appended."""
     streams: tuple[Stream, ...] = ()

@@ -90,7 +90,7 @@ class Lives:
 
     async def end(self) -> None:
         """Let another member lead, then end in good order."""
-        if self.driver is not None and self.driver.leads is not None:
+        if self.driver is not None:
             await self._hand_over(self.driver)
         self._stopping.set()
         if self._living is not None:
@@ -100,11 +100,13 @@ class Lives:
         await self.reports.last_word()
 
     async def _hand_over(self, driver: Driver) -> None:
-        successor = driver.most_complete()
-        if successor is None:
-            return
         with contextlib.suppress(OrtooError, TimeoutError):
             async with asyncio.timeout(HAND_OVER_S):
+                while isinstance(driver.member.role, Leader) and driver.leads is None:  # it is about to
+                    await self.clock.sleep(HAND_OVER_LOOK_S)
+                successor = driver.most_complete()
+                if successor is None:
+                    return
                 await driver.hand_over(successor)
                 # The name servers hear of the successor before this process goes, and snodes whom to ask instead of it.
                 while driver.suggestion is not None or not isinstance(driver.member.role, Follower):

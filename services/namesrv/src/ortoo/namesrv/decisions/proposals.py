@@ -76,7 +76,7 @@ def wanted(members: MemberSet, standing: Standing) -> Proposal | None:
     alive = _alive_voters(members, _named_by_any(members, latest.voters))
     said_after_s = _said_after_s(members, alive, standing)
     fresh = {one for one in alive if members.reports[one].at_s >= said_after_s}
-    leader = _suggested(alive, fresh, standing) or _missed(members, alive, fresh, standing)
+    leader = _suggested(members, alive, fresh, standing) or _missed(members, alive, fresh, standing)
     return Proposal(next_epoch(members, standing), leader) if leader else None
 
 
@@ -116,16 +116,21 @@ def _said_after_s(members: MemberSet, alive: Mapping[MemberId, MemberReport], st
 
 
 def _suggested(
-    alive: Mapping[MemberId, MemberReport], fresh: Collection[MemberId], standing: Standing
+    members: MemberSet,
+    alive: Mapping[MemberId, MemberReport],
+    fresh: Collection[MemberId],
+    standing: Standing,
 ) -> MemberId | None:
     """Whom a leader that hands over, or a candidate that steps back, asks for; nobody when that was answered.
 
-    Who asks for itself, because others have promised that epoch already, lets whom they promised it to have its time.
+    Who asks for itself, because others have promised that epoch already, lets whom they promised it to have its time;
+    and in vain when that one has led.
     """
 
     def is_open(one: MemberReport) -> bool:
-        waits = one.suggested == one.member and one.suggested_above == standing.epoch and one.member not in fresh
-        return one.suggested is not None and one.suggested_above >= standing.epoch and not waits
+        above, asks_for_itself = one.suggested_above, one.suggested == one.member
+        waits = above <= members.led_epoch or (above == standing.epoch and one.member not in fresh)
+        return one.suggested is not None and above >= standing.epoch and not (asks_for_itself and waits)
 
     asked = max(filter(is_open, alive.values()), key=lambda one: one.suggested_above, default=None)
     if asked is None or asked.suggested is None:

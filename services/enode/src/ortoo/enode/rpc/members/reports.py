@@ -82,7 +82,7 @@ class MemberReports:
         driver = self.driver
         request = self.report()
         request.is_leaving = is_leaving
-        suggestion = driver.suggestion if driver is not None else None
+        suggestion = driver.asked_for() if driver is not None else None
         if suggestion is not None:
             request.suggested.CopyFrom(write(pb.MemberId, suggestion.leader))
             request.suggested_above = suggestion.above
