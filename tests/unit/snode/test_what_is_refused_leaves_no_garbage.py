@@ -3,7 +3,7 @@
 import contextlib
 import gc
 import weakref
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,21 +30,23 @@ def nobody_collects() -> Iterator[None]:
         gc.enable()
 
 
+async def refusal(kind: type[OrtooError], asking: Awaitable[object]) -> weakref.ref[OrtooError] | None:
+    """What was refused, if it was; nobody but its own garbage holds it any more."""
+    try:
+        await asking
+    except kind as error:
+        return weakref.ref(error)
+    return None
+
+
 async def test_the_refusal_of_a_closed_group_is_gone_with_who_hears_it() -> None:
     """Of a group that is switched off every pop is refused so."""
     directory: Any = Directory()
     directory.learn_group(Group("g", 1, consume_enabled=False))
     groups = GroupSettings(directory, SimpleNamespace(), auto_create=True)  # type: ignore[arg-type]
 
-    async def refused() -> weakref.ref[OrtooError] | None:
-        try:
-            await groups.check("g")
-        except Conflict as error:
-            return weakref.ref(error)
-        return None
-
     with nobody_collects():
-        error = await refused()
+        error = await refusal(Conflict, groups.check("g"))
         assert error is not None
         assert error() is None
 
@@ -77,14 +79,7 @@ async def test_the_refusal_of_receipts_is_gone_with_who_hears_it() -> None:
     calls = PopCalls(cluster=cluster, pop=None, long_calls=None)  # type: ignore[arg-type]
     receipts = [pop_pb2.LeaseReceipt(receipt_handle=text) for text in ("rubbish", "waste")]
 
-    async def refused() -> weakref.ref[OrtooError] | None:
-        try:
-            await calls.Ack(pop_pb2.AckRequest(receipts=receipts), None)  # type: ignore[arg-type]
-        except Invalid as error:
-            return weakref.ref(error)
-        return None
-
     with nobody_collects():
-        error = await refused()
+        error = await refusal(Invalid, calls.Ack(pop_pb2.AckRequest(receipts=receipts), None))  # type: ignore[arg-type]
         assert error is not None
         assert error() is None
