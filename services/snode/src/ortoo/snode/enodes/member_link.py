@@ -81,8 +81,8 @@ class MemberLink:
         )
         self._lease_calls_until_s = 0.0
         """Until then pops and settlements are a call each: the process is of a version that has no stream for them."""
-        self._tasks = [
-            leaders.background.contained("leases", self._leases.run()),
+        self._leasing = leaders.background.contained("leases", self._leases.run())
+        self._carrying = [
             leaders.background.contained("appends", self.appends.run()),
             leaders.background.contained("fetches", self._fetches.run()),
         ]
@@ -92,7 +92,7 @@ class MemberLink:
 
         When the enode has `moved`, what was not sent waits for its leader.
         """
-        for task in self._tasks[1:]:
+        for task in self._carrying:
             task.cancel()
         self._gone = gone = self.fail_reads()
         self.appends.fail_all(gone, moved)
@@ -102,7 +102,7 @@ class MemberLink:
 
     def break_off(self) -> None:
         """Wait no longer for answers about leases. Who led until a moment ago has leased what it answers."""
-        self._tasks[0].cancel()
+        self._leasing.cancel()
         self._leases.close(self._closing())
 
     def fail_reads(self) -> OrtooError:
