@@ -48,9 +48,11 @@ def error_writer(on_gap: Callable[[int], object] = lambda _: None) -> LineWriter
 def own_standard_error(writer: LineWriter) -> None:
     """Let nothing in this process wait for the reader of standard error, until the process ends.
 
-    What Python code writes to it goes through `writer`. A pipe or a terminal is opened again as non-blocking, for what
-    libraries in C write. That changes this process's own opening of it alone, not that of others who share it.
+    It begins with `hold_standard_files`. What Python code writes to it goes through `writer`. A pipe or a terminal is
+    opened again as non-blocking, for what libraries in C write. That changes this process's own opening of it alone,
+    not that of others who share it.
     """
+    hold_standard_files()
     mode = os.fstat(STANDARD_ERROR).st_mode
     if not _inherited and (stat.S_ISFIFO(mode) or os.isatty(STANDARD_ERROR)):
         with contextlib.suppress(OSError):  # a pipe without a reader, or of another user

@@ -17,7 +17,7 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.errors.findings import process_version
 from ortoo.common.machine.affinity import system_cores
-from ortoo.common.machine.standard_files import EXIT_UNREAD, complain, end_output, hold_standard_files
+from ortoo.common.machine.standard_files import EXIT_UNREAD, complain, end_output
 from ortoo.common.process import logs, service
 from ortoo.common.process.service import Running
 from ortoo.common.process.settings import Loaded, flat, text_of
@@ -68,7 +68,6 @@ def command(work: Callable[[], int]) -> int:
 
     Returns the exit code of `work`, or EXIT_UNREAD when the reader of what it prints went away.
     """
-    hold_standard_files()
     logs.own_standard_error()
     try:
         code = work()
