@@ -96,7 +96,9 @@ def test_a_library_in_c_does_not_wait_either_and_nobody_else_is_changed() -> Non
     """The process opens a pipe again as non-blocking. Others who have the same pipe still wait, as they did."""
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
-    done = subprocess.run([sys.executable, "-c", LIBRARY], stdout=subprocess.PIPE, stderr=writing, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", LIBRARY], stdout=subprocess.PIPE, stderr=writing, text=True, check=True
+    )
     assert done.stdout.split() == ["False", "refused"]
     assert os.get_blocking(writing)
     os.close(reading)

@@ -9,7 +9,6 @@ import io
 import os
 import stat
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ortoo.common.machine.line_writer import LineWriter
@@ -30,19 +29,10 @@ def hold_standard_files() -> None:
         try:
             os.fstat(number)
         except OSError:
-            opened = os.open(os.devnull, os.O_RDWR)
-            if opened != number:
-                os.dup2(opened, number)
-                os.close(opened)
-            os.set_inheritable(number, True)
+            _open_as(number, os.devnull, os.O_RDWR)
     sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115  # it stays open, as the others do
     sys.stdout = sys.stdout or open(STANDARD_OUTPUT, "w", closefd=False)  # noqa: SIM115
     sys.stderr = sys.stderr or open(STANDARD_ERROR, "w", closefd=False)  # noqa: SIM115
-
-
-def error_writer(on_gap: Callable[[int], object] = lambda _: None) -> LineWriter:
-    """What writes lines to standard error. Where that was closed when the process began, each line is dropped."""
-    return LineWriter(-1 if sys.__stderr__ is None else STANDARD_ERROR, on_gap=on_gap)
 
 
 def own_standard_error(writer: LineWriter) -> None:
@@ -50,16 +40,18 @@ def own_standard_error(writer: LineWriter) -> None:
 
     It begins with `hold_standard_files`. What Python code writes to it goes through `writer`. A pipe or a terminal is
     opened again as non-blocking, for what libraries in C write. That changes this process's own opening of it alone,
-    not that of others who share it.
+    not that of others who share it. Where it was closed, what is written to it is refused and not swallowed, in
+    processes that this one starts as well: so all of them count their lines as dropped.
     """
     hold_standard_files()
     mode = os.fstat(STANDARD_ERROR).st_mode
-    if not _inherited and (stat.S_ISFIFO(mode) or os.isatty(STANDARD_ERROR)):
-        with contextlib.suppress(OSError):  # a pipe without a reader, or of another user
-            opened = os.open(f"/proc/self/fd/{STANDARD_ERROR}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
-            _inherited.append(os.dup(STANDARD_ERROR))
-            os.dup2(opened, STANDARD_ERROR)
-            os.close(opened)
+    with contextlib.suppress(OSError):  # there is no such device, or it is a pipe without a reader or of another user
+        if sys.__stderr__ is None:
+            _open_as(STANDARD_ERROR, "/dev/full", os.O_WRONLY)
+        elif not _inherited and (stat.S_ISFIFO(mode) or os.isatty(STANDARD_ERROR)):
+            as_it_was = os.dup(STANDARD_ERROR)
+            _open_as(STANDARD_ERROR, f"/proc/self/fd/{as_it_was}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
+            _inherited.append(as_it_was)
     encoding = sys.stderr.encoding
     sys.stderr = io.TextIOWrapper(
         _Queued(writer),  # a raw file does as a buffer, as with `python -u`
@@ -74,6 +66,15 @@ def childrens_standard_error() -> int:
     return _inherited[0] if _inherited else STANDARD_ERROR
 
 
+def _open_as(number: int, path: str, flags: int) -> None:
+    """Open a file as this descriptor, which children inherit."""
+    opened = os.open(path, flags)
+    if opened != number:
+        os.dup2(opened, number)
+        os.close(opened)
+    os.set_inheritable(number, True)
+
+
 def end_output(code: int) -> int:
     """Write the rest of what a command printed. Returns its exit code: another one than `code` if that fails.
 
@@ -82,9 +83,7 @@ def end_output(code: int) -> int:
     try:
         sys.stdout.flush()
     except OSError as error:
-        discarding = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(discarding, STANDARD_OUTPUT)
-        os.close(discarding)
+        _open_as(STANDARD_OUTPUT, os.devnull, os.O_WRONLY)
         if isinstance(error, BrokenPipeError):
             return EXIT_UNREAD
         complain(f"standard output: {error.strerror}")

@@ -112,7 +112,7 @@ class _QueuedLogger:
 @functools.cache
 def _writer() -> LineWriter:
     """The one of this process."""
-    return standard_files.error_writer(_tell_of_gap)
+    return LineWriter(standard_files.STANDARD_ERROR, on_gap=_tell_of_gap)
 
 
 def _tell_of_gap(lines: int) -> None:
