@@ -215,6 +215,8 @@ async def endure(folder: Path, reader: str, *, seconds: float) -> Verdict:
                 task.cancel()
         if not verdict.broken:
             await _find(roles[2].address, verdict)
+            await _lose_the_name_server(roles, verdict, is_refused=reader in ("killed", "full", "closed"))
+        if not verdict.broken:
             await _lose_a_worker(roles[3])
             verdict.dropped["parent"] = (await roles[3].dropped())["parent"]
             verdict.broken += [f"{role.folder.name} ended with {code}" for role in roles if (code := await role.stop())]
@@ -267,6 +269,28 @@ async def _find(address: str, verdict: Verdict) -> None:
     async with asyncio.timeout(PATIENCE_S), connect(address) as mq:
         while not verdict.found:  # the index follows the log a moment later
             verdict.found = len((await mq.admin.find_messages(TOPIC, key=KEY)).messages)
+
+
+async def _lose_the_name_server(roles: Sequence[LoggingRole], verdict: Verdict, *, is_refused: bool) -> None:
+    """Kill the name server: the others log that in the loops by which they live, which end them where they fail.
+
+    Where their lines are refused, each has dropped some by then. They find the name server that is started again.
+    """
+    name_server, *others = roles
+    before = {role: sum((await role.dropped()).values()) for role in others}
+    await name_server.kill()
+    async with asyncio.timeout(PATIENCE_S):
+        for role in others:
+            while role.alive and is_refused and sum((await role.dropped()).values()) == before[role]:
+                await CLOCK.sleep(TICK_S)
+        verdict.broken += [f"{role.folder.name} has ended" for role in others if not role.alive]
+        if verdict.broken:
+            return
+        name_server.file.write_text("")
+        await name_server.start()
+        for role in others:
+            while (await get(role.metrics, "/readyz")).status != 200:
+                await CLOCK.sleep(TICK_S)
 
 
 async def _lose_a_worker(snode: LoggingRole) -> None:
