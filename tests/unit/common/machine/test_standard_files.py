@@ -21,7 +21,7 @@ CLOSE = "import os, sys; os.closerange(0, 3); os.execv(sys.executable, [sys.exec
 
 
 def test_nothing_becomes_a_standard_file_that_was_closed() -> None:
-    """Where all three are closed, the first file that is opened gets another number, and writing to them is no error."""
+    """Where all three are closed, the first file that is opened gets another number, and writing to them works."""
     reading, writing = os.pipe()
     target = f"/proc/{os.getpid()}/fd/{writing}"
     subprocess.run([sys.executable, "-c", CLOSE, "-c", OPEN, target], check=True)
