@@ -40,7 +40,8 @@ ANSWER_S = 10.0
 """So late an answer counts as missed. Before the log had a queue there was none at all."""
 PATIENCE_S = 60.0
 TOPIC, KEY = "flights", "honest"
-CLOSE = "import os, sys; os.close(2); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+CLOSE = "import os, sys; os.closerange({}, 3); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+"""A program that becomes another one, without the standard files from some number on."""
 CLOCK = SystemClock()
 
 
@@ -111,7 +112,7 @@ class LoggingRole(RoleProcess):
 
     def _command(self, listen_address: str) -> Sequence[str]:
         words = super()._command(listen_address)
-        return (words[0], "-c", CLOSE, *words[1:]) if self.is_closed else words
+        return (words[0], "-c", CLOSE.format(2), *words[1:]) if self.is_closed else words
 
     def begin_to_log(self) -> None:
         """From here on each SIGHUP finds a setting that there is not, and logs its name."""
