@@ -63,8 +63,8 @@ async def test_a_tail_ends_when_its_reader_is_gone(processes: ProcessCluster) ->
     reading, writing = os.pipe()
     async with asyncio.TaskGroup() as group:
         running = group.create_task(ended(["ortoo", "tail", "t"], processes.address, writing))
-        assert await asyncio.to_thread(os.read, reading, 100) == b"the only one\n"
-        os.close(reading)
+        with os.fdopen(reading) as shown:
+            assert await asyncio.to_thread(shown.readline) == "the only one\n"
     assert running.result() == (EXIT_UNREAD, "")
     os.close(writing)
 

@@ -118,7 +118,12 @@ async def tail(
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, task.cancel)
     unread = asyncio.Event()
-    when_unread(lambda: (unread.set(), task.cancel()))
+
+    def no_longer_read() -> None:
+        unread.set()
+        task.cancel()
+
+    when_unread(no_longer_read)
     source = (
         mq.admin.tail(topic, from_first=True, follow=follow, wanted=wanted)
         if from_first
