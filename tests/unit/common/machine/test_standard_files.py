@@ -4,6 +4,7 @@ import fcntl
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -92,10 +93,10 @@ for _ in range(100):
 """
 
 
-def test_a_library_in_c_does_not_wait_either_and_nobody_else_is_changed() -> None:
-    """The process opens a pipe again as non-blocking. Others who have the same pipe still wait, as they did."""
-    reading, writing = os.pipe()
-    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+@pytest.mark.parametrize("opened", [os.pipe, os.openpty])
+def test_a_library_in_c_does_not_wait_either_and_nobody_else_is_changed(opened: Callable[[], tuple[int, int]]) -> None:
+    """The process opens a pipe or a terminal again as non-blocking. Others who have the same one still wait."""
+    reading, writing = opened()
     done = subprocess.run(
         [sys.executable, "-c", LIBRARY], stdout=subprocess.PIPE, stderr=writing, text=True, check=True
     )
