@@ -16,6 +16,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import Message, encode
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.disk.disk import RealDisk
+from ortoo.enode.index.catalog import Sealed
 from ortoo.enode.store.store import Store, StoreSettings, TopicCopy
 
 GOLDEN = Path(__file__).parent / "store-v1"
@@ -55,7 +56,17 @@ class StillClock:
 
 async def opened(folder: Path) -> Store:
     """Open a store whose every byte is determined."""
-    return await Store.open(folder, settings=SETTINGS, disk=RealDisk(), clock=StillClock(), randomness=Randomness(7))
+    store = await Store.open(folder, settings=SETTINGS, disk=RealDisk(), clock=StillClock(), randomness=Randomness(7))
+    keeping = store.engine.housekeeping
+    honest = keeping.sealed
+
+    def sealed(one: Sealed) -> None:
+        """The version that wrote the sample began a checkpoint whenever a segment was full."""
+        honest(one)
+        keeping.checkpoints.due.set()
+
+    keeping.sealed = sealed  # type: ignore[method-assign]
+    return store
 
 
 def bytes_of(folder: Path) -> dict[str, bytes]:

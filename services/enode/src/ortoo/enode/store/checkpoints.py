@@ -5,10 +5,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from ortoo.common.errors import Overloaded
+from ortoo.common.errors import Moved, Overloaded
 from ortoo.enode.index.catalog import Catalog
 from ortoo.enode.log.appender import Appender
 from ortoo.enode.log.checkpoint import SLICE_HEAD_BYTES, Slice, complete_checkpoints, cut_slices
+from ortoo.enode.log.frame import frame_bytes
 from ortoo.enode.log.queue_index import SliceAt
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.state.fold import State
@@ -57,7 +58,7 @@ class Checkpoints:
     catalog: Catalog
     state: State
     size_bytes: int
-    """How much of the log the newest complete checkpoint takes. At a start: the length of the encoded state."""
+    """How much of the log the newest complete checkpoint takes; after a clean stop the length of the encoded state."""
 
     def __post_init__(self) -> None:
         """Find the complete checkpoints in what is committed."""
@@ -75,6 +76,8 @@ class Checkpoints:
         """State changes that were committed since then."""
         self._progress: _Progress | None = None
         self._is_writing = self._is_postponed = False
+        self._tried_bytes = 0
+        """How much was written of a checkpoint that failed since the newest complete one."""
         slices = [one for contents in self.catalog.contents.values() for one in contents.slices]
         complete = complete_checkpoints([*slices, *self.catalog.active_parts.slices])
         self.begins.extend(parts[-1].fold_from for parts in reversed(complete[:CHECKPOINTS_KEPT]))
@@ -111,7 +114,7 @@ class Checkpoints:
             self.begins.append(at.fold_from)
             self.size_bytes = progress.size_bytes
             self._begin_content, self._begin_changes = progress.begin_content, progress.begin_changes
-            self._progress = None
+            self._progress, self._tried_bytes = None, 0
 
     def look(self) -> None:
         """Decide whether a checkpoint is due, after frames were committed."""
@@ -143,18 +146,17 @@ class Checkpoints:
         self._is_writing = self._is_postponed = True
         try:
             if not await self._has_room():
-                raise Overloaded(f"the disk has no room for a checkpoint of {self.size_bytes} bytes")
+                raise Overloaded(f"the disk has no room for a checkpoint of {self.size_bytes} bytes: free some")
             if self.compare is not None:
                 await self.compare()
             await self._write_slices()
             self._is_postponed = False
         finally:
             self._is_writing = False
-        self.look()
 
     async def _write_slices(self) -> None:
         appender = self.appender
-        fold_from, checkpoint_id = appender.committed_position, appender.appended_position
+        epoch, fold_from, checkpoint_id = appender.epoch, appender.committed_position, appender.appended_position
         begin_content, size_bytes = self.content, 0
         slices = cut_slices(self.state.checkpoint(), self._settings.checkpoint_slice_bytes)
         for number, (changes, is_last) in enumerate(slices):
@@ -163,8 +165,11 @@ class Checkpoints:
             length = SLICE_HEAD_BYTES + len(changes)
             if not appender.fits(length):
                 await appender.make_room(length, is_state=True)
+            if not appender.may_write or appender.epoch != epoch:
+                raise Moved(appender.alone)
             appender.append_slice(part)
-            size_bytes += length
+            size_bytes += frame_bytes(length)
+            self._tried_bytes = max(self._tried_bytes, size_bytes)
             if is_last or self.content - begin_content <= CONTENT_PER_SLICE_MAX * size_bytes:
                 await appender.flush()
             else:  # so much is appended meanwhile that a start would have a long way to fold
@@ -173,7 +178,6 @@ class Checkpoints:
     async def _has_room(self) -> bool:
         """Whether a checkpoint fits into the active segment and half of what is left: it is not begun in vain."""
         appender = self.appender
-        active_bytes = appender.active.limit - appender.appended_position
-        if self.size_bytes <= active_bytes:
-            return True
-        return self.size_bytes <= active_bytes + await appender.spares.room_bytes() // 2
+        needed_bytes = max(self.size_bytes, self._tried_bytes)
+        missing_bytes = needed_bytes - (appender.active.limit - appender.appended_position)
+        return missing_bytes <= 0 or missing_bytes <= await appender.spares.room_bytes() // 2

@@ -63,9 +63,8 @@ class Timers(Table[dict[int, int]]):
         """
         for buckets in (self._far, self._near):
             for _, bucket in live(buckets):
-                rows = bucket.live_rows()
-                for start in range(0, len(rows), ROWS_PER_CHANGE):
-                    written = self._written(rows[start : start + ROWS_PER_CHANGE])
+                for rows in bucket.drawn(ROWS_PER_CHANGE):
+                    written = self._written(rows)
                     if len(written):
                         yield TimerRows(written.tobytes()).encoded()
 
