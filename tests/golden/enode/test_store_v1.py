@@ -56,17 +56,7 @@ class StillClock:
 
 async def opened(folder: Path) -> Store:
     """Open a store whose every byte is determined."""
-    store = await Store.open(folder, settings=SETTINGS, disk=RealDisk(), clock=StillClock(), randomness=Randomness(7))
-    keeping = store.engine.housekeeping
-    honest = keeping.sealed
-
-    def sealed(one: Sealed) -> None:
-        """The version that wrote the sample began a checkpoint whenever a segment was full."""
-        honest(one)
-        keeping.checkpoints.due.set()
-
-    keeping.sealed = sealed  # type: ignore[method-assign]
-    return store
+    return await Store.open(folder, settings=SETTINGS, disk=RealDisk(), clock=StillClock(), randomness=Randomness(7))
 
 
 def bytes_of(folder: Path) -> dict[str, bytes]:
@@ -82,9 +72,22 @@ def batch(number: int, *, producer_id: int = 0, first_sequence: int = 0) -> Seal
     return replace(sealed, producer_id=producer_id, first_sequence=first_sequence)
 
 
+def checkpoint_at_each_segment(store: Store) -> None:
+    """Begin a checkpoint whenever a segment is full, as the version did that wrote the golden store."""
+    keeping = store.engine.housekeeping
+    honest = keeping.sealed
+
+    def sealed(one: Sealed) -> None:
+        honest(one)
+        keeping.checkpoints.due.set()
+
+    keeping.sealed = sealed  # type: ignore[method-assign]
+
+
 async def write_store(folder: Path) -> None:
     """Something of everything: topics, batches, a producer, offsets, segments, checkpoints, a second opening."""
     store = await opened(folder)
+    checkpoint_at_each_segment(store)
     await store.put_topics([TopicCopy(TOPIC, "orders", 3, 1), TopicCopy(2, "örtöö", 1, 2), TopicCopy(3, "gone", 1, 3)])
     for number in range(40):
         await store.append(TOPIC, number % 2, batch(number))
