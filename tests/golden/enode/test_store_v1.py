@@ -81,7 +81,7 @@ def checkpoint_at_each_segment(store: Store) -> None:
         honest(one)
         keeping.checkpoints.due.set()
 
-    keeping.sealed = sealed  # type: ignore[method-assign]
+    keeping.sealed = sealed  # type: ignore[method-assign, assignment]
 
 
 async def write_store(folder: Path) -> None:

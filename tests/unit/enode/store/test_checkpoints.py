@@ -1,6 +1,5 @@
 """When checkpoints are written: for what was written since the last one, and never for themselves."""
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -31,7 +31,7 @@ def segments(count: int) -> list[Segment]:
 
 def expired(settings: StoreSettings, *, checkpoint_from: int = 10_000, acknowledged: int = 10_000) -> int:
     """How many of ten segments are to be deleted at time 10,000."""
-    return decided(settings, checkpoint_from=checkpoint_from, acknowledged=acknowledged).count
+    return decided(settings, checkpoint_from=checkpoint_from, acknowledged=acknowledged).oldest
 
 
 def decided(settings: StoreSettings, *, checkpoint_from: int = 10_000, acknowledged: int = 10_000) -> Expired:

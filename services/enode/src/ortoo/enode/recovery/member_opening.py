@@ -210,7 +210,7 @@ class _Opening:
         catalog = Catalog()
         before = [one for one in self.segments if one.base < at] if at > begin else []
         behind = self.segments[len(before) :]
-        state, store_open, state_bytes = (fold.state, fold.store_open, fold.checkpoint_bytes) if fold else (State(), 0, 0)
+        state, store_open = (fold.state, fold.store_open) if fold else (State(), 0)
         active = before[-1] if before else None
         surveyed = survey(active.read, active.base, at) if active else Survey(end_position=at, is_ended=True)
         is_full = surveyed.is_ended and surveyed.end_position == at
@@ -223,7 +223,7 @@ class _Opening:
             if is_full:
                 active.end, active.last_stored_at_ms, active = at, surveyed.stored_at_ms, None
         recovered = Recovered(catalog, state, at, store_open, surveyed.stored_at_ms, active, was_clean=False)
-        recovered.state_bytes = state_bytes
+        recovered.state_bytes = fold.checkpoint_bytes if fold else 0
         recovered.holes = [Hole(position, length, "damaged") for position, length in catalog.holes()]
         catalog.damages = damages_of(catalog, recovered.holes, self.disk)
         log = MemberLog(recovered, self.outline, is_cold=is_cold)

@@ -40,12 +40,12 @@ class Ageing:
 
 
 class Expired(NamedTuple):
-    """Which segments are to be deleted, counted from the oldest."""
+    """Which segments are to be deleted."""
 
-    count: int
-    """So many now."""
+    oldest: int
+    """The number of the oldest segments that are deleted now."""
     blocked_bytes: int
-    """The length of those behind them that have to wait for newer checkpoints."""
+    """The length of the segments behind them that have to wait for newer checkpoints."""
 
 
 def expired(
