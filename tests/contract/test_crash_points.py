@@ -72,9 +72,9 @@ def test_a_disk_that_fails_at_any_time_costs_nothing_acknowledged(where: str) ->
     met = 0
     for _ in range(8):
         fault = (
-            partial(FaultyDisk.fail_sync, after=chance.below(250))
+            partial(FaultyDisk.fail_sync, after=chance.below(150))
             if where == "sync"
-            else partial(FaultyDisk.full_after, length=chance.below(600_000), error=errno.EIO)
+            else partial(FaultyDisk.full_after, length=chance.below(400_000), error=errno.EIO)
         )
         met += check_fault(3, fault)
     assert met >= 4
