@@ -18,6 +18,8 @@ CHECKPOINTS_KEPT = 2
 """A segment is deleted only before so many complete checkpoints: damage to the newest one does not cost the state."""
 CONTENT_PER_SLICE_MAX = 4
 """While a checkpoint is written, the content of the log grows by about so many times its bytes at most."""
+SLICES_AT_ONCE = 4
+"""The number of slices that are made before others have their turn, of a checkpoint that does not keep pace."""
 
 
 def is_due(settings: StoreSettings, *, content_bytes: int, changes: int, size_bytes: int) -> bool:
@@ -134,7 +136,6 @@ class Checkpoints:
     async def try_again(self) -> None:
         """Write the checkpoint that could not be written, if there is room for it by now."""
         if self._is_postponed and not self._is_writing and await self._has_room():
-            self._is_postponed = False
             self.due.set()
 
     async def write(self) -> None:
@@ -172,7 +173,7 @@ class Checkpoints:
             self._tried_bytes = max(self._tried_bytes, size_bytes)
             if is_last or self.content - begin_content <= CONTENT_PER_SLICE_MAX * size_bytes:
                 await appender.flush()
-            else:  # so much is appended meanwhile that a start would have a long way to fold
+            elif number % SLICES_AT_ONCE == 0:  # behind what is appended meanwhile: waiting for flushes takes too long
                 await self._clock.sleep(0)
 
     async def _has_room(self) -> bool:
