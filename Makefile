@@ -137,6 +137,7 @@ full-enode: $(READY)  ## Fill the disk of one enode of two under load, three tim
 
 crash: $(READY)  ## Stop the store at 2,500 points, damage it in 500 places, 5,000 random runs, a full disk, a million pops, timers, message groups, replays, kill each role 20 times
 	@$(PY) -m ortoo.testing.store.crash_points --points 2500
+	@$(PY) -m ortoo.testing.store.crash_points --points 500 --segment-bytes 4096
 	@$(PY) -m ortoo.testing.store.damage_points --megabytes 200 --places 500
 	@$(PY) -m ortoo.testing.runs.pop_schedule --steps 1000000
 	@ORTOO_EXAMPLES=5000 $(PYTEST) tests/property/test_store_model.py
