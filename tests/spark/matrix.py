@@ -25,10 +25,6 @@ TESTS: Final = {
     ),
     "batches are written": ("4.1", "test_sink.py::test_every_column_becomes_what_it_says"),
     "a frame is a snapshot": ("4.1", "test_batch_read.py::test_a_dataframe_is_a_snapshot"),
-    "filters are pushed down": (
-        "4.1",
-        "test_batch_read.py::test_pushed_filters_give_what_spark_gives_without_them",
-    ),
     "MessagePack is decoded": ("4.1", "test_batch_read.py::test_bodies_of_other_formats_are_decoded_by_spark"),
     "streams are written": ("4.1", "test_versions.py::test_a_stream_of_another_source_is_written"),
     "streams are read": (
