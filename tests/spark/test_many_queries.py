@@ -56,7 +56,7 @@ def session_of(spark: Any) -> Any:
 @pytest.mark.parametrize(
     ("options", "seed"),
     [(name, seed) for seed, name in enumerate(OPTIONS)]
-    + [pytest.param(name, 10 + seed, marks=pytest.mark.long) for seed in range(10) for name in OPTIONS],
+    + [pytest.param(name, 10 + seed, marks=pytest.mark.long) for seed in range(3) for name in OPTIONS],
 )
 def test_a_hundred_queries_on_one_frame_give_what_a_plain_frame_gives(
     spark: Any, broker: Broker, topic: str, options: str, seed: int
