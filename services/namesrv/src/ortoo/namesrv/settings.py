@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 from ortoo.common.cluster.name_servers import addresses_of
-from ortoo.common.cluster.service_settings import ServiceSettings
+from ortoo.common.cluster.service_settings import InnerSettings
 from ortoo.common.process.settings import Range
 
 DAY_MS = 86_400_000
@@ -13,7 +13,7 @@ IMPORTANT = ("name", "listen_address", "namesrv_address", "data_dir", "database_
 
 
 @dataclass(frozen=True)
-class Settings(ServiceSettings):
+class Settings(InnerSettings):
     """The settings of one name server."""
 
     ENVIRON_PREFIX = "ORTOO_NAMESRV_"
