@@ -63,8 +63,11 @@ async def open_namesrv(
         catalog = await _opened_catalog(open_catalog, settings, clock, randomness)
         parts.push_async_callback(catalog.close)
         encryption = read_encryption(settings.secrets_key_file, settings.secrets_key_files_previous)
-        if in_the_clear := await catalog.keep_secrets(encryption):
-            _log.warning("secrets of users are kept in the clear; give secrets_key_file", users=in_the_clear)
+        users = await catalog.keep_secrets(encryption)
+        if users and settings.keeps_secrets_open:
+            raise service.secrets_would_be_open()
+        if users and not encryption.encrypts:
+            _log.warning("secrets of users are kept in the clear; give secrets_key_file", users=users)
         directory = Directory(
             catalog,
             await catalog.contents(),
@@ -88,7 +91,8 @@ async def open_namesrv(
         background = await parts.enter_async_context(Background("namesrv"))
         admin_token = read_token(settings.admin_token_file, "admin_token_file")
         guards = inner_guards(settings, cluster_token(settings.cluster_token_file, clock), admin_token)
-        handlers = service.NameService(directory, elections, catalog, clock, admin_token, bool(guards))
+        is_open = settings.keeps_secrets_open
+        handlers = service.NameService(directory, elections, catalog, clock, admin_token, bool(guards), is_open)
         memory = MemoryBudget(settings.memory_budget_bytes, clock)
         register_memory(telemetry.metrics, memory)
         found = Findings("name server", settings.name, [catalog.findings, handlers.findings])
