@@ -183,7 +183,7 @@ PLACE = re.compile(r"`((?:protos|libs|services|docs|tests)/[^`]*)`")
 def lost_places(tree: Tree) -> list[str]:
     """What CONTRIBUTING says changes touch, and is not there; `…` stands for a package's folder, `{a,b}` for both."""
     lost: list[str] = []
-    for place in PLACE.findall(tree.text("CONTRIBUTING.md").partition("## Where does a change go?")[2].partition("\n## ")[0]):
+    for place in PLACE.findall(tree.text("CONTRIBUTING.md").partition("## Files of each kind of change")[2].partition("\n## ")[0]):
         whole = re.sub(r"^(\w+/(\w+))/…/", r"\1/src/ortoo/\2/", place)
         head, brace, rest = whole.partition("{")
         several, _, tail = rest.partition("}")
@@ -199,7 +199,7 @@ def test_the_places_of_changes_are_there(tree: Tree) -> None:
 
 def test_a_lost_place_is_found(tmp_path: Path) -> None:
     """A file of several, and a folder."""
-    table = "## Where does a change go?\n`libs/a/…/{b,c}.py` `libs/a/…/d/` `protos/e*.proto` `f.py`\n## Tests\n`libs/gone.py`"
+    table = "## Files of each kind of change\n`libs/a/…/{b,c}.py` `libs/a/…/d/` `protos/e*.proto` `f.py`\n## Tests\n`libs/gone.py`"
     names = {"CONTRIBUTING.md": table, "libs/a/src/ortoo/a/b.py": "", "protos/e1.proto": ""}
     assert lost_places(Tree.planted(tmp_path, names)) == ["libs/a/src/ortoo/a/c.py", "libs/a/src/ortoo/a/d/"]
 

@@ -99,7 +99,7 @@ def breaches(sentence: str) -> Iterator[str]:
         yield "'who' or 'what' as a free subject: name the subject"
     if (count := len(words_of(sentence))) > SENTENCE_WORDS_MAX:
         yield f"{count} words, more than {SENTENCE_WORDS_MAX}: one idea a sentence"
-    if len(re.findall(r"[:;](?=\s)", sentence)) > STOPS_MAX:
+    if len(re.findall(r"(?<!`)[:;](?=\s)", sentence)) > STOPS_MAX:
         yield "more than one colon or semicolon: one idea a sentence"
 
 
