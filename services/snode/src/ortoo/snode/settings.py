@@ -67,8 +67,8 @@ class Settings(ServiceSettings):
     namesrv_address: str = "127.0.0.1:8071"
     """host:port of each name server of the cluster, separated by `;`, or the http:// URL of such a list."""
     read_from: ReadFrom = ReadFrom.LEADER
-    """Which replicas of an enode serve ranges of a queue (`fetch`, Spark): its `leader`, or its `followers`, which have
-    the same messages at the same offsets. The leader serves the messages that a follower lacks."""
+    """Which replicas of an enode serve ranges of a queue (`fetch`, Spark), its `leader` or its `followers`. Followers
+    have the same messages at the same offsets. The leader serves the messages that a follower lacks."""
     enode_timeout_ms: Annotated[int, Range(10, 600_000)] = 3_000
     """Timeout of a request to an enode."""
     enode_in_flight_bytes: Annotated[int, Range(8 << 20, 16 << 30)] = 64 << 20

@@ -53,8 +53,8 @@ class ServiceSettings:
     """Time in which running calls may end after a stop was requested."""
     memory_budget_bytes: Annotated[int, Range(0, 1 << 44)] = 0
     """Memory for the calls of all clients: unread answers, and requests in progress. Above it the calls of slow readers
-    are ended and other clients are throttled. 0 = half of the memory of the container or the machine, less the memory
-    reserved for caches."""
+    are ended and other clients are throttled. The default 0 means half of the memory of the container or the machine,
+    less the memory reserved for caches."""
     one_core_if_enough: bool = True
     """Whether the process pins all its threads to one idle core while one is enough (CPU affinity). Calls then cost
     less and return sooner. It uses all allowed cores again as soon as it needs more."""

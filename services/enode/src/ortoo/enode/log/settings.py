@@ -77,15 +77,15 @@ class StoreSettings:
     recent_bytes: Annotated[int, Range(0, MEMORY_BYTES_MAX)] = 64 * MIB
     """Memory for recently stored batches, from which tailing readers are served."""
     index_bytes: Annotated[int, Range(0, MEMORY_BYTES_MAX)] = 32 * MIB
-    """Memory for queue indexes of old segments, loaded when a client reads there."""
+    """Memory for queue indexes of earlier segments, loaded when a client reads there."""
     index_bytes_max: Annotated[int, Range(0, MEMORY_BYTES_MAX)] = 0
     """Memory for the index of queues by segment, 362 bytes for each pair of queue and segment. When it is used up,
-    sends to queues without messages in the newest segment are refused. 0 = a quarter of the memory of the container or
-    the machine."""
+    sends to queues without messages in the newest segment are refused. The default 0 means a quarter of the memory of
+    the container or the machine."""
     fetch_bytes_max: Annotated[int, Range(1, 64 * MIB)] = 4 * MIB
     """Maximum size of the answer to one fetch, beyond its first batch."""
     read_threads: Annotated[int, Range(1, 1_024)] = 4
-    """Maximum of parallel disk reads of old batches. Reads that select rows or columns run one at a time, besides."""
+    """Maximum of parallel disk reads of earlier batches. Reads that select rows or columns also run, one at a time."""
     waiters_max: Annotated[int, Range(1, COUNT_MAX)] = 100_000
     """Maximum of fetches that wait for a message at once."""
 
