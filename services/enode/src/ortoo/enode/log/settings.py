@@ -85,7 +85,7 @@ class StoreSettings:
     fetch_bytes_max: Annotated[int, Range(1, 64 * MIB)] = 4 * MIB
     """Maximum size of the answer to one fetch, beyond its first batch."""
     read_threads: Annotated[int, Range(1, 1_024)] = 4
-    """Maximum of parallel disk reads of earlier batches. Reads that select rows or columns also run, one at a time."""
+    """Maximum of parallel disk reads of earlier batches. Reads that select rows or columns use one more thread."""
     waiters_max: Annotated[int, Range(1, COUNT_MAX)] = 100_000
     """Maximum of fetches that wait for a message at once."""
 
