@@ -76,7 +76,7 @@ test:  ## Run `check` and the contract, integration, end-to-end, deployment and 
 	  $(MAKE) -k -j4 --output-sync=target $(RUNS) types || status=$$?; \
 	  $(PY) -m tests.skips $(RUNS:%=$(SKIPS)/%.json); exit $$status
 
-bench: $(READY)  ## Run all benchmarks beside their baselines, ten minutes: bench/results, the table in README.md (NAME=produce for one)
+bench: $(READY)  ## Run all benchmarks beside their baselines, ten minutes: bench/results, the table in docs/figures.md (NAME=produce for one)
 	@$(PY) -m bench.suite $(NAME)
 
 bench-store: $(READY)  ## Measure the storage engine alone, up to 10 GB of disk: bench/results/store
@@ -86,7 +86,7 @@ bench-spark: $(SPARK_READY)  ## Measure reads and writes of Spark beside its own
 	@libs/spark/find_java.sh 'the benchmark of Spark'
 	@$(PY) -m bench.suite spark
 
-bench-peers: $(PEERS_READY)  ## Compare with RocketMQ and Kafka (Java, Maven), half an hour: bench/results/peers, README.md (ROUNDS=1 SECONDS=5)
+bench-peers: $(PEERS_READY)  ## Compare with RocketMQ and Kafka (Java, Maven), half an hour: bench/results/peers, docs/figures.md (ROUNDS=1 SECONDS=5)
 	@$(PY) -m bench.peers --rounds $(or $(ROUNDS),3) --seconds $(or $(SECONDS),10) || test $$? -eq 77
 
 bench-guard: $(READY)  ## Measure into build/bench; fail if a ratio fell by more than a quarter of the committed one
