@@ -13,8 +13,9 @@ from pathlib import Path
 
 from ortoo.common.errors import Overloaded
 from ortoo.common.errors.findings import Finding
+from ortoo.common.logs import log_events
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock, SystemClock
-from ortoo.common.process.logs import get_logger
 
 CGROUPS, CGROUPS_OF_PROCESS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 LIMIT_V1, LIMIT_V2 = "memory.limit_in_bytes", "memory.max"
@@ -320,7 +321,7 @@ class MemoryBudget:
                 return
             missing -= share.bytes
             self.evicted[share.kind] += 1
-            _log.warning("who does not read is ended: the memory is used up", kind=share.kind, held=share.bytes)
+            _log.emit(log_events.SLOW_READER_EVICTED, kind=share.kind, held=share.bytes)
             share.evict(
                 f"{share.bytes} bytes lie here unread for {now_s - share.behind_since_s:.1f} s and the process's "
                 f"memory is used up ({self.used_bytes} of {self.bytes_max} bytes); read faster, or come later"

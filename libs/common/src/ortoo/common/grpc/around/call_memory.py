@@ -13,7 +13,8 @@ from ortoo.common.grpc.around.layers import Call, Layer
 from ortoo.common.grpc.connections import Peer, end_connections, peer_of
 from ortoo.common.grpc.front.calls import FrontContext
 from ortoo.common.grpc.front.serving import SMALL_BYTES
-from ortoo.common.process.logs import get_logger
+from ortoo.common.logs import log_events
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.memory_budget import MemoryBudget, MemoryShare
 
 CALL_BYTES = 16 << 10
@@ -86,7 +87,7 @@ class CallMemory(Layer):
 
     def _end(self, kind: str, peer: str, task: "asyncio.Task[Any] | None") -> None:
         """End the connection of a call, together with others that are to end now."""
-        _log.warning("a connection is ended whose peer does not read", kind=kind, peer=peer)
+        _log.emit(log_events.SLOW_READER_DISCONNECTED, kind=kind, peer=peer)
         if not self._deaf:
             asyncio.get_running_loop().call_soon(self._end_all)
         self._deaf.setdefault(peer_of(peer), []).append(task)
