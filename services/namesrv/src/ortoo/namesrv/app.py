@@ -101,7 +101,7 @@ async def open_namesrv(
                 settings_servicer("namesrv", live),
             ],
             outermost=[telemetry.calls],
-            layers=cluster_guards(token, admin_token, tls_only=tls is not None),
+            guards=cluster_guards(token, admin_token, tls_only=tls is not None),
             grace_s=settings.stop_grace_s,
             drain_delay_s=settings.drain_delay_s,
             cluster_tls=tls,

@@ -10,7 +10,7 @@ from ortoo.common.cluster.addresses import reached_at
 from ortoo.common.cluster.announcing import Announcing
 from ortoo.common.cluster.live_settings import LiveSettings
 from ortoo.common.errors.findings import Findings
-from ortoo.common.grpc.around.layers import Layer
+from ortoo.common.grpc.around.layers import Guard, Layer
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.grpc.tls import TlsListener, cluster_listener
@@ -34,14 +34,14 @@ from ortoo.snode.membership import open_membership
 from ortoo.snode.membership.store import redis_client
 from ortoo.snode.observe import open_observation
 from ortoo.snode.observe.trace_topic import TraceTopic
-from ortoo.snode.policy import open_policy
-from ortoo.snode.policy.access import LOOK_INTERVAL_S
+from ortoo.snode.policy import Policy, open_policy
+from ortoo.snode.policy.access import LOOK_INTERVAL_S, Authentication
 from ortoo.snode.pop import Pop
 from ortoo.snode.pull import Pull
 from ortoo.snode.push.sessions import Sessions
 from ortoo.snode.rocketmq.clients.routes import endpoints_of
 from ortoo.snode.rocketmq.rpc.gateway import Gateway
-from ortoo.snode.rpc.around.access import AccessLayer, Refusals
+from ortoo.snode.rpc.around.access import Refusals, Rights, RocketmqSignIn, SignIn
 from ortoo.snode.rpc.around.interception import Interception, Limits, TlsOnly
 from ortoo.snode.rpc.around.namespaces import Namespaces
 from ortoo.snode.rpc.services import HOT, Services
@@ -117,16 +117,12 @@ async def open_snode(
         services = Services(
             runtime, cluster, enodes.links, topics, sending, pull, pushes, pop, clients, policy, gateway, found, live
         )
-        layers: list[Layer] = [Namespaces(), *([TlsOnly()] if settings.tls_required else []), Refusals()]
-        if policy.access is not None:
-            layers.append(AccessLayer(policy.access, scaler_open=settings.scaler_open))
-        layers.append(Limits(policy.flow))
-        if policy.chain is not None:
-            layers.append(Interception(policy.chain))
+        guards, layers = _around(settings, policy, cluster.name_server, clock)
         server = GrpcServer(
             settings.listen_address,
             services.added,
             outermost=[telemetry.calls],
+            guards=guards,
             layers=layers,
             grace_s=settings.stop_grace_s,
             drain_delay_s=settings.drain_delay_s,
@@ -205,6 +201,25 @@ async def open_snode(
             reload=live.reread,
             tls_address=server.tls_address,
         )
+
+
+def _around(
+    settings: Settings, policy: Policy, name_server: NameServer, clock: Clock
+) -> tuple[list[Guard], list[Layer]]:
+    """What stands around calls before a request is decoded, and after it: TLS and signatures; names, rights, limits."""
+    guards: list[Guard] = [Refusals(), *([TlsOnly()] if settings.tls_required else [])]
+    layers: list[Layer] = [Namespaces()]
+    if policy.access is not None:
+        sign_in = SignIn(policy.access, scaler_open=settings.scaler_open)
+        guards.append(sign_in)
+        layers.append(Rights(policy.access, sign_in))
+    if settings.rocketmq_signatures_required:
+        known = policy.access.authentication if policy.access is not None else None
+        guards.append(RocketmqSignIn(known or Authentication(name_server, clock, settings)))
+    layers.append(Limits(policy.flow))
+    if policy.chain is not None:
+        layers.append(Interception(policy.chain))
+    return guards, layers
 
 
 async def _follow_enodes(cluster: Cluster, enodes: Enodes, sending: Sending) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ortoo.common.errors import Forbidden, Invalid
-from ortoo.common.grpc.around.layers import Call, Layer
+from ortoo.common.grpc.around.layers import Call, Guard
 from ortoo.common.grpc.channels import Channels, Headers
 from ortoo.common.grpc.tls import cluster_credentials
 from ortoo.common.process.clock import Clock
@@ -90,7 +90,7 @@ def cluster_token(path: str, clock: Clock) -> ClusterToken | None:
     return ClusterToken(token, clock) if token else None
 
 
-class ClusterGuard(Layer):
+class ClusterGuard(Guard):
     """Lets only the cluster's own processes in, and operators with the admin's token where there is one.
 
     Health and reflection stay open.
@@ -110,7 +110,7 @@ class ClusterGuard(Layer):
             self._token.check(call.method.path, str(headers.get(CLUSTER_PROOF, "")))
 
 
-class ClusterTlsOnly(Layer):
+class ClusterTlsOnly(Guard):
     """Refuses calls of the cluster that came in the clear; probes of health and reflection stay open."""
 
     services = OWN
@@ -134,7 +134,7 @@ def cluster_channels(settings: "ServiceSettings", token: ClusterToken | None) ->
     return Channels(headers_of, cluster_credentials(settings), tls_name=settings.tls_cluster_name)
 
 
-def cluster_guards(token: ClusterToken | None, admin_token: str = "", *, tls_only: bool = False) -> list[Layer]:
+def cluster_guards(token: ClusterToken | None, admin_token: str = "", *, tls_only: bool = False) -> list[Guard]:
     """What guards a port of the cluster; nothing without a token, unless calls must come by its TLS alone."""
-    guards: list[Layer] = [ClusterTlsOnly()] if tls_only else []
+    guards: list[Guard] = [ClusterTlsOnly()] if tls_only else []
     return guards if token is None else [*guards, ClusterGuard(token, admin_token)]

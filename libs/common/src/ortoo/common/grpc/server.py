@@ -13,7 +13,7 @@ from grpc_reflection.v1alpha import reflection
 from ortoo.common.errors import Conflict
 from ortoo.common.grpc.around.call_memory import CallMemory
 from ortoo.common.grpc.around.error_translation import ErrorTranslation
-from ortoo.common.grpc.around.layers import Codec, Layer, Layers
+from ortoo.common.grpc.around.layers import Decoding, Encoding, Guard, Layer, Layers
 from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX
 from ortoo.common.grpc.front.serving import QueueFront
 from ortoo.common.grpc.tls import TlsListener
@@ -81,6 +81,7 @@ class GrpcServer:
         address: str,
         servicers: Sequence[tuple[str, AddServicer]],
         *,
+        guards: Sequence[Guard] = (),
         layers: Sequence[Layer] = (),
         outermost: Sequence[Layer] = (),
         grace_s: float = 5.0,
@@ -102,7 +103,8 @@ class GrpcServer:
 
         What calls cost is drawn from `memory`; None = from a budget that nothing else draws from.
 
-        `layers` raise OrtooErrors, as handlers do; those in `outermost` see the status that became of them.
+        The order of work at a call: `outermost`, memory, `guards`, the counts of elements, decoding, `layers`, the
+        handler. Guards and layers raise OrtooErrors, as handlers do; those in `outermost` see the resulting status.
 
         `hot` are full names of unary methods that the queue front serves, where it can.
 
@@ -128,7 +130,9 @@ class GrpcServer:
         self._alone = alone or asyncio.Event()
         self._names = [name for name, _ in servicers]
         self._health = _Health(self.draining)
-        around = Layers([*outermost, ErrorTranslation(), CallMemory(memory or MemoryBudget()), Codec(), *layers])
+        assert not any(isinstance(one, Guard) for one in layers), "a guard is entered before requests are decoded"
+        before = [*outermost, ErrorTranslation(), CallMemory(memory or MemoryBudget()), Encoding(), *guards]
+        around = Layers([*before, Decoding(), *layers])
         self._server = current_transport().server([around], SHARING if shares_ports else OPTIONS)
         self._front = QueueFront.before(self._server, hot, around) if hot else None
         for _, add in servicers:

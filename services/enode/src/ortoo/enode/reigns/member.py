@@ -81,7 +81,7 @@ async def open_member(
         speaking = GrpcServer(
             settings.member_listen_address if tls is None else "",
             [(NAME, add)],
-            layers=cluster_guards(token),
+            guards=cluster_guards(token),
             cluster_tls=tls,
             grace_s=0.0,
             setting="member_listen_address",

@@ -105,7 +105,7 @@ def enode_server(
         settings.listen_address,
         [_servicer(service), *others],
         outermost=[calls],
-        layers=cluster_guards(token, tls_only=tls is not None),
+        guards=cluster_guards(token, tls_only=tls is not None),
         cluster_tls=tls,
         grace_s=settings.stop_grace_s,
         drain_delay_s=settings.drain_delay_s,

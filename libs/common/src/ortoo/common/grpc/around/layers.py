@@ -14,6 +14,7 @@ from typing import Any, Self
 import grpc
 
 from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.limits.request_shape import counted
 
 KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 
@@ -112,17 +113,25 @@ class Layer:
         """The call has ended with its `answer` or its `error`; a layer may make the one of the other."""
 
 
-class Codec(Layer):
-    """Within it requests and answers are messages, outside of it bytes. Errors: DecodeError."""
+class Guard(Layer):
+    """A layer that is entered before the request is decoded: it knows the headers and the raw bytes, `Call.data`."""
 
-    def enter(self, call: Call) -> None:
-        """Read the one request."""
-        if call.data is not None:
-            call.request = call.method.read(call.data)
+
+class Encoding(Layer):
+    """Within it answers are messages, outside of it bytes."""
 
     def answered(self, call: Call, answer: Any) -> bytes:
         """Write an answer."""
         return call.method.write(answer)
+
+
+class Decoding(Layer):
+    """Within it requests are messages, outside of it bytes. Those of streams are decoded when the handler reads them."""
+
+    def enter(self, call: Call) -> None:
+        """Decode the one request. Errors: Invalid, when one of its lists is too long; DecodeError."""
+        if call.data is not None:
+            call.request = call.method.read(call.data)
 
 
 class Layers(grpc.aio.ServerInterceptor):
@@ -153,21 +162,18 @@ class Layers(grpc.aio.ServerInterceptor):
         it gave or was given until the next one comes, and a stream may be idle for hours.
         """
         kind = next(kind for kind in KINDS if getattr(handler, kind) is not None)
-        handle, read = getattr(handler, kind), handler.request_deserializer
+        handle = getattr(handler, kind)
         method = Method(
             path,
             path.rpartition(".")[2],
             handler.request_streaming,
             handler.response_streaming,
-            read or bytes,
+            counted(path, handler.request_deserializer or bytes),
             handler.response_serializer or bytes,
         )
         boxed = boxed and inspect.isasyncgenfunction(handle)
         layers = tuple(layer for layer in self._layers if path.startswith(layer.services))
-        if not method.takes_many:
-            read = None
-        elif boxed:
-            read = _boxed(method.read)
+        read = _boxed if method.takes_many and boxed else None
         if method.gives_many and not inspect.isasyncgenfunction(handle):
             # It writes its answers to the context by itself, as the health service's Watch does.
             return handler._replace(request_deserializer=read, **{kind: _one(handle, method, layers, writes=False)})
@@ -292,22 +298,20 @@ def _leaving(layers: Sequence[Layer], *, writes: bool = True) -> Callable[[Call]
     return leave
 
 
-def _boxed(read: Callable[[bytes], Any]) -> Callable[[bytes], list[Any]]:
-    return lambda data: [read(data)]
+def _boxed(data: bytes) -> list[bytes]:
+    return [data]
 
 
 def _given(method: Method, layers: Sequence[Layer], *, boxed: bool = False) -> Callable[[Call, Any], Any]:
-    """What the handler is given: the request, or the requests as they pass the layers."""
+    """What the handler is given: the request, or the requests as they are decoded and pass the layers."""
     if not method.takes_many:
         return lambda call, _: call.request
     askeds = [one for one in _own(layers, "asked") if one is not None]
-    if not askeds and not boxed:
-        return lambda _, requests: requests
     return lambda call, requests: _Requests(call, requests, askeds, boxed=boxed)
 
 
 class _Requests:
-    """The requests of a call as they pass the layers."""
+    """The requests of a call: each is decoded, and then passes the layers."""
 
     def __init__(self, call: Call, requests: AsyncIterator[Any], askeds: Sequence[Any], *, boxed: bool) -> None:
         self._call = call
@@ -324,7 +328,7 @@ class _Requests:
         if self._coming is None:
             self._coming = aiter(self._requests)
         came = await anext(self._coming)
-        request = came.pop() if self._boxed else came
+        request = self._call.method.read(came.pop() if self._boxed else came)
         for asked in self._askeds:
             if (waiting := asked(self._call, request)) is not None:
                 await waiting
