@@ -12,8 +12,10 @@ from grpc_reflection.v1alpha import reflection
 
 from ortoo.common.errors import Conflict
 from ortoo.common.grpc.around.call_memory import CallMemory
+from ortoo.common.grpc.around.coding import Decoding, Encoding
 from ortoo.common.grpc.around.error_translation import ErrorTranslation
-from ortoo.common.grpc.around.layers import Decoding, Encoding, Guard, Layer, Layers
+from ortoo.common.grpc.around.layers import Guard, Layer, Layers
+from ortoo.common.grpc.around.observers import Observers
 from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX
 from ortoo.common.grpc.front.serving import QueueFront
 from ortoo.common.grpc.tls import TlsListener
@@ -131,8 +133,9 @@ class GrpcServer:
         self._names = [name for name, _ in servicers]
         self._health = _Health(self.draining)
         assert not any(isinstance(one, Guard) for one in layers), "a guard is entered before requests are decoded"
-        before = [*outermost, ErrorTranslation(), CallMemory(memory or MemoryBudget()), Encoding(), *guards]
-        around = Layers([*before, Decoding(), *layers])
+        calls = CallMemory(memory or MemoryBudget())
+        before = [*outermost, ErrorTranslation(), calls, Observers(), Encoding(), *guards]
+        around = Layers([*before, Decoding(calls), *layers])
         self._server = current_transport().server([around], SHARING if shares_ports else OPTIONS)
         self._front = QueueFront.before(self._server, hot, around) if hot else None
         for _, add in servicers:

@@ -91,7 +91,7 @@ class MemoryShare:
         "on_evict",
     )
 
-    def __init__(self, budget: "MemoryBudget", kind: str, evict: Callable[[str], None] | None) -> None:
+    def __init__(self, budget: "MemoryBudget", kind: str, evict: Callable[[str], object] | None) -> None:
         self._budget = budget
         self.on_evict = evict
         """Ends the owner in a way that tells it why, given the reason; None = there is no such way."""
@@ -142,6 +142,10 @@ class MemoryShare:
         """Draw what the owner costs by itself. Errors: Overloaded."""
         self.draw(size_bytes, is_request=is_request)
         self.fixed_bytes += size_bytes
+
+    def settle(self) -> None:
+        """What it holds is the owner's cost from now on, and waits for its peer no longer."""
+        self.fixed_bytes = self.bytes
 
     def unfix(self, size_bytes: int) -> None:
         """The owner costs less by itself than before."""
@@ -262,7 +266,7 @@ class MemoryBudget:
         """What is not used."""
         return max(0, self.bytes_max - self.used_bytes)
 
-    def share(self, kind: str, evict: Callable[[str], None] | None = None) -> MemoryShare:
+    def share(self, kind: str, evict: Callable[[str], object] | None = None) -> MemoryShare:
         """A share without bytes. `evict` ends its owner, given the reason, and must not wait; None = it stays."""
         share = MemoryShare(self, kind, evict)
         self._shares[share] = None

@@ -1,4 +1,4 @@
-"""What calls cost, drawn from the process's budget: each call, what it came with, and answers that nobody has taken.
+"""What calls cost, drawn from the process's budget: each call, its headers and request, and answers not taken yet.
 
 gRPC keeps an answer until the peer's window has room for it, and goes on keeping it when the handler has long ended,
 for a status travels behind the answers. A peer that reads nothing is rid of by nothing but the end of its connection;
@@ -9,10 +9,12 @@ import asyncio
 from contextvars import ContextVar
 from typing import Any
 
+from ortoo.common.errors import Overloaded
+from ortoo.common.grpc.around.arrival import ARRIVAL, Arrival
 from ortoo.common.grpc.around.layers import Call, Layer
-from ortoo.common.grpc.connections import Peer, end_connections, peer_of
-from ortoo.common.grpc.front.calls import FrontContext
+from ortoo.common.grpc.around.observers import OBSERVING
 from ortoo.common.grpc.front.serving import SMALL_BYTES
+from ortoo.common.grpc.limits.connections import Peer, end_connections, peer_of
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.memory_budget import MemoryBudget, MemoryShare
 
@@ -24,8 +26,10 @@ LARGEST_PERCENT = 60
 """What of the budget one request counts as at most: the largest must pass by itself, or its sender tries for ever."""
 TRANSPORT_COPIES = 2
 """How often an answer exists while it is written: as bytes, and as gRPC's copy of them."""
-UNCOUNTED = "/grpc."
-"""Health and reflection: whoever is asked whether it is well must be able to answer."""
+HEADER_BYTES_USUAL = 2 << 10
+"""Headers of at most this size are part of CALL_BYTES."""
+HEADER_COPIES = 3
+"""How often longer ones exist: as gRPC keeps them, as texts, and as what their reader makes of them."""
 _share: ContextVar[MemoryShare | None] = ContextVar("call_memory", default=None)
 _log = get_logger("memory")
 
@@ -41,7 +45,7 @@ def call_share(budget: MemoryBudget, kind: str) -> MemoryShare:
 
 
 class CallMemory(Layer):
-    """Gives each call a share, which is closed when gRPC has let go of all that was answered."""
+    """Gives each call a share from its headers on, which is closed when gRPC has let go of all that was answered."""
 
     def __init__(self, budget: MemoryBudget) -> None:
         """Draw from `budget`."""
@@ -49,28 +53,46 @@ class CallMemory(Layer):
         self._deaf: dict[Peer | None, list[asyncio.Task[Any] | None]] = {}
         """The calls whose connections are to end now."""
 
+    def arrive(self, arrival: Arrival) -> None:
+        """Open the call's share. If memory is short, calls whose requests do not come are ended. Errors: Overloaded."""
+        share = self._budget.share(arrival.path.rpartition("/")[2])
+        arrival.when_over(share.close)
+        header_bytes = sum([len(value) for _, value in arrival.metadata])
+        call_bytes = CALL_BYTES + HEADER_COPIES * max(0, header_bytes - HEADER_BYTES_USUAL)
+        if arrival.path.startswith(OBSERVING):  # a process must be able to say that it is well
+            share.take(call_bytes)
+        else:
+            share.draw(call_bytes, is_request=not arrival.gives_many)
+        share.on_evict = arrival.end
+        arrival.kept[self] = share
+
     def enter(self, call: Call) -> None:
-        """Open the call's share. Errors: Overloaded."""
-        method, context = call.method, call.context
-        if method.path.startswith(UNCOUNTED):
+        """Count what the request brings. Errors: Overloaded; why the call was refused before its request came."""
+        arrival = ARRIVAL.get()
+        if arrival is None:
             return
-        kind = method.path.rpartition("/")[2]
-        share = self._budget.share(kind)
-        try:
-            came_bytes = 0 if call.data is None else len(call.data)
-            brought_bytes = min(REQUEST_COPIES * came_bytes, self._budget.bytes_max * LARGEST_PERCENT // 100)
-            share.fix(CALL_BYTES + brought_bytes, is_request=not method.gives_many)
-        except BaseException:
-            share.close()
-            raise
-        task = asyncio.current_task()
-        share.on_deaf = lambda: self._end(kind, context.peer(), task)
-        # grpc.aio's task ends when the last of the answers and the status are on their way, or nobody is there.
-        over = context if type(context) is FrontContext else task
-        if over is not None:
-            over.add_done_callback(lambda _: share.close())
-        _share.set(share)
+        if arrival.refused is not None:
+            raise arrival.refused
+        share: MemoryShare = arrival.kept[self]
+        share.on_evict = arrival.end = None
+        share.settle()
         call.kept[self] = share
+        if call.data is not None:
+            self.brought(call, len(call.data))
+        context, task = call.context, asyncio.current_task()
+        share.on_deaf = lambda: self._end(share.kind, context.peer(), task)
+        _share.set(share)
+
+    def brought(self, call: Call, request_bytes: int) -> None:
+        """The call's request has so many bytes. Errors: Overloaded."""
+        share: MemoryShare | None = call.kept.get(self)
+        if share is not None:
+            counted_bytes = min(REQUEST_COPIES * request_bytes, self._budget.bytes_max * LARGEST_PERCENT // 100)
+            try:
+                share.fix(counted_bytes, is_request=not call.method.gives_many)
+            except Overloaded:
+                share.close()
+                raise
 
     def answered(self, call: Call, answer: bytes) -> bytes:
         """Count an answer until gRPC has taken it; of a call with one until that has let go of it."""

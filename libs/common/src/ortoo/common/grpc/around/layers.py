@@ -13,7 +13,9 @@ from typing import Any, Self
 
 import grpc
 
+from ortoo.common.grpc.around.arrival import ARRIVAL, Arrival
 from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.limits.inflation import inflated
 from ortoo.common.grpc.limits.request_shape import counted
 
 KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
@@ -97,6 +99,9 @@ class Layer:
     services: tuple[str, ...] = ("/",)
     """How the paths of the methods begin which it stands around."""
 
+    def arrive(self, arrival: Arrival) -> None:
+        """The headers of a call have come. A layer that raises here refuses the call before its request is received."""
+
     def enter(self, call: Call) -> Awaitable[None] | None:
         """The call begins. Who raises here refuses it, and is not left."""
 
@@ -117,29 +122,14 @@ class Guard(Layer):
     """A layer that is entered before the request is decoded: it knows the headers and the raw bytes, `Call.data`."""
 
 
-class Encoding(Layer):
-    """Within it answers are messages, outside of it bytes."""
-
-    def answered(self, call: Call, answer: Any) -> bytes:
-        """Write an answer."""
-        return call.method.write(answer)
-
-
-class Decoding(Layer):
-    """Within it requests are messages, outside of it bytes. Those of streams are decoded when the handler reads them."""
-
-    def enter(self, call: Call) -> None:
-        """Decode the one request. Errors: Invalid, when one of its lists is too long; DecodeError."""
-        if call.data is not None:
-            call.request = call.method.read(call.data)
-
-
 class Layers(grpc.aio.ServerInterceptor):
     """The layers of a server, the first one outermost."""
 
     def __init__(self, layers: Sequence[Layer]) -> None:
         self._layers = tuple(layers)
         self._known: dict[str, tuple[Any, Any]] = {}
+        self._refusing: dict[str, Any] = {}
+        self._arrives = [one for one in layers if type(one).arrive is not Layer.arrive]
 
     async def intercept_service(
         self,
@@ -153,7 +143,32 @@ class Layers(grpc.aio.ServerInterceptor):
         known = self._known.get(path)
         if known is None or known[0] is not handler:
             known = self._known[path] = (handler, self.around(handler, path, boxed=True))
-        return known[1]
+        if (task := asyncio.current_task()) is None:
+            return known[1]
+        metadata = handler_call_details.invocation_metadata or ()
+        arrival = Arrival(path, metadata, gives_many=handler.response_streaming, end=task.cancel)
+        task.add_done_callback(arrival.over)
+        self.arrived(arrival)
+        ARRIVAL.set(arrival)
+        return known[1] if arrival.refused is None else self._refusal(path)
+
+    def arrived(self, arrival: Arrival) -> None:
+        """Let the layers see a call whose request has not come yet; one of them may refuse it."""
+        for layer in self._arrives:
+            if arrival.path.startswith(layer.services):
+                try:
+                    layer.arrive(arrival)
+                except Exception as error:
+                    arrival.refused = error.with_traceback(None)
+                    return
+
+    def _refusal(self, path: str) -> Any:
+        """A handler that waits for no request: the layers refuse the call as they are entered."""
+        found = self._refusing.get(path)
+        if found is None:
+            found = self.around(grpc.stream_stream_rpc_method_handler(_never, bytes, bytes), path)
+            self._refusing[path] = found
+        return found
 
     def around(self, handler: Any, path: str, *, boxed: bool = False) -> Any:
         """A method's handler with those layers around it that are for this method; it takes and gives bytes.
@@ -182,6 +197,11 @@ class Layers(grpc.aio.ServerInterceptor):
         else:
             wrapped, write = _one(handle, method, layers), None
         return handler._replace(request_deserializer=read, response_serializer=write, **{kind: wrapped})
+
+
+async def _never(requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
+    raise AssertionError("a call that was refused is not served")
+    yield
 
 
 def _own(layers: Sequence[Layer], name: str) -> list[Any]:
@@ -328,7 +348,7 @@ class _Requests:
         if self._coming is None:
             self._coming = aiter(self._requests)
         came = await anext(self._coming)
-        request = self._call.method.read(came.pop() if self._boxed else came)
+        request = self._call.method.read(inflated(came.pop() if self._boxed else came))
         for asked in self._askeds:
             if (waiting := asked(self._call, request)) is not None:
                 await waiting

@@ -114,8 +114,8 @@ class FrontContext(grpc.aio.ServicerContext[Any, Any]):
         return self._call.is_gone
 
     def add_done_callback(self, callback: Callable[[Any], None]) -> None:
-        """Call it when gRPC has let go of the answer; it replaces one that was given before."""
-        self._call.over = partial(callback, None)
+        """Call it when gRPC has let go of the answer."""
+        self._call.when_over(partial(callback, None))
 
     def finish(self, data: bytes | None) -> None:
         """Send the answer, or the status alone if it is none of success."""

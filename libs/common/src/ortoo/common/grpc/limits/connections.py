@@ -19,6 +19,12 @@ def peer_of(name: str) -> Peer | None:
     return (_plain(host.strip("[]")), int(port)) if port.isdecimal() else None
 
 
+def address_of(name: str) -> str:
+    """The host in what gRPC says of a peer; what it says for one that has no port."""
+    peer = peer_of(name)
+    return name if peer is None else peer[0]
+
+
 def end_connections(peers: Collection[Peer | None]) -> set[Peer]:
     """Shut down the connections to these peers; returns whose were found.
 
