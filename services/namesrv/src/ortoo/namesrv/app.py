@@ -19,7 +19,7 @@ from ortoo.common.process.retry import Backoff
 from ortoo.common.process.service import Running
 from ortoo.common.process.settings import Loaded
 from ortoo.common.telemetry.findings_service import findings_servicer
-from ortoo.common.telemetry.process_metrics import register_memory
+from ortoo.common.telemetry.process_metrics import register_connections, register_memory
 from ortoo.common.telemetry.role import Telemetry
 from ortoo.common.telemetry.settings_service import settings_servicer
 from ortoo.namesrv.catalog.catalog import Catalog
@@ -104,6 +104,8 @@ async def open_namesrv(
             guards=cluster_guards(token, admin_token, tls_only=tls is not None),
             grace_s=settings.stop_grace_s,
             drain_delay_s=settings.drain_delay_s,
+            connections_max=settings.connections_max,
+            connections_per_address_max=settings.connections_per_address_max,
             cluster_tls=tls,
             memory=memory,
         )
@@ -114,6 +116,7 @@ async def open_namesrv(
         background.every("deletions", settings.expiry_interval_s, directory.end_deletions, clock=clock)
         background.every("handle keys", KEYS_INTERVAL_S, directory.renew_handle_keys, clock=clock)
         register(telemetry.metrics, directory, elections)
+        register_connections(telemetry.metrics, server.ended_connections)
         await parts.enter_async_context(server)
         servers.append(server)
 

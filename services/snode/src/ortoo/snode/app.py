@@ -21,7 +21,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.service import Running
 from ortoo.common.process.settings import Loaded
 from ortoo.common.records.message import Message
-from ortoo.common.telemetry.process_metrics import register_memory
+from ortoo.common.telemetry.process_metrics import register_connections, register_memory
 from ortoo.common.telemetry.role import Telemetry
 from ortoo.snode.clients import Clients
 from ortoo.snode.cluster import Cluster, open_cluster
@@ -90,6 +90,7 @@ async def open_snode(
         background = await enter(Background("snode"))
         incarnation = randomness.id_text()
         memory = MemoryBudget(settings.memory_budget_bytes, clock)
+        memory.limit_bytes //= settings.workers
         register_memory(telemetry.metrics, memory)
         runtime = Runtime(settings, incarnation, background, channels, telemetry.metrics, clock, randomness, memory)
         found = Findings("snode", settings.name, [memory.findings, telemetry.findings, live.findings])
@@ -126,6 +127,8 @@ async def open_snode(
             layers=layers,
             grace_s=settings.stop_grace_s,
             drain_delay_s=settings.drain_delay_s,
+            connections_max=settings.connections_max,
+            connections_per_address_max=settings.connections_per_address_max,
             tls=_tls_listener(settings),
             cluster_tls=cluster_listener(settings),
             memory=memory,
@@ -134,6 +137,8 @@ async def open_snode(
             shares_ports=worker is not None,
             alone=alone,
         )
+
+        register_connections(telemetry.metrics, server.ended_connections)
 
         async def drain() -> None:
             """End all streams at a stop; the process is ending already."""

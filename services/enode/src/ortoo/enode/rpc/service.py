@@ -109,6 +109,8 @@ def enode_server(
         cluster_tls=tls,
         grace_s=settings.stop_grace_s,
         drain_delay_s=settings.drain_delay_s,
+        connections_max=settings.connections_max,
+        connections_per_address_max=settings.connections_per_address_max,
         memory=memory,
         is_ready=False,
         hot=HOT,

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import Any
+
+from ortoo.common.process.memory_budget import MemoryShare
 
 Metadata = Sequence[tuple[str, str | bytes]]
 
@@ -10,7 +11,7 @@ Metadata = Sequence[tuple[str, str | bytes]]
 class Arrival:
     """A call from its headers to its request, and what is to be done when it is over."""
 
-    __slots__ = ("_overs", "end", "gives_many", "kept", "metadata", "path", "refused")
+    __slots__ = ("_overs", "end", "ends_connection", "gives_many", "memory", "metadata", "path", "refused")
 
     def __init__(
         self, path: str, metadata: Metadata, *, gives_many: bool, end: Callable[[str], object] | None = None
@@ -20,12 +21,20 @@ class Arrival:
         self.gives_many = gives_many
         """Whether its answers are a stream."""
         self.end = end
-        """Ends the call for a reason; None once its request has come."""
+        """Ends the call for a reason; None once its request has come, or the call is over."""
         self.refused: Exception | None = None
         """Why its request is not received at all. The layers see this call with an empty request."""
-        self.kept: dict[Any, Any] = {}
-        """What layers want to know when the request has come."""
+        self.ends_connection = False
+        """Whether the connection on which it came is to end, because no honest peer sends this."""
+        self.memory: MemoryShare | None = None
+        """What the call costs is drawn from it."""
         self._overs: list[Callable[[], object]] = []
+
+    def came(self) -> None:
+        """The request has come: the call is not ended any more for want of it, and its memory is its own cost."""
+        self.end = None
+        if self.memory is not None:
+            self.memory.settle()
 
     def when_over(self, callback: Callable[[], object]) -> None:
         """Have a function called once gRPC holds nothing of the call any more."""

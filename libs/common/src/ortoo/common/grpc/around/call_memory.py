@@ -9,7 +9,7 @@ import asyncio
 from contextvars import ContextVar
 from typing import Any
 
-from ortoo.common.errors import Overloaded
+from ortoo.common.errors import Invalid, Overloaded
 from ortoo.common.grpc.around.arrival import ARRIVAL, Arrival
 from ortoo.common.grpc.around.layers import Call, Layer
 from ortoo.common.grpc.around.observers import OBSERVING
@@ -26,10 +26,15 @@ LARGEST_PERCENT = 60
 """What of the budget one request counts as at most: the largest must pass by itself, or its sender tries for ever."""
 TRANSPORT_COPIES = 2
 """How often an answer exists while it is written: as bytes, and as gRPC's copy of them."""
+HEADER_BYTES_MAX = 16 << 10
+"""How long the headers of one call may be. gRPC's core refuses longer ones, but not before the peer has acknowledged
+the limit; one that goes on so has no honest reason."""
 HEADER_BYTES_USUAL = 2 << 10
 """Headers of at most this size are part of CALL_BYTES."""
 HEADER_COPIES = 3
 """How often longer ones exist: as gRPC keeps them, as texts, and as what their reader makes of them."""
+TELL_INTERVAL_S = 10.0
+"""How often the log tells of connections that were ended."""
 _share: ContextVar[MemoryShare | None] = ContextVar("call_memory", default=None)
 _log = get_logger("memory")
 
@@ -50,37 +55,44 @@ class CallMemory(Layer):
     def __init__(self, budget: MemoryBudget) -> None:
         """Draw from `budget`."""
         self._budget = budget
-        self._deaf: dict[Peer | None, list[asyncio.Task[Any] | None]] = {}
-        """The calls whose connections are to end now."""
+        self._ending: dict[Peer | None, tuple[str, list[asyncio.Task[Any] | None]]] = {}
+        """The calls whose connections are to end now, and why."""
+        self.ended = {"unread": 0, "headers": 0}
+        """How many connections were ended: their peers did not read, or sent headers that are too long."""
+        self._told_at_s = float("-inf")
 
     def arrive(self, arrival: Arrival) -> None:
         """Open the call's share. If memory is short, calls whose requests do not come are ended. Errors: Overloaded."""
         share = self._budget.share(arrival.path.rpartition("/")[2])
         arrival.when_over(share.close)
         header_bytes = sum([len(value) for _, value in arrival.metadata])
+        if header_bytes > HEADER_BYTES_MAX:
+            arrival.ends_connection = True
+            raise Invalid(f"the headers have {header_bytes} bytes; send at most {HEADER_BYTES_MAX}", field="headers")
         call_bytes = CALL_BYTES + HEADER_COPIES * max(0, header_bytes - HEADER_BYTES_USUAL)
         if arrival.path.startswith(OBSERVING):  # a process must be able to say that it is well
             share.take(call_bytes)
         else:
             share.draw(call_bytes, is_request=not arrival.gives_many)
         share.on_evict = arrival.end
-        arrival.kept[self] = share
+        arrival.memory = share
 
     def enter(self, call: Call) -> None:
         """Count what the request brings. Errors: Overloaded; why the call was refused before its request came."""
         arrival = ARRIVAL.get()
         if arrival is None:
             return
+        if arrival.ends_connection:
+            self._end("headers", call.context.peer(), asyncio.current_task())
         if arrival.refused is not None:
             raise arrival.refused
-        share: MemoryShare = arrival.kept[self]
-        share.on_evict = arrival.end = None
-        share.settle()
-        call.kept[self] = share
+        assert arrival.memory is not None
+        arrival.came()
+        call.kept[self] = share = arrival.memory
         if call.data is not None:
             self.brought(call, len(call.data))
         context, task = call.context, asyncio.current_task()
-        share.on_deaf = lambda: self._end(share.kind, context.peer(), task)
+        share.on_deaf = lambda: self._end("unread", context.peer(), task)
         _share.set(share)
 
     def brought(self, call: Call, request_bytes: int) -> None:
@@ -88,6 +100,10 @@ class CallMemory(Layer):
         share: MemoryShare | None = call.kept.get(self)
         if share is not None:
             counted_bytes = min(REQUEST_COPIES * request_bytes, self._budget.bytes_max * LARGEST_PERCENT // 100)
+            if call.method.path.startswith(OBSERVING):
+                share.take(counted_bytes)
+                share.settle()
+                return
             try:
                 share.fix(counted_bytes, is_request=not call.method.gives_many)
             except Overloaded:
@@ -106,17 +122,26 @@ class CallMemory(Layer):
             share.give_back(TRANSPORT_COPIES * len(answer) if len(answer) > SMALL_BYTES else 0)
             share.moved()
 
-    def _end(self, kind: str, peer: str, task: "asyncio.Task[Any] | None") -> None:
+    def _end(self, reason: str, peer: str, task: "asyncio.Task[Any] | None") -> None:
         """End the connection of a call, together with others that are to end now."""
-        _log.warning("a connection is ended whose peer does not read", kind=kind, peer=peer)
-        if not self._deaf:
+        if not self._ending:
             asyncio.get_running_loop().call_soon(self._end_all)
-        self._deaf.setdefault(peer_of(peer), []).append(task)
+        self._ending.setdefault(peer_of(peer), (reason, []))[1].append(task)
 
     def _end_all(self) -> None:
-        deaf, self._deaf = self._deaf, {}
-        ended = end_connections(deaf.keys())
-        for peer, tasks in deaf.items():
-            for task in tasks if peer not in ended else ():  # it is no connection of sockets
+        ending, self._ending = self._ending, {}
+        ended = end_connections(ending.keys())
+        for peer, (reason, tasks) in ending.items():
+            if peer in ended:
+                self.ended[reason] += 1
+                continue
+            for task in tasks:  # it is no connection of sockets
                 if task is not None:
                     task.cancel()
+        self._tell()
+
+    def _tell(self) -> None:
+        """Log what was ended, not so often that peers who connect again fill the log."""
+        if self._budget.now_s() - self._told_at_s >= TELL_INTERVAL_S:
+            self._told_at_s = self._budget.now_s()
+            _log.warning("connections are ended whose peers do not read, or send too long headers", **self.ended)

@@ -115,6 +115,7 @@ class _Method:
 
     def _begin_to_serve(self, call: CoreCall, message: bytes) -> None:
         around = self._around.copy()
+        call.arrival.came()
         around.run(ARRIVAL.set, call.arrival)
         call.arrival = None
         # gRPC keeps the call until it is answered, and the call its task.

@@ -1,15 +1,34 @@
-"""The sockets of this process's connections, found by the peer's address: gRPC lets nobody end one of them."""
+"""The sockets of this process's connections, found by their addresses: gRPC lets nobody end one of them."""
 
 import contextlib
 import os
 import socket
+import struct
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from urllib.parse import unquote
 
 DESCRIPTORS = "/dev/fd"
 MAPPED = "::ffff:"
 Peer = tuple[str, int]
 """(host, port)."""
+_TCP_INFO: int | None = getattr(socket, "TCP_INFO", None)
+_TCP_INFO_BYTES = 136
+_SILENT_MS, _RECEIVED = struct.Struct("=I"), struct.Struct("=Q")
+_SILENT_MS_AT, _RECEIVED_AT = 52, 128
+"""Where Linux has `tcpi_last_data_recv` and `tcpi_bytes_received`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A connection that somebody made to this process."""
+
+    descriptor: int
+    peer: Peer
+    silent_ms: int
+    """Since when the peer has sent nothing; 0 where the system does not tell."""
+    received_bytes: int
+    """What the peer has sent; 0 where the system does not tell."""
 
 
 def peer_of(name: str) -> Peer | None:
@@ -25,6 +44,17 @@ def address_of(name: str) -> str:
     return name if peer is None else peer[0]
 
 
+def connections_to(ports: Collection[int]) -> list[Connection]:
+    """The connections that others made to these ports of this process, also those that are not set up yet."""
+    found = []
+    for descriptor in _open_descriptors():
+        with contextlib.suppress(OSError), _borrowed(descriptor) as one:
+            own, peer = _name(one.getsockname()), _name(one.getpeername())
+            if own is not None and peer is not None and own[1] in ports:
+                found.append(Connection(descriptor, peer, *_silence_and_receipts(one)))
+    return found
+
+
 def end_connections(peers: Collection[Peer | None]) -> set[Peer]:
     """Shut down the connections to these peers; returns whose were found.
 
@@ -32,15 +62,21 @@ def end_connections(peers: Collection[Peer | None]) -> set[Peer]:
     """
     ended: set[Peer] = set()
     for descriptor in _open_descriptors() if peers else ():
-        peer = _connected_to(descriptor)
-        if peer is None or peer not in peers:
-            continue
-        # The number may be another socket's by now, or of none, so that it is pinned and looked at again.
-        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as pinned:
-            if _peer_name(pinned) == peer:
-                pinned.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError):
+            with _borrowed(descriptor) as one:
+                peer = _name(one.getpeername())
+            if peer is not None and peer in peers and end_connection(descriptor, peer):
                 ended.add(peer)
     return ended
+
+
+def end_connection(descriptor: int, peer: Peer) -> bool:
+    """Shut down one connection; False if the number is another socket's by now, or of none."""
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as pinned:
+        if _name(pinned.getpeername()) == peer:
+            pinned.shutdown(socket.SHUT_RDWR)
+            return True
+    return False
 
 
 def _open_descriptors() -> Iterator[int]:
@@ -48,24 +84,30 @@ def _open_descriptors() -> Iterator[int]:
         yield from (int(name) for name in os.listdir(DESCRIPTORS) if name.isdecimal())
 
 
-def _connected_to(descriptor: int) -> Peer | None:
+@contextlib.contextmanager
+def _borrowed(descriptor: int) -> Iterator[socket.socket]:
+    """A descriptor as a socket, which stays open. Errors: OSError, it is none, or does not exist any more."""
+    borrowed = socket.socket(fileno=descriptor)
     try:
-        found = socket.socket(fileno=descriptor)
-    except OSError:  # it is no socket
-        return None
-    try:
-        return _peer_name(found)
-    except OSError:  # it listens
-        return None
+        yield borrowed
     finally:
-        found.detach()
+        borrowed.detach()
 
 
-def _peer_name(connection: socket.socket) -> Peer | None:
-    name = connection.getpeername()
-    if not isinstance(name, tuple):
-        return None
-    return _plain(str(name[0])), int(name[1])
+def _name(name: object) -> Peer | None:
+    return (_plain(str(name[0])), int(name[1])) if isinstance(name, tuple) else None
+
+
+def _silence_and_receipts(connection: socket.socket) -> tuple[int, int]:
+    if _TCP_INFO is None:
+        return 0, 0
+    try:
+        info = connection.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _TCP_INFO_BYTES)
+    except OSError:
+        return 0, 0
+    if len(info) < _TCP_INFO_BYTES:
+        return 0, 0
+    return _SILENT_MS.unpack_from(info, _SILENT_MS_AT)[0], _RECEIVED.unpack_from(info, _RECEIVED_AT)[0]
 
 
 def _plain(host: str) -> str:

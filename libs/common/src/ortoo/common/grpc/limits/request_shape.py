@@ -87,7 +87,6 @@ def counted(path: str, read: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
     return counted_read
 
 
-@cache
 def shape_of(path: str) -> RequestShape | None:
     """The lists of a method's requests; None if no protobuf descriptor describes the method. Errors: KeyError."""
     service, _, method = path.removeprefix("/").rpartition("/")
@@ -95,7 +94,12 @@ def shape_of(path: str) -> RequestShape | None:
         described = Default().FindServiceByName(service).methods_by_name[method]
     except KeyError:
         return None
-    return RequestShape(described.input_type)
+    return _shape(described.input_type)
+
+
+@cache
+def _shape(descriptor: Descriptor) -> RequestShape:
+    return RequestShape(descriptor)
 
 
 def _elements(descriptor: Descriptor, above: tuple[FieldDescriptor, ...], lists: list[_List]) -> RawElements | None:
