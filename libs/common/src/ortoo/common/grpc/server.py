@@ -59,6 +59,7 @@ OPTIONS: tuple[tuple[str, int], ...] = (
 
 LIVE = "live"
 """What the health service is asked for by who restarts a process: its event loop turns, and it can do its work."""
+CHECK = "/grpc.health.v1.Health/Check"
 LAST_WORD_S = 0.1
 """How long a stop waits for watchers of health to hear of it."""
 
@@ -129,7 +130,7 @@ class GrpcServer:
         The order of work at a call: `outermost`, memory, `guards`, the counts of elements, decoding, `layers`, the
         handler. Guards and layers raise OrtooErrors, as handlers do; those in `outermost` see the resulting status.
 
-        `hot` are full names of unary methods that the queue front serves, where it can.
+        `hot` are full names of unary methods that the queue front serves, where it can; it serves health checks too.
 
         With `shares_ports` other processes listen on the same ports, and each connection is one's; `own_address` is
         then one more, where this process alone is reached. Empty = none. Once it is `alone`, for who told others of it
@@ -175,10 +176,11 @@ class GrpcServer:
         self._calls = calls
         self._has_sockets = transport.has_sockets
         self._background = Background("connections")
-        self._front = QueueFront.before(self._server, hot, around) if hot else None
+        # The calls of a method that the front serves wait in a queue of their own: no other method's fill it.
+        self._front = QueueFront.before(self._server, (*hot, CHECK), around)
         for _, add in servicers:
             add(self._front or self._server)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._front or self._server)
         reflection.enable_server_reflection(
             [*self._names, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME],
             self._server,

@@ -30,6 +30,18 @@ class Arrival:
         """What the call costs is drawn from it."""
         self._overs: list[Callable[[], object]] = []
 
+    def raise_refusal(self) -> None:
+        """Raise why the call was refused, if it was.
+
+        Nothing keeps the error: its traceback leads back to the call, and each refused call would be garbage.
+        """
+        error, self.refused = self.refused, None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error
+
     def came(self) -> None:
         """The request has come: the call is not ended any more for want of it, and its memory is its own cost."""
         self.end = None

@@ -84,8 +84,7 @@ class CallMemory(Layer):
             return
         if arrival.ends_connection:
             self._end("headers", call.context.peer(), asyncio.current_task())
-        if arrival.refused is not None:
-            raise arrival.refused
+        arrival.raise_refusal()
         assert arrival.memory is not None
         arrival.came()
         call.kept[self] = share = arrival.memory
