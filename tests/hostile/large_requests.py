@@ -177,8 +177,12 @@ async def costs_of_requests(folder: Path, kinds: Sequence[str] = KINDS) -> list[
 
 
 def beyond(costs: Sequence[Cost], time_ms_max: float, memory_mib_max: float) -> list[str]:
-    """What cost too much."""
-    return [str(one) for one in costs if one.time_ms > time_ms_max or one.memory_mib > memory_mib_max]
+    """What cost too much, or was answered with more than a client takes."""
+    return [
+        str(one)
+        for one in costs
+        if one.time_ms > time_ms_max or one.memory_mib > memory_mib_max or "metadata size" in one.answer
+    ]
 
 
 def main() -> int:

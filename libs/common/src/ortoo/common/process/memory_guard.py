@@ -23,10 +23,11 @@ FRESH_S = 2.0
 """For how long it is known that giving back does not help."""
 FREEING_S = 0.3
 """How long it takes until the memory of connections that were ended is free."""
-REST_INTERVAL_S = 20.0
-"""How often freed memory is given back below SHRINK_PERCENT."""
+REST_INTERVAL_S, FUTILE_INTERVAL_S = 20.0, 40.0
+"""How often freed memory is given back below SHRINK_PERCENT, and how often if there was hardly any the last time."""
 REST_GROWTH_BYTES = 48 << 20
 """By how much the process must have grown for that."""
+FUTILE_BYTES = 8 << 20
 BUSY_PERCENT = 25
 """A process that uses more of its budget keeps freed memory for the next requests."""
 
@@ -48,10 +49,9 @@ class MemoryGuard:
         """`budget` knows the limit, and is closed near it."""
         self._budget = budget
         self._floor_bytes = 0
-        """What is resident when nothing can be given back."""
+        """The least that was resident since the process is ready."""
         self._shrunk_at_s = self._ended_at_s = float("-inf")
-        self._is_resting = True
-        """Whether the process was below SHRINK_PERCENT at the last look."""
+        self._rest_s = REST_INTERVAL_S
         self.interval_s = CALM_INTERVAL_S
         """How long until the next look."""
 
@@ -62,16 +62,14 @@ class MemoryGuard:
     def shrunk(self, before_bytes: int, resident_bytes: int, now_s: float) -> None:
         """Freed memory was given back: so much was resident, and is resident now."""
         self._shrunk_at_s = now_s
-        is_in_use = self._is_resting and before_bytes - resident_bytes < REST_GROWTH_BYTES // 4
-        if resident_bytes < self._floor_bytes or is_in_use:
-            self._floor_bytes = resident_bytes
+        self._floor_bytes = min(self._floor_bytes, resident_bytes)
+        self._rest_s = FUTILE_INTERVAL_S if before_bytes - resident_bytes < FUTILE_BYTES else REST_INTERVAL_S
 
     def look(self, resident_bytes: int, now_s: float) -> Step:
         """What to do, by what is resident now."""
         percent = resident_bytes * 100 // self._budget.limit_bytes
         self.interval_s = TENSE_INTERVAL_S if percent >= TENSE_PERCENT else CALM_INTERVAL_S
         self._budget.is_closed = percent >= FULL_PERCENT
-        self._is_resting = percent < SHRINK_PERCENT
         since_s = now_s - self._shrunk_at_s
         if percent >= FULL_PERCENT:
             # Much of what is resident may be free: that is found out first, unless it was a moment ago.
@@ -83,4 +81,4 @@ class MemoryGuard:
             return Step.SHRINK if since_s >= SHRINK_INTERVAL_S else Step.NOTHING
         has_grown = resident_bytes - self._floor_bytes >= REST_GROWTH_BYTES
         is_busy = self._budget.used_bytes * 100 > self._budget.bytes_max * BUSY_PERCENT
-        return Step.SHRINK if has_grown and not is_busy and since_s >= REST_INTERVAL_S else Step.NOTHING
+        return Step.SHRINK if has_grown and not is_busy and since_s >= self._rest_s else Step.NOTHING

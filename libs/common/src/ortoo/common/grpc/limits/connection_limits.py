@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from ortoo.common.grpc.limits.connections import Connection, Peer
+from ortoo.common.grpc.limits.core_sockets import Resets
 
 CONNECTION_BYTES: Final = 64 << 10
 """What an idle connection costs, about: 15 KiB in the clear, 36 KiB with TLS, and as much in the kernel."""
@@ -15,12 +16,10 @@ DESCRIPTORS_PERCENT: Final = 50
 """What part of the process's descriptors connections may take, unless an operator chooses their number."""
 ADDRESS_PERCENT: Final = 50
 """What part of the connections may come from one address, unless an operator chooses their number."""
-RESETS_PER_S_MAX: Final = 2_000
-"""How many streams a peer may open and reset each second. They cost about a tenth of a core."""
-RESET_LOOKS: Final = 2
-"""In how many looks in a row a peer must be beyond that: all its calls may time out together once."""
-
-
+RESETS_PER_S_MAX, RESETS_TOGETHER_MAX = 2_000, 10_000
+"""How many streams a peer may reset each second, and beyond that once. A client does so when its calls time out."""
+EMPTY_RESETS_PER_S_MAX, EMPTY_RESETS_TOGETHER_MAX = 200, 1_000
+"""The same of streams on which it has sent no request: no client does that."""
 HEAVIEST_PERCENT: Final = 75
 """What part of the bytes that were received of late the connections sent that are ended when memory is used up."""
 
@@ -58,26 +57,34 @@ class ResetRates:
     """Which peers open and reset streams faster than a client has reason to, for longer than a moment."""
 
     def __init__(self) -> None:
-        self._known: dict[Peer, tuple[int, float, int]] = {}
-        """Of each: how many it had reset, when, and in how many looks in a row it was too fast."""
+        self._known: dict[Peer, _Excess] = {}
 
-    def are_possible(self, failed_calls: int, seconds: float) -> bool:
-        """Whether a peer can be too fast, if so many calls of all peers failed in so many seconds."""
-        if failed_calls > RESETS_PER_S_MAX * seconds:
-            return True
-        self._known.clear()
-        return False
-
-    def is_beyond(self, peer: Peer, resets: int, now_s: float) -> bool:
-        """Whether to end a peer that has reset so many streams until now."""
-        before, at_s, looks = self._known.get(peer, (resets, now_s, 0))
-        looks = looks + 1 if resets - before > RESETS_PER_S_MAX * (now_s - at_s) else 0
-        self._known[peer] = (resets, now_s, looks)
-        return looks >= RESET_LOOKS
+    def is_beyond(self, peer: Peer, done: Resets, now_s: float) -> bool:
+        """Whether to end a peer that has done so much until now."""
+        before = self._known.get(peer)
+        if before is None:
+            self._known[peer] = _Excess(done, now_s, 0.0, 0.0)
+            return False
+        seconds, resets = now_s - before.at_s, done.count - before.done.count
+        empty = resets - (done.messages - before.done.messages)
+        excess = max(0.0, before.resets + resets - RESETS_PER_S_MAX * seconds)
+        excess_empty = max(0.0, before.empty + empty - EMPTY_RESETS_PER_S_MAX * seconds)
+        self._known[peer] = _Excess(done, now_s, excess, excess_empty)
+        return excess > RESETS_TOGETHER_MAX or excess_empty > EMPTY_RESETS_TOGETHER_MAX
 
     def keep(self, peers: Collection[Peer]) -> None:
         """Forget all others: their connections are gone."""
         self._known = {peer: known for peer, known in self._known.items() if peer in peers}
+
+
+@dataclass(frozen=True, slots=True)
+class _Excess:
+    """What a peer had done at a look, and how far it was beyond what a client does."""
+
+    done: Resets
+    at_s: float
+    resets: float
+    empty: float
 
 
 def heaviest(connections: Iterable[Connection], before: Mapping[Peer, int]) -> list[Connection]:

@@ -9,7 +9,12 @@ import asyncio
 import os
 from typing import Final
 
-from ortoo.common.grpc.limits.connection_limits import ConnectionLimits, ResetRates, heaviest
+from ortoo.common.grpc.limits.connection_limits import (
+    EMPTY_RESETS_PER_S_MAX,
+    ConnectionLimits,
+    ResetRates,
+    heaviest,
+)
 from ortoo.common.grpc.limits.connections import DESCRIPTORS, Connection, Peer, connections_to, end_connection
 from ortoo.common.grpc.limits.core_sockets import CoreSockets
 from ortoo.common.machine.allocator import give_back_freed, resident_bytes
@@ -90,7 +95,7 @@ class ConnectionWatch:
         if self._sockets is None:
             return
         failed_before, self._failed_calls = self._failed_calls, self._sockets.failed_calls()
-        if not self._rates.are_possible(self._failed_calls - failed_before, LOOK_INTERVAL_S):
+        if self._failed_calls - failed_before < EMPTY_RESETS_PER_S_MAX * LOOK_INTERVAL_S:
             return
         sockets = self._sockets.open()
         first = self._next_socket if self._next_socket < len(sockets) else 0

@@ -24,6 +24,14 @@ class CoreSocket:
     peer: Peer
 
 
+@dataclass(frozen=True, slots=True)
+class Resets:
+    """How often a peer reset a stream, and how many messages it sent."""
+
+    count: int
+    messages: int
+
+
 class CoreSockets:
     """The connections of one server."""
 
@@ -68,10 +76,10 @@ class CoreSockets:
                 return found
             start = max(int(ref["socketId"]) for ref in refs) + 1
 
-    def resets(self, socket: CoreSocket) -> int:
-        """How many streams the peer of a connection has opened and reset; 0 for a connection that is gone."""
+    def resets(self, socket: CoreSocket) -> Resets:
+        """What the peer of a connection has done until now; nothing for a connection that is gone."""
         try:
             data = json.loads(cygrpc.channelz_get_socket(socket.number))["socket"]["data"]
         except (KeyError, ValueError):
-            return 0
-        return int(data.get("streamsFailed", 0))
+            return Resets(0, 0)
+        return Resets(int(data.get("streamsFailed", 0)), int(data.get("messagesReceived", 0)))

@@ -17,9 +17,9 @@ UNCOUNTED_BYTES: Final = 262_144
 """A request of at most this many bytes is decoded whatever is in it."""
 WEIGHT_MAX: Final = 524_288
 """How much the lists of one request may weigh together: decoding them takes at most about 50 MiB."""
-FIELDS_MAX: Final = 131_072
+FIELDS_MAX: Final = 65_536
 """How many fields of one request are visited at most."""
-COARSE_FIELDS_MAX: Final = 32_768
+COARSE_FIELDS_MAX: Final = 16_384
 """How many fields are visited before the weight is estimated by what costs less."""
 PACKED_BYTES: Final = 8
 """The number of bytes of packed numbers with a weight of 1."""
@@ -27,6 +27,7 @@ VARINT_BYTES_MAX: Final = 10
 _VARINT, _FIXED_64, _LENGTH_DELIMITED, _FIXED_32 = 0, 1, 2, 5
 _FIXED_BYTES: Final = {_FIXED_64: 8, _FIXED_32: 4}
 _HIGH: Final = 0x80
+_LOW: Final = 0x7F
 _CONTINUED: Final = bytes(range(_HIGH, 0x100))
 """Bytes of a varint that are not its last."""
 
@@ -141,13 +142,21 @@ def _visit(  # noqa: C901  # one loop, because a call for each field would doubl
             key = data[position]
             position += 1
             if key >= _HIGH:
-                key, position = _varint(data, position - 1)
+                more = data[position]
+                if more < _HIGH:
+                    key, position = key & _LOW | more << 7, position + 1
+                else:
+                    key, position = _varint(data, position - 1)
             kind = key & 7
             if kind == _LENGTH_DELIMITED:
                 length = data[position]
                 position += 1
                 if length >= _HIGH:
-                    length, position = _varint(data, position - 1)
+                    more = data[position]
+                    if more < _HIGH:
+                        length, position = length & _LOW | more << 7, position + 1
+                    else:
+                        length, position = _varint(data, position - 1)
             elif kind == _VARINT:
                 length = 1 if data[position] < _HIGH else _varint(data, position)[1] - position
             elif kind in _FIXED_BYTES:
@@ -199,7 +208,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
     number = shift = 0
     for at in range(position, position + VARINT_BYTES_MAX):
         byte = data[at]
-        number |= (byte & 0x7F) << shift
+        number |= (byte & _LOW) << shift
         if byte < _HIGH:
             return number, at + 1
         shift += 7
