@@ -11,45 +11,16 @@ from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apache.rocketmq.v2 import admin_pb2, service_pb2
 from ortoo.common.errors import Invalid
 from ortoo.common.grpc.limits.element_limits import ELEMENTS_MAX
 from ortoo.common.grpc.limits.raw_elements import FIELDS_MAX, UNCOUNTED_BYTES, WEIGHT_MAX
 from ortoo.common.grpc.limits.request_shape import counted, shape_of
 from ortoo.common.records.wire import bytes_field, varint
-from ortoo.keda import externalscaler_pb2
-from ortoo.v1 import (
-    admin_pb2 as ortoo_admin_pb2,
-)
-from ortoo.v1 import (
-    consumer_pb2,
-    dead_letter_pb2,
-    delivery_pb2,
-    enode_members_pb2,
-    enode_pb2,
-    findings_pb2,
-    members_pb2,
-    namesrv_pb2,
-    producer_pb2,
-    record_pb2,
-    session_pb2,
-    settings_pb2,
-)
+from ortoo.v1 import consumer_pb2, producer_pb2, record_pb2
+from tests.hostile.contract import METHODS, path_of
 
-FILES = (
-    *(admin_pb2, service_pb2, externalscaler_pb2, ortoo_admin_pb2, consumer_pb2, dead_letter_pb2, delivery_pb2),
-    *(enode_members_pb2, enode_pb2, findings_pb2, members_pb2, namesrv_pb2, producer_pb2, session_pb2, settings_pb2),
-)
-METHODS: list[MethodDescriptor] = [
-    method for file in FILES for service in file.DESCRIPTOR.services_by_name.values() for method in service.methods
-]
 ACK = "/ortoo.v1.ConsumerService/Ack"
 PUBLISH = "/ortoo.v1.ProducerService/Publish"
-
-
-def path_of(method: MethodDescriptor) -> str:
-    """As gRPC calls the method."""
-    return f"/{method.containing_service.full_name}/{method.name}"
 
 
 def ways_to_lists(
