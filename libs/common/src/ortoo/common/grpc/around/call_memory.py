@@ -11,8 +11,8 @@ from typing import Any
 
 from ortoo.common.errors import Invalid, Overloaded
 from ortoo.common.grpc.around.arrival import ARRIVAL, Arrival
-from ortoo.common.grpc.around.layers import Call, Layer
-from ortoo.common.grpc.around.observers import OBSERVING
+from ortoo.common.grpc.around.layers import OBSERVING, Call, Layer
+from ortoo.common.grpc.front.calls import FrontContext
 from ortoo.common.grpc.front.serving import SMALL_BYTES
 from ortoo.common.grpc.limits.connections import Peer, end_connections, peer_of
 from ortoo.common.process.logs import get_logger
@@ -29,8 +29,8 @@ TRANSPORT_COPIES = 2
 HEADER_BYTES_MAX = 16 << 10
 """How long the headers of one call may be. gRPC's core refuses longer ones, but not before the peer has acknowledged
 the limit; one that goes on so has no honest reason."""
-HEADER_BYTES_USUAL = 2 << 10
-"""Headers of at most this size are part of CALL_BYTES."""
+HEADER_BYTES_USUAL, REQUEST_BYTES_USUAL = 2 << 10, 1 << 10
+"""Headers and requests of at most this size are part of CALL_BYTES."""
 HEADER_COPIES = 3
 """How often longer ones exist: as gRPC keeps them, as texts, and as what their reader makes of them."""
 TELL_INTERVAL_S = 10.0
@@ -63,51 +63,60 @@ class CallMemory(Layer):
 
     def arrive(self, arrival: Arrival) -> None:
         """Open the call's share. If memory is short, calls whose requests do not come are ended. Errors: Overloaded."""
-        share = self._budget.share(arrival.path.rpartition("/")[2])
-        arrival.when_over(share.close)
-        header_bytes = sum([len(value) for _, value in arrival.metadata])
-        if header_bytes > HEADER_BYTES_MAX:
-            arrival.ends_connection = True
-            raise Invalid(f"the headers have {header_bytes} bytes; send at most {HEADER_BYTES_MAX}", field="headers")
-        call_bytes = CALL_BYTES + HEADER_COPIES * max(0, header_bytes - HEADER_BYTES_USUAL)
-        if arrival.path.startswith(OBSERVING):  # a process must be able to say that it is well
+        share = arrival.memory = self._budget.share(arrival.kind)
+        header_bytes = 0
+        for _, value in arrival.metadata:
+            header_bytes += len(value)
+        call_bytes = CALL_BYTES
+        if header_bytes > HEADER_BYTES_USUAL:
+            if header_bytes > HEADER_BYTES_MAX:
+                arrival.ends_connection = True
+                raise Invalid(
+                    f"the headers have {header_bytes} bytes; send at most {HEADER_BYTES_MAX}", field="headers"
+                )
+            call_bytes += HEADER_COPIES * header_bytes
+        if arrival.is_observer:  # a process must be able to say that it is well
             share.take(call_bytes)
         else:
             share.draw(call_bytes, is_request=not arrival.gives_many)
         share.on_evict = arrival.end
-        arrival.memory = share
 
     def enter(self, call: Call) -> None:
         """Count what the request brings. Errors: Overloaded; why the call was refused before its request came."""
-        arrival = ARRIVAL.get()
+        context = call.context
+        arrival: Arrival | None = context.arrival if type(context) is FrontContext else ARRIVAL.get()
         if arrival is None:
             return
         if arrival.ends_connection:
-            self._end("headers", call.context.peer(), asyncio.current_task())
-        arrival.raise_refusal()
-        assert arrival.memory is not None
-        arrival.came()
-        call.kept[self] = share = arrival.memory
-        if call.data is not None:
+            self._end("headers", context.peer(), asyncio.current_task())
+        if arrival.refused is not None:
+            arrival.raise_refusal()
+        if arrival.end is not None:
+            arrival.came()
+        share = arrival.memory
+        assert share is not None
+        call.kept[self] = share
+        if call.data is not None and len(call.data) > REQUEST_BYTES_USUAL:
             self.brought(call, len(call.data))
-        context, task = call.context, asyncio.current_task()
+        task = asyncio.current_task()
         share.on_deaf = lambda: self._end("unread", context.peer(), task)
         _share.set(share)
 
     def brought(self, call: Call, request_bytes: int) -> None:
         """The call's request has so many bytes. Errors: Overloaded."""
         share: MemoryShare | None = call.kept.get(self)
-        if share is not None:
-            counted_bytes = min(REQUEST_COPIES * request_bytes, self._budget.bytes_max * LARGEST_PERCENT // 100)
-            if call.method.path.startswith(OBSERVING):
-                share.take(counted_bytes)
-                share.settle()
-                return
-            try:
-                share.fix(counted_bytes, is_request=not call.method.gives_many)
-            except Overloaded:
-                share.close()
-                raise
+        if share is None:
+            return
+        counted_bytes = min(REQUEST_COPIES * request_bytes, self._budget.bytes_max * LARGEST_PERCENT // 100)
+        if call.method.path.startswith(OBSERVING):
+            share.take(counted_bytes)
+            share.settle()
+            return
+        try:
+            share.fix(counted_bytes, is_request=not call.method.gives_many)
+        except Overloaded:
+            share.close()
+            raise
 
     def answered(self, call: Call, answer: bytes) -> bytes:
         """Count an answer until gRPC has taken it; of a call with one until that has let go of it."""

@@ -13,11 +13,15 @@ from typing import Any, Self
 
 import grpc
 
-from ortoo.common.grpc.around.arrival import ARRIVAL, Arrival
+from ortoo.common.grpc.around.arrival import ARRIVAL, Arrival, Metadata
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.limits.inflation import inflated
 from ortoo.common.grpc.limits.request_shape import counted
 
+OBSERVING = "/grpc."
+"""How the paths of health and reflection begin."""
+Arriving = Callable[[Metadata, Callable[[str], object]], Arrival]
+"""Makes the arrival of a call from its headers and from what ends it."""
 KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 
 
@@ -127,7 +131,7 @@ class Layers(grpc.aio.ServerInterceptor):
 
     def __init__(self, layers: Sequence[Layer]) -> None:
         self._layers = tuple(layers)
-        self._known: dict[str, tuple[Any, Any]] = {}
+        self._known: dict[str, tuple[Any, Any, Arriving]] = {}
         self._refusing: dict[str, Any] = {}
         self._arrives = [one for one in layers if type(one).arrive is not Layer.arrive]
 
@@ -142,25 +146,33 @@ class Layers(grpc.aio.ServerInterceptor):
             return None
         known = self._known.get(path)
         if known is None or known[0] is not handler:
-            known = self._known[path] = (handler, self.around(handler, path, boxed=True))
+            known = (handler, self.around(handler, path, boxed=True), self.arriving(path, handler))
+            self._known[path] = known
+        _, wrapped, arriving = known
         if (task := asyncio.current_task()) is None:
-            return known[1]
-        metadata = handler_call_details.invocation_metadata or ()
-        arrival = Arrival(path, metadata, gives_many=handler.response_streaming, end=task.cancel)
+            return wrapped
+        arrival = arriving(handler_call_details.invocation_metadata or (), task.cancel)
         task.add_done_callback(arrival.over)
-        self.arrived(arrival)
         ARRIVAL.set(arrival)
-        return known[1] if arrival.refused is None else self._refusal(path)
+        return wrapped if arrival.refused is None else self._refusal(path)
 
-    def arrived(self, arrival: Arrival) -> None:
-        """Let the layers see a call whose request has not come yet; one of them may refuse it."""
-        for layer in self._arrives:
-            if arrival.path.startswith(layer.services):
-                try:
-                    layer.arrive(arrival)
-                except Exception as error:
-                    arrival.refused = error.with_traceback(None)
-                    return
+    def arriving(self, path: str, handler: Any) -> Arriving:
+        """What lets the layers see calls of a method whose requests have not come yet; a layer may refuse them."""
+        steps = tuple(one.arrive for one in self._arrives if path.startswith(one.services))
+        kind, is_observer = path.rpartition("/")[2], path.startswith(OBSERVING)
+        gives_many: bool = handler.response_streaming
+
+        def arrived(metadata: Metadata, end: Callable[[str], object]) -> Arrival:
+            arrival = Arrival(kind, metadata, is_observer=is_observer, gives_many=gives_many)
+            arrival.end = end
+            try:
+                for step in steps:
+                    step(arrival)
+            except Exception as error:
+                arrival.refused = error.with_traceback(None)
+            return arrival
+
+        return arrived
 
     def _refusal(self, path: str) -> Any:
         """A handler that waits for no request: the layers refuse the call as they are entered."""

@@ -5,11 +5,9 @@ from typing import Final
 
 from ortoo.common.errors import Overloaded
 from ortoo.common.grpc.around.arrival import ARRIVAL, Arrival
-from ortoo.common.grpc.around.layers import Call, Layer
+from ortoo.common.grpc.around.layers import OBSERVING, Call, Layer
 from ortoo.common.grpc.limits.connections import address_of
 
-OBSERVING: Final = "/grpc."
-"""How the paths of health and reflection begin."""
 OBSERVERS_MAX: Final = 500
 """How many such streams a process has."""
 OBSERVERS_OF_ADDRESS_MAX: Final = 100
@@ -44,7 +42,7 @@ class Observers(Layer):
             if address := self._open.pop(arrival):
                 self._of_address[address] -= 1
 
-        arrival.when_over(over)
+        arrival.when_over = over
 
     def _end_a_silent_one(self) -> None:
         """End the stream that has waited longest for its request, so that the caller that retries finds a place."""

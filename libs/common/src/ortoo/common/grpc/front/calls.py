@@ -18,6 +18,8 @@ class FrontContext(grpc.aio.ServicerContext[Any, Any]):
 
     def __init__(self, call: CoreCall, clock: Clock) -> None:
         self._call = call
+        self.arrival = call.arrival
+        """What is known of the call since its headers came."""
         self._clock = clock
         self._peer: str | None = None
         self._headers: dict[str, str] | None = None

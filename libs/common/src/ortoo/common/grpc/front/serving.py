@@ -8,7 +8,6 @@ from typing import Any
 
 import grpc
 
-from ortoo.common.grpc.around.arrival import ARRIVAL, Arrival
 from ortoo.common.grpc.around.layers import Layers
 from ortoo.common.grpc.front.calls import OK, FrontContext
 from ortoo.common.grpc.front.core import Core, CoreCall
@@ -69,7 +68,7 @@ class _Method:
 
     def __init__(self, name: str, handler: Any, layers: Layers, clock: Clock) -> None:
         self._name = name
-        self._layers = layers
+        self._arriving = layers.arriving(name, handler)
         around = layers.around(handler, name)
         self._call: Callable[[Any, Any], Any] = around.unary_unary or around.unary_stream
         self._has_many: bool = handler.response_streaming
@@ -79,11 +78,8 @@ class _Method:
 
     def begin(self, call: CoreCall) -> None:
         """The headers of a call have come. Receive its request, unless a layer refuses the call."""
-        arrival = Arrival(
-            self._name, call.metadata, gives_many=self._has_many, end=lambda reason: self._end(call, reason)
-        )
-        call.arrival, call.over = arrival, arrival.over
-        self._layers.arrived(arrival)
+        arrival = call.arrival = self._arriving(call.metadata, lambda reason: self._end(call, reason))
+        call.over = arrival.over
         if arrival.refused is None:
             call.receive(self.take)
         else:
@@ -114,12 +110,10 @@ class _Method:
         context.finish(None)
 
     def _begin_to_serve(self, call: CoreCall, message: bytes) -> None:
-        around = self._around.copy()
+        context = FrontContext(call, self._clock)
         call.arrival.came()
-        around.run(ARRIVAL.set, call.arrival)
-        call.arrival = None
         # gRPC keeps the call until it is answered, and the call its task.
-        self._loop.create_task(self._serve(call, message, FrontContext(call, self._clock)), context=around)
+        self._loop.create_task(self._serve(call, message, context), context=self._around.copy())
 
     async def _serve(self, call: CoreCall, message: bytes, context: FrontContext) -> None:
         """Nothing leaves it but the end of the process: a call that fails is answered."""
