@@ -128,7 +128,8 @@ class GrpcServer:
         What calls cost is drawn from `memory`; None = from a budget that nothing else draws from.
 
         The order of work at a call: `outermost`, memory, `guards`, the counts of elements, decoding, `layers`, the
-        handler. Guards and layers raise OrtooErrors, as handlers do; those in `outermost` see the resulting status.
+        handler. A guard's layers `after_decoding` come before the other `layers`. Guards and layers raise OrtooErrors,
+        as handlers do; those in `outermost` see the resulting status.
 
         `hot` are full names of unary methods that the queue front serves, where it can; it serves health checks too.
 
@@ -161,7 +162,8 @@ class GrpcServer:
         memory = memory or MemoryBudget()
         calls = CallMemory(memory)
         before = [*outermost, ErrorTranslation(), calls, Observers(), Encoding(), *guards]
-        around = Layers([*before, Decoding(calls), *layers])
+        after = [layer for guard in guards for layer in guard.after_decoding()]
+        around = Layers([*before, Decoding(calls), *after, *layers])
         limits = ConnectionLimits.chosen(connections_max, connections_per_address_max, memory.allowed_bytes)
         options = (
             *OPTIONS,

@@ -61,6 +61,8 @@ class RoleProcess:
         self.environ_more: Mapping[str, str] = {}
         self.group: Path | None = None
         """The control group that it is started in, which limits its memory; None = none."""
+        self.stderr: int | None = None
+        """The descriptor that becomes its standard error; None = `folder`/log."""
         self.starts = 0
         self._process: Spawned | None = None
         self._spawned = asyncio.Event()
@@ -113,7 +115,7 @@ class RoleProcess:
                 env=clean | STACKS_AT_ABORT | self._settings(listen_address) | dict(self.environ_more),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
-                stderr=log,
+                stderr=log if self.stderr is None else self.stderr,
             )
         self.starts += 1
         _running.add(self)

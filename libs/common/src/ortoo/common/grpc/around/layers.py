@@ -125,6 +125,10 @@ class Layer:
 class Guard(Layer):
     """A layer that is entered before the request is decoded: it knows the headers and the raw bytes, `Call.data`."""
 
+    def after_decoding(self) -> Sequence[Layer]:
+        """The layers that check the decoded request for this guard. The server enters them before all other layers."""
+        return ()
+
 
 class Layers(grpc.aio.ServerInterceptor):
     """The layers of a server, the first one outermost."""
