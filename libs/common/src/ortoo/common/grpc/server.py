@@ -22,12 +22,12 @@ from ortoo.common.grpc.limits import core_sockets, inflation
 from ortoo.common.grpc.limits.connection_limits import ConnectionLimits
 from ortoo.common.grpc.limits.connection_watch import ConnectionWatch
 from ortoo.common.grpc.limits.core_sockets import CoreSockets
+from ortoo.common.grpc.limits.memory_guard import MemoryGuard
 from ortoo.common.grpc.tls import TlsListener
 from ortoo.common.grpc.transport import current_transport
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.memory_budget import MemoryBudget
-from ortoo.common.process.memory_guard import MemoryGuard
 
 STREAMS_OF_CONNECTION_MAX = 1_000
 """How many calls may be open on one connection; a client's further calls wait for one of them to end."""

@@ -20,8 +20,8 @@ from typing import Any
 
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.clock import SystemClock
+from ortoo.testing.forks.memory_groups import memory_group, within
 from ortoo.testing.forks.spawning import Spawned, spawn
-from ortoo.testing.servers.memory_groups import memory_group, within
 from ortoo.testing.servers.ports import free_address, free_address_of_two
 from ortoo.v1 import namesrv_pb2, namesrv_pb2_grpc
 

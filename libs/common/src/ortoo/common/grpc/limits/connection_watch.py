@@ -17,10 +17,10 @@ from ortoo.common.grpc.limits.connection_limits import (
 )
 from ortoo.common.grpc.limits.connections import DESCRIPTORS, Connection, Peer, connections_to, end_connection
 from ortoo.common.grpc.limits.core_sockets import CoreSockets
+from ortoo.common.grpc.limits.memory_guard import MemoryGuard, Step
 from ortoo.common.machine.allocator import give_back_freed, resident_bytes
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
-from ortoo.common.process.memory_guard import MemoryGuard, Step
 
 LOOK_INTERVAL_S: Final = 1.0
 CROWDED_INTERVAL_S: Final = 0.1

@@ -1,7 +1,6 @@
 """What the guard of the resident memory decides, step by step."""
 
-from ortoo.common.process.memory_budget import MemoryBudget
-from ortoo.common.process.memory_guard import (
+from ortoo.common.grpc.limits.memory_guard import (
     CALM_INTERVAL_S,
     FREEING_S,
     FUTILE_INTERVAL_S,
@@ -11,6 +10,7 @@ from ortoo.common.process.memory_guard import (
     MemoryGuard,
     Step,
 )
+from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.testing.time.virtual_clock import VirtualClock
 
 MIB = 1 << 20
