@@ -134,7 +134,7 @@ async def test_a_stranger_is_refused_before_its_request_is_decoded(authority: Au
                 for name, method in (await served_at(channel)).items():
                     if method.client_streaming:  # their requests are decoded when the handler reads them
                         continue
-                    make = channel.unary_stream if method.server_streaming else channel.unary_unary
+                    make: Any = channel.unary_stream if method.server_streaming else channel.unary_unary
                     call: Any = make(f"/{method.containing_service.full_name}/{method.name}")(UNDECODABLE)
                     answers[name] = (await call.code()).name
     assert len(answers) > 50
