@@ -33,6 +33,7 @@ def test_compressed_requests_come_back(compress: object, level: int) -> None:
         (gzip.compress(DATA)[:-20], "is truncated"),
         (b"\x1f\x8b" + b"\0" * 50, "is damaged"),
     ],
+    ids=["too large", "truncated", "damaged"],
 )
 def test_what_is_damaged_or_too_large_is_refused(data: bytes, said: str) -> None:
     """A bomb is inflated no further than a message may be long."""
