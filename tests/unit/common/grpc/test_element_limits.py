@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ortoo.common.errors import Invalid
+from ortoo.common.grpc.bulk_calls import MEMBER_MESSAGE
 from ortoo.common.grpc.limits.element_limits import ELEMENTS_MAX
 from ortoo.common.grpc.limits.raw_elements import FIELDS_MAX, UNCOUNTED_BYTES, WEIGHT_MAX
 from ortoo.common.grpc.limits.request_shape import counted, shape_of
 from ortoo.common.records.wire import bytes_field, varint
-from ortoo.v1 import consumer_pb2, producer_pb2, record_pb2
+from ortoo.v1 import consumer_pb2, members_pb2, producer_pb2, record_pb2
 from tests.hostile.contract import METHODS, path_of
 
 ACK = "/ortoo.v1.ConsumerService/Ack"
@@ -183,3 +184,16 @@ def test_the_limits_leave_room_for_what_one_field_may_have() -> None:
     """A request whose one list is full weighs less than a request may weigh."""
     assert max(ELEMENTS_MAX.values()) * 2 <= WEIGHT_MAX
     assert max(ELEMENTS_MAX.values()) <= FIELDS_MAX
+
+
+@pytest.mark.parametrize("size_bytes", [1_000, 20_000, 60_000, 1_000_000])
+def test_requests_with_bulk_are_measured_as_others(size_bytes: int) -> None:
+    """Their reader gives the message and the bulk apart: the lists are those of the message."""
+    read = counted("/ortoo.v1.MemberService/Speak", MEMBER_MESSAGE.read)
+    message = members_pb2.MemberMessage(frames=members_pb2.MemberMessage.Frames(content=bytes(size_bytes)))
+    assert sum(map(len, read(message.SerializeToString()).bulks)) in (0, size_bytes)
+    number = ELEMENTS_MAX["ortoo.v1.MemberConfiguration.voters"] + 1
+    for _ in range(number):
+        message.match_answer.base.configuration.voters.add()
+    with pytest.raises(Invalid, match="voters"):
+        read(message.SerializeToString())
