@@ -37,10 +37,11 @@ SETTINGS_RELOAD_REJECTED = error(
     "The settings file has an error. The process keeps the previous settings.",
     "Correct the file.",
 )
-SLOW_READER_DISCONNECTED = warning(
-    "slow_reader_disconnected",
-    "A peer did not read its responses for too long, so its connection was closed.",
-    "Look at the peer.",
+CONNECTIONS_CLOSED = warning(
+    "connections_closed",
+    "Connections were closed because their peers did not read responses, or sent headers beyond the "
+    "limit. The event counts them since the start by reason.",
+    "Look at the peers.",
 )
 COMPLETION_QUEUE_UNAVAILABLE = warning(
     "completion_queue_unavailable",
@@ -87,9 +88,10 @@ LOG_LINES_DROPPED = warning(
     "The reader of the log was too slow, so log lines were dropped.",
     "Give the log a faster reader, or raise the log level.",
 )
-SLOW_READER_EVICTED = warning(
-    "slow_reader_evicted",
-    "The memory budget is used up, so the peer that reads slowest was disconnected.",
+SLOW_READERS_EVICTED = warning(
+    "slow_readers_evicted",
+    "The memory budget is used up, so the peers that read slowest were disconnected. The event counts "
+    "them since the start.",
     "Look at the peer, or raise the memory budget.",
 )
 SHUTDOWN_COMPLETE = info(
@@ -136,4 +138,19 @@ METRICS_EXPORT_FAILED_RETRYING = warning(
     "metrics_export_failed_retrying",
     "The receiver of metrics does not answer. The process retries.",
     "Check the receiver.",
+)
+CONNECTIONS_CLOSED_TOO_MANY = warning(
+    "connections_closed_too_many",
+    "One address opened too many connections, so those that were silent longest were closed.",
+    "Look at the address, or raise the limit of connections for an address.",
+)
+CONNECTIONS_CLOSED_RAPID_RESET = warning(
+    "connections_closed_rapid_reset",
+    "A peer opened and reset streams at a high rate, so its connection was closed.",
+    "Look at the address: this is an attack, or a defect of a client.",
+)
+CONNECTIONS_CLOSED_MEMORY = warning(
+    "connections_closed_memory",
+    "The memory of the process is used up, so the connections that sent most were closed.",
+    "Look at the addresses, or raise the memory of the process.",
 )
