@@ -114,7 +114,7 @@ class Popping:
     async def call_off(self, call: PopCall) -> None:
         """Cancel the pops of an attempt: their messages are released, and later pops of the attempt get nothing.
 
-        Errors: Invalid, NotFound; Unavailable if an enode is unreachable, then the caller repeats the request.
+        Errors: Invalid, NotFound, Unavailable. After Unavailable the caller repeats the request.
         """
         topic = await self._cluster.watch.topic(call.topic)
         failures: list[OrtooError] = []
@@ -136,8 +136,7 @@ class Popping:
         With `in_time` an expired lease is stale even if its messages were not leased again. An ack of a message that is
         already acked succeeds.
 
-        Returns for each receipt the offsets that its lease no longer has. Errors: NotFound if the only receipt names a
-        missing queue; Unavailable and the errors of the enode. After an error some messages may be settled; the caller
+        Returns for each receipt the offsets that its lease no longer has. Errors: NotFound if the only receipt names a missing queue, Unavailable, and those of the enode. After an error some messages may be settled; the caller
         repeats the request.
         """
         stale: list[set[int]] = [set() for _ in receipts]

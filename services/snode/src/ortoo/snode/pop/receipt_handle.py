@@ -1,7 +1,10 @@
 """The receipt handle: names a lease, so that any snode finds the enode that stores it.
 
-It is sealed (see `handle_seal`); its content, little-endian: length of the enode's name u8, of the group's u8, queue
-u32, topic id u64, lease number u64, first offset i64, message count u32, enode, group.
+It is sealed (see `handle_seal`). Its content is little-endian:
+
+* length of the enode's name u8, of the group's name u8
+* queue u32, topic id u64, lease number u64, first offset i64, message count u32
+* the enode's name, the group's name
 """
 
 import struct
@@ -43,7 +46,7 @@ class ReceiptHandle:
 def read_receipt(text: str, seals: HandleSeals | None, field: str = "receipt_handle") -> ReceiptHandle:
     """Read a handle; without `seals` its seal is not verified, see `opened`.
 
-    Errors: Invalid if it is malformed, changed or forged; Unsupported if it is of a newer version.
+    Errors: Invalid if it is malformed, changed or forged, Unsupported if it is of a newer version.
     """
     wrong = Invalid("this is not a receipt handle of this cluster; give it as Pop returned it", field=field)
     if not 1 <= len(text) <= TEXT_LENGTH_MAX:

@@ -95,7 +95,7 @@ class Lag:
         return lags
 
     async def lag_messages(self, trigger: Trigger) -> int:
-        """The number of waiting messages. Errors: NotFound for the topic; Unavailable if an enode is unreachable."""
+        """The number of waiting messages. Errors: NotFound (topic), Unavailable if an enode is unreachable."""
         return sum(queue.messages for queue in await self.of_all(trigger.group, trigger.topic))
 
     async def oldest_age_s(self, trigger: Trigger) -> int:

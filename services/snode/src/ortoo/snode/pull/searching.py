@@ -59,7 +59,7 @@ class MessageSearch:
         self._links = links
 
     async def find(self, topic_name: str, request: SearchRequest) -> Found:
-        """Messages that match `request`. Errors: NotFound (topic), Invalid; Unavailable if no enode is reachable."""
+        """Messages that match `request`. Errors: NotFound (topic), Invalid, Unavailable if no enode is reachable."""
         request.check()
         topic = await self._watch.topic(topic_name)
         named = await self._named(topic, request.message_id)

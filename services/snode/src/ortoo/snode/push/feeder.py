@@ -218,7 +218,7 @@ class Feeder:
     def _jump(self, error: OutOfRange) -> None:
         """Continue at the stored range: earlier messages expired, or the log was lost.
 
-        Errors: Fenced if the client has messages beyond the end: their offsets will be reused for other messages.
+        Errors: Fenced if the client has messages beyond the end, whose offsets will be reused for other messages.
         """
         cursor = self.cursor
         is_behind = cursor.next_offset < error.begin_offset

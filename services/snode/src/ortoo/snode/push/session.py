@@ -95,7 +95,7 @@ class PushSession:
         return group.unacknowledged_bytes_max if group is not None else UNACKNOWLEDGED_BYTES_MAX
 
     def parting(self, member: Member) -> None:
-        """Tell the group that the client gets no more messages. A client with its own session stays a group member."""
+        """End the client's consumption in its group. A client with its own session stays a group member."""
         membership = self._parts.groups.membership
         if self.plan.member_session_id and member.active:
             membership.join(self.group, dataclasses.replace(member, active=False))

@@ -155,8 +155,7 @@ class Sessions:
     async def open(self, plan: PushPlan, member: Callable[[PushSession], Member]) -> PushSession:
         """Open a session for a checked plan; `member` makes its group member, once it has its id.
 
-        Errors: Overloaded; Conflict if the group may not consume, or pops; Forbidden if the plan is not allowed; errors
-        of `member`.
+        Errors: Overloaded, Conflict if the group may not consume or uses pops, Forbidden if the plan is not allowed, and those of `member`.
         """
         if len(self._sessions) >= SESSIONS_MAX:
             raise Overloaded(f"{SESSIONS_MAX} sessions are open on this snode; use another", retry_after_ms=5_000)
@@ -213,7 +212,7 @@ class Sessions:
         await asyncio.gather(*(self.close(session, reason, message) for session in self.all()))
 
     async def sweep(self) -> None:
-        """End sessions that are silent or slow, or whose group is closed. To be called about once a second."""
+        """End sessions that are silent, slow, or of a closed group. To be called about once a second."""
         now_s = self.parts.clock.monotonic_s()
         for session_id, (leaving, deadline_s) in list(self._leaving.items()):
             if deadline_s < now_s:
@@ -270,7 +269,7 @@ class Sessions:
             ):
                 return (
                     f"queue {cursor.queue} is {end - cursor.acknowledged} messages ahead of the acknowledged offset "
-                    f"{cursor.acknowledged} (threshold {rule.threshold_messages}) and nothing was acknowledged for "
+                    f"{cursor.acknowledged} (threshold {rule.threshold_messages}), unchanged for "
                     f"{now_s - since_s:.1f} s; open a new session to continue from there"
                 )
             if session.unacknowledged_bytes >= session.unacknowledged_bytes_max:

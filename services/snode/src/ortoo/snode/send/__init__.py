@@ -1,4 +1,4 @@
-"""Sends: checks, batches and stores messages at their enode, and returns receipts; also delays and transactions.
+"""Sends: checks, batches and stores messages at their enode, and returns receipts. It also has delays and transactions.
 
 The packages rpc and rocketmq import it.
 """

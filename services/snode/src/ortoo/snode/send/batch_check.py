@@ -157,8 +157,8 @@ def _check_text_sizes(batch: OpenedBatch) -> None:
     row = int(sizes.argmax())
     if int(sizes[row]) > TEXT_BYTES_MAX:
         raise Invalid(
-            f"tag, keys and properties of message {row} have {sizes[row]} bytes together; at most {TEXT_BYTES_MAX} "
-            "fit; put large values into the body",
+            f"tag, keys and properties of message {row} have {sizes[row]} bytes together, at most "
+            f"{TEXT_BYTES_MAX} fit; put large values into the body",
             field=RECORDS_PATH,
         )
 

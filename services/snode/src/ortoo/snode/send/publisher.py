@@ -75,7 +75,7 @@ class Publisher:
     async def publish(self, topic_name: str, messages: Sequence[Message], queue: Queue | None) -> list[Receipt]:
         """Store messages; returns one receipt each when they are durable.
 
-        Errors: NotFound, Invalid, Overloaded (nothing was stored); Unavailable (some may have been).
+        Errors: NotFound, Invalid, Overloaded (nothing was stored), Unavailable (some may have been).
         """
         topic = await self.topics.topic(topic_name)
         if not 1 <= len(messages) <= MESSAGES_MAX:
@@ -131,7 +131,7 @@ class Publisher:
     async def _store_identified(self, topic: Topic, queue: Queue, messages: Sequence[Message]) -> list[Receipt]:
         """Store messages whose ids the enode deduplicates, so that retries are harmless.
 
-        Errors: those of the enode; Unavailable: outcome unknown.
+        Errors: those of the enode, Unavailable if the outcome is unknown.
         """
         batch = encode(messages, now_ms=self.runtime.clock.now_ms())
         ids = [message.properties[DEDUP_ID] for message in messages]
