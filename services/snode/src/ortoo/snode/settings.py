@@ -130,9 +130,9 @@ class Settings(ServiceSettings):
             given = bool(self.tls_certificate_file or self.tls_key_file or self.tls_client_ca_file or self.tls_required)
             for name in ("tls_certificate_file", "tls_key_file"):
                 if given and not getattr(self, name):
-                    raise Invalid("TLS needs it; give a PEM file, or leave tls_listen_address empty", field=name)
+                    raise Invalid("TLS requires it; give a PEM file, or leave tls_listen_address empty", field=name)
         elif self.tls_required:
-            raise Invalid("TLS is required and spoken nowhere; give tls_listen_address too", field="tls_required")
+            raise Invalid("TLS is required but no port serves it; give tls_listen_address too", field="tls_required")
         if self.workers > 1:
             if not self.redis_url:
                 raise Invalid(
@@ -141,12 +141,12 @@ class Settings(ServiceSettings):
             check_process_name(worker_name(self.name, self.workers), "name")
             if self.worker_port + self.workers > 65_536:
                 raise Invalid(
-                    f"{self.worker_port}; there are no {self.workers} ports from there on", field="worker_port"
+                    f"{self.worker_port}; fewer than {self.workers} ports remain from there", field="worker_port"
                 )
         if self.access_file and not (self.closes_inner_ports or self.insecure):
             raise Invalid(
-                "access_file is given, and name servers and enodes answer every caller, whatever its rights: give all "
-                "roles one cluster_token_file or mutual TLS (tls_cluster_listen_address), or set insecure = true where "
+                "access_file has no effect while name servers and enodes answer every caller; give all "
+                "roles one cluster_token_file or mutual TLS (tls_cluster_listen_address), or set insecure = true if "
                 "the network keeps clients away from them",
                 field="insecure",
             )

@@ -1,4 +1,4 @@
-"""Sessions of clients: registration, notification, commands, end; and the locks that clients take explicitly.
+"""Sessions of clients with registration, notification and commands, and the locks that clients take explicitly.
 
 It takes registrations and answers, and returns group members and commands. The gRPC services import it.
 """

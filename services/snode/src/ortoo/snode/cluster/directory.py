@@ -1,4 +1,4 @@
-"""The snode's copy of the cluster's directory: applies changes and answers lookups; no I/O, no clock."""
+"""The snode's copy of the cluster's directory: applies changes and answers lookups without I/O or clock."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence

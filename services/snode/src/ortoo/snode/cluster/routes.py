@@ -88,7 +88,7 @@ class Topic:
     publish_order: tuple[PublishPlace, ...] = ()
     """The queues for producers, in an operator's order; empty = all that accept messages, by enode."""
     lite_ttl_ms: int = 0
-    """For a parent of lite topics: lifetime of a lite topic without a message; 0 = unlimited."""
+    """For a parent of lite topics, the lifetime of a lite topic without messages; 0 = unlimited."""
 
     @property
     def readable(self) -> bool:

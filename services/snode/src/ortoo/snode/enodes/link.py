@@ -203,7 +203,7 @@ class EnodeLinks:
         link = self._link_to(enode, entry.address, entry.reign)
         # A lease may be missing because the name server is new; a working connection is better evidence.
         if not entry.alive and not link.connected:
-            raise _away(f"enode {enode} is unreachable: its lease expired; retry when it is back")
+            raise _away(f"enode {enode} is unreachable, its lease expired; retry when it is back")
         return link
 
     def follower(self, queue: Queue) -> "GrpcEnodeLink | None":

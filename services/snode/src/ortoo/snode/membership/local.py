@@ -168,7 +168,7 @@ class SharedMembership(Membership):
         return dict(self._numbers)
 
     def reconcile(self, found: Mapping[Key, Placed], before: Mapping[Key, int]) -> None:
-        """Compare with the whole shared store: it may lack members of other snodes, which end, and own ones, which are recorded.
+        """Compare with the whole shared store: remove others' members that it lacks, record own ones.
 
         The store may have lost records and its counter. So its content counts, whatever the numbers, unless a newer
         record was received since `before`.

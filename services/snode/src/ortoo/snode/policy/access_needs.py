@@ -18,7 +18,7 @@ Needs = Callable[[Any, NameOf], Iterable[Need]]
 
 
 def needs_of(method: str, request: Any, name_of: NameOf) -> Iterable[Need]:
-    """The rights that a request of a method, "ProducerService/Publish", needs. Errors: Invalid for a malformed handle."""
+    """The rights that a request of a method, "ProducerService/Publish", needs. Errors: Invalid (handle)."""
     needs = NEEDS.get(method)
     return (ADMIN,) if needs is None else needs(request, name_of)
 

@@ -1,4 +1,4 @@
-"""Interceptors around every call: before it, after it, when it fails; in a fixed order."""
+"""Interceptors around every call, before it, after it, and when it fails, in a fixed order."""
 
 import importlib
 from collections.abc import Sequence

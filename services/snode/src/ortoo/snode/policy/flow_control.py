@@ -149,7 +149,7 @@ _KEYS = frozenset({"unit", "per_second", "method", "topic"})
 
 
 def rules_of(text: str) -> list[FlowRule]:
-    """The limits in a file's text; no text, no limits. Errors: Invalid, naming the rule.
+    """The limits in a file's text; no text means no limits. Errors: Invalid, naming the rule.
 
     [[rule]]
     unit = "requests"                       # or "bytes"

@@ -40,7 +40,7 @@ class GroupSettings:
         """Why group members may not consume, a Conflict or Forbidden; None if they may."""
         group = self.of(name)
         if not group.consume_enabled:
-            words = f"group {name} may not consume: consumption is disabled; enable it with AdminService/UpdateGroup"
+            words = f"group {name} may not consume, it is disabled; enable it with AdminService/UpdateGroup"
             return Conflict(words, field="group")
         if broadcast and not group.broadcast_enabled:
             words = f"group {name} may not consume as broadcast; AdminService/UpdateGroup allows it"
