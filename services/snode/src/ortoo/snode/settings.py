@@ -145,7 +145,7 @@ class Settings(ServiceSettings):
                 )
         if self.access_file and not (self.closes_inner_ports or self.insecure):
             raise Invalid(
-                "access_file has no effect while name servers and enodes answer every caller; give all "
+                "access_file has no effect: name servers and enodes answer every caller. Give all "
                 "roles one cluster_token_file or mutual TLS (tls_cluster_listen_address), or set insecure = true if "
                 "the network keeps clients away from them",
                 field="insecure",

@@ -1,10 +1,10 @@
 """Records of sends and consumption through this snode, as messages of a topic. Off unless a topic is named.
 
-Each record is a message with a JSON body. Its tag is `send` or `consume`; its key is the name of the topic:
+Each record is a message with a JSON body. Its tag is `send` or `consume`; its key is the name of the topic.
 
-  {"kind": "send", "topic": "t", "enode": "enode-0", "queue_id": 3, "first_offset": 17, "message_count": 2,
-   "snode": "snode-0", "at_ms": 1700000000000, "duration_ms": 4}
-  {"kind": "consume", "group": "g", ...}      # the group has acknowledged these messages
+  `{"kind": "send", "topic": "t", "enode": "enode-0", "queue_id": 3, "first_offset": 17, "message_count": 2,
+   "snode": "snode-0", "at_ms": 1700000000000, "duration_ms": 4}`
+  `{"kind": "consume", "group": "g", ...}`      # the group has acknowledged these messages
 
 One record is for one batch, or for one acknowledgement: its cost does not grow with the number of messages.
 """

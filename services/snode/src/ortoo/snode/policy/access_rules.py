@@ -1,6 +1,6 @@
 """The rights of users, as written by an operator: decisions without I/O.
 
-  trusted_addresses = ["10.1.0.0/16"]  # callers that may do everything unsigned; default: none
+  trusted_addresses = ["10.1.0.0/16"]    # callers that may do everything unsigned
 
   [[user]]
   access_key = "ann"

@@ -154,8 +154,8 @@ def rules_of(text: str) -> list[FlowRule]:
     [[rule]]
     unit = "requests"                       # or "bytes"
     per_second = 500
-    method = "ProducerService/Publish"      # left out: all methods together
-    topic = "orders"                        # left out: all topics together
+    method = "ProducerService/Publish"      # optional, all methods together
+    topic = "orders"                        # optional, all topics together
     """
     try:
         data: dict[str, Any] = tomllib.loads(text)

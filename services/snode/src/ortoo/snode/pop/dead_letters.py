@@ -91,7 +91,9 @@ class DeadLetters:
         if topic is None:
             return
         if replay.to_topic == topic.name:
-            raise Invalid("dead letters cannot be sent to their own dead-letter topic; name another topic", field="to_topic")
+            raise Invalid(
+                "dead letters cannot be sent to their own dead-letter topic; name another topic", field="to_topic"
+            )
         began_s = self.clock.monotonic_s()
         async for queue, part in self._parts(topic, replay.where):
             target_id = await self._target(replay, topic, queue.enode)

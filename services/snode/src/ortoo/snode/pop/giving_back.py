@@ -38,7 +38,8 @@ class GivingBack:
     async def call_off(self, enode: str, wish: PopWish, asked: Awaitable[Popped] | None = None) -> None:
         """Cancel a pop whose consumer has gone, and release the messages that it still returns.
 
-        `asked` is the pop in progress. It is awaited and not cancelled: a stopping enode answers open requests and takes no new ones. After a restart it has only the leases.
+        `asked` is the pop in progress. It is awaited and not cancelled: a stopping enode answers open requests and
+        takes no new ones. After a restart it has only the leases.
         """
         is_outstanding = False
         try:

@@ -136,7 +136,8 @@ class Popping:
         With `in_time` an expired lease is stale even if its messages were not leased again. An ack of a message that is
         already acked succeeds.
 
-        Returns for each receipt the offsets that its lease no longer has. Errors: NotFound if the only receipt names a missing queue, Unavailable, and those of the enode. After an error some messages may be settled; the caller
+        Returns for each receipt the offsets that its lease no longer has. Errors: NotFound if the only receipt names a
+        missing queue, Unavailable, and those of the enode. After an error some messages may be settled; the caller
         repeats the request.
         """
         stale: list[set[int]] = [set() for _ in receipts]

@@ -49,7 +49,7 @@ class Trigger:
             raise Invalid(f"is unknown; expected one of {', '.join(KEYS)}", field=f"scalerMetadata.{key}")
         for key in ("group", "topic"):
             if not metadata.get(key):
-                raise Invalid("is missing: give the group and the topic whose lag counts", field=f"scalerMetadata.{key}")
+                raise Invalid("is missing: give the group and the topic of the lag", field=f"scalerMetadata.{key}")
         return cls(
             metadata["group"],
             metadata["topic"],

@@ -111,7 +111,7 @@ class OffsetMoves:
         missing = [str(queue) for queue, offset in stored.items() if offset is None]
         if missing and not force:
             raise NotFound(
-                f"group {group} has no offset in {', '.join(missing[:3])}; force the reset to give it one", field="group"
+                f"group {group} has no offset in {', '.join(missing[:3])}; force the reset to set it", field="group"
             )
         moved: dict[Queue, int] = {}
         ahead: dict[Queue, int] = {}

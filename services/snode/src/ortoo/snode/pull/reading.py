@@ -97,7 +97,8 @@ class Reading:
         The enode filters by `wanted` and `columns` if it can; with `joined` it may merge rows of several batches.
         Memory is drawn from `memory`; None = the caller has limits.
 
-        Errors: NotFound, Invalid, OutOfRange, Unavailable, Overloaded if memory is exhausted, DataLoss with the offset at which to continue.
+        Errors: NotFound, Invalid, OutOfRange, Unavailable, Overloaded if memory is exhausted, DataLoss with the offset
+        at which to continue.
         """
         memory = memory or MemoryBudget(UNCOUNTED).share("reads")
         check_readable(topic := await self._watch.topic(queue.topic), queue)

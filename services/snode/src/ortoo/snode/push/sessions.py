@@ -155,7 +155,8 @@ class Sessions:
     async def open(self, plan: PushPlan, member: Callable[[PushSession], Member]) -> PushSession:
         """Open a session for a checked plan; `member` makes its group member, once it has its id.
 
-        Errors: Overloaded, Conflict if the group may not consume or uses pops, Forbidden if the plan is not allowed, and those of `member`.
+        Errors: Overloaded, Conflict if the group may not consume or uses pops, Forbidden if the plan is not allowed,
+        and those of `member`.
         """
         if len(self._sessions) >= SESSIONS_MAX:
             raise Overloaded(f"{SESSIONS_MAX} sessions are open on this snode; use another", retry_after_ms=5_000)

@@ -101,7 +101,7 @@ class PublishBatcher(Batcher):
                 self._fail(part, error)
                 if error.retriable:
                     # They have waited as long as the previous batch, and the enode is still unavailable.
-                    late = Unavailable("it waited behind a batch that the enode did not take; retry", field=NOT_TAKEN_FIELD)
+                    late = Unavailable("it waited behind an append that failed; retry", field=NOT_TAKEN_FIELD)
                     self._fail(list(self._waiting), late)
                     self._waiting.clear()
                     self._waiting_bytes = self._apart = 0

@@ -37,7 +37,8 @@ class Delayed:
     async def recall(self, recall_handle: str) -> str:
         """Recall a delayed message; returns the id that was generated for it.
 
-        Errors: Invalid for a wrong handle, NotFound if it was delivered or recalled, Conflict while it is being delivered.
+        Errors: Invalid for a wrong handle, NotFound if it was delivered or recalled, Conflict while it is being
+        delivered.
         """
         handle = read_handle(recall_handle, HandleKind.DELAYED, "recall_handle", self._seals)
         await self._links.to(handle.enode).recall_delayed(handle.topic_id, handle.number, handle.time_ms)

@@ -125,8 +125,8 @@ class DeliveryModes:
     async def set(self, group: str, topic_name: str, mode: DeliveryMode, *, force: bool) -> DeliveryMode:
         """Change how a group consumes a topic, on all its enodes; returns the previous mode.
 
-        Errors: NotFound, Invalid, Conflict while group members have messages or queues (unless forced), Unavailable if an
-        enode is unreachable. After Unavailable some enodes may have changed; the same call continues.
+        Errors: NotFound, Invalid, Conflict while group members have messages or queues (unless forced), Unavailable if
+        an enode is unreachable. After Unavailable some enodes may have changed; the same call continues.
         """
         check_group_name(group, "group")
         topic = await self._watch.topic(topic_name)

@@ -20,7 +20,7 @@ from ortoo.snode.workers.process import WorkerProcess
 async def open_workers(settings: Settings, command: Sequence[str], folder: Path) -> AsyncIterator[Running]:
     """Run the workers of a snode, each by `command` in `folder`; ready when all are. Leaving the block drains them.
 
-    Errors: Conflict if a port is taken, or if no worker can start; the workers have logged the reason.
+    Errors: Conflict if a port is taken, or if no worker can start. The workers have logged the reason.
     """
     clock, randomness, changed = SystemClock(), Randomness(), asyncio.Event()
     async with contextlib.AsyncExitStack() as stack, Background("workers") as background:

@@ -76,6 +76,4 @@ class TlsOnly(Guard):
     def enter(self, call: Call) -> None:
         """Errors: Forbidden."""
         if b"ssl" not in call.context.auth_context().get("transport_security_type", ()):
-            raise Forbidden(
-                "this port is closed; use the TLS port, tls_listen_address", field="tls_required"
-            )
+            raise Forbidden("this port is closed; use the TLS port, tls_listen_address", field="tls_required")

@@ -104,7 +104,7 @@ def _of_message(seen: Seen) -> Iterator[Reason]:
         left = f"{who} has it for another {_s(row.until_ms - seen.now_ms)} (try {row.attempt})"
         yield Reason("leased", left, "wait, or check that consumer's log; then it is redelivered automatically")
     if row.state == pb.DELIVERY_STATE_DELAYED:
-        said = f"; {row.consumer or 'a consumer'} reported: {row.error}" if row.error else ""
+        said = f" ({row.consumer or 'a consumer'} reported: {row.error})" if row.error else ""
         left = f"attempt {row.attempt} failed and the next one is in {_s(row.until_ms - seen.now_ms)}{said}"
         yield Reason("delayed", left, f"ortoo group describe {seen.group} shows the group's back-off")
     if seen.filters and not seen.is_wanted:
@@ -133,7 +133,7 @@ def _of_queues(seen: Seen) -> Iterator[Reason]:
         )
     failing = max((one for one in seen.queues), key=lambda one: one.attempt, default=None)
     if failing is not None and failing.attempt >= TRIES_MANY:
-        said = f"; a consumer reported: {failing.error}" if failing.error else ""
+        said = f" (a consumer reported: {failing.error})" if failing.error else ""
         there = f"messages of {failing.queue} fail repeatedly (attempt {failing.attempt}){said}"
         yield Reason("failing handler", there, f"ortoo delivery {seen.group} {seen.topic.name} lists them")
     if seen.message is None:
