@@ -64,5 +64,5 @@ async def test_what_a_client_cannot_take_is_counted_waits_and_is_parked(tmp_path
         assert passed == set(bodies) - {bodies[3]}
         [letter] = letters
         assert (letter.message.body, letter.reason, letter.attempts) == (bodies[3], "attempts", 3)
-        assert (letter.consumer, letter.error) == ("small", "the client did not take the message")
+        assert (letter.consumer, letter.error) == ("small", "the client did not receive the message")
         assert failed < 16

@@ -43,7 +43,7 @@ def test_a_disk_is_added_when_it_is_said_to_be() -> None:
             lost.cut_power()
             lost.disk.destroyed()
             await stage.clock.sleep(5)
-            with pytest.raises(Conflict, match="is one already, and away: start it"):
+            with pytest.raises(Conflict, match="exists already and is away; start it"):
                 await client.admin.members.add(lost.enode, lost.number)
             lost.start()
             await lost.ready.wait()

@@ -167,5 +167,5 @@ async def test_a_link_that_is_broken_off_takes_no_request() -> None:
         link.close()
         link.break_off()
         async with asyncio.timeout(5):
-            with pytest.raises(Unavailable, match="went away before"):
+            with pytest.raises(Unavailable, match="disconnected before"):
                 await settling(link)

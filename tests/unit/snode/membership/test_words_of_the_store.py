@@ -211,7 +211,7 @@ def test_the_text_of_a_member_is_read_by_all_snodes() -> None:
     assert " " not in member("a", session="s").encoded()
     assert decoded(one.encoded()) == one
     for text in ('{"client_id":"a"}', one.encoded().replace('"format":1', '"format":2')):
-        with pytest.raises(Unsupported, match=r"^a member of a group was written by a newer snode: upgrade this one$"):
+        with pytest.raises(Unsupported, match=r"^a member of a group was written by a newer snode; upgrade this one$"):
             decoded(text)
 
 

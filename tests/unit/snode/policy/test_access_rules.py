@@ -88,7 +88,7 @@ def test_addresses_are_compared_without_their_ports() -> None:
 @pytest.mark.parametrize(
     ("need", "field", "words"),
     [
-        (ADMIN, "access", "user shop is no admin; an admin may do this"),
+        (ADMIN, "access", "user shop is not an admin; only admins may do this"),
         (Need(Resource.TOPIC, "t", Grant.PUB), "topic", "user shop has no PUB for topic 't'; an operator may grant it"),
         (
             Need(Resource.GROUP, "g", Grant.PUB | Grant.SUB),
@@ -113,7 +113,7 @@ def test_who_is_refused_hears_what_is_missing_and_of_what(need: Need, field: str
     [
         ("[[user", "access_file", "this is not TOML: "),
         ("y = 1\nz = 1\n" + USER, "y", "'y' is unknown; give [[user]] tables and trusted_addresses"),
-        ("", "user", f"give 1 to {USERS_MAX} [[user]] tables, else nobody may do anything"),
+        ("", "user", f"give 1 to {USERS_MAX} [[user]] tables, otherwise no user has any right"),
         ("user = 1", "user", f"give 1 to {USERS_MAX} [[user]] tables"),
         ("user = []", "user", f"give 1 to {USERS_MAX} [[user]] tables"),
         (USER + "y = 1\nx = 1", "user[0]", "'x' is unknown; give access_key, admin, groups, topics"),

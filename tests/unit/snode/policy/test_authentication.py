@@ -94,7 +94,7 @@ async def test_a_snode_that_may_not_ask_takes_nobody_for_a_stranger(clock: Virtu
     """A token that is changed at the name server first says nothing of users."""
     async with Channels() as channels:
         name_server = Refusing(NameServers("localhost:1"), channels)
-        with pytest.raises(Unavailable, match="tells this snode of no users"):
+        with pytest.raises(Unavailable, match="does not let this snode read users"):
             await Authentication(name_server, clock, Settings()).secret_of("ann")
 
 

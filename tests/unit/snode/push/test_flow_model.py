@@ -110,7 +110,7 @@ def acknowledge(cursor: QueueCursor, model: Model, offset: int, generation: int,
             cursor.acknowledge(offset, generation, now_s)
         assert refused.value.field == "acknowledge.offsets.offset"
         assert refused.value.message == (
-            f"{offset} acknowledged for queue {QUEUE}, but deliveries went up to {model.sent}"
+            f"offset {offset} acknowledged for queue {QUEUE}; deliveries ended at {model.sent}"
         )
     elif model.acknowledged is not None and offset <= model.acknowledged:
         assert not cursor.acknowledge(offset, generation, now_s)

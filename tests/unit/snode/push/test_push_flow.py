@@ -48,7 +48,7 @@ def test_acknowledgements_move_forward_only() -> None:
     assert cursor.waiting_since_s == 2.0
     assert cursor.acknowledge(110, 7, now_s=4.0)
     assert cursor.waiting_since_s is None
-    with pytest.raises(Invalid, match="deliveries went up to 110"):
+    with pytest.raises(Invalid, match="deliveries ended at 110"):
         cursor.acknowledge(111, 7, now_s=5.0)
 
 

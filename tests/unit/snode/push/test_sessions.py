@@ -119,7 +119,7 @@ async def test_who_may_not_consume_opens_no_session(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(it.enode, "use_mode", use_mode)
         for name, rules in (("off", {"consume_enabled": False}), ("alone", {"broadcast_enabled": False})):
             it.directory.learn_group(Group(name, 1, **rules))  # type: ignore[arg-type]
-        with pytest.raises(Conflict, match="switched off"):
+        with pytest.raises(Conflict, match="it is disabled"):
             await it.open(group="off")
         with pytest.raises(Forbidden, match="broadcast"):
             await it.open(group="alone", broadcast=True)
@@ -156,7 +156,7 @@ async def test_a_clients_next_session_takes_the_place_of_the_one_before() -> Non
         second = await it.open("same")
         assert await closed(first) == (
             CloseReason.REPLACED,
-            "another session of client same has taken its place; give each client an id of its own",
+            "another session of client same has replaced it; give each client a unique id",
         )
         assert it.sessions.all() == [second]
         assert members(it) == {"same": second.session_id}
@@ -192,7 +192,7 @@ async def test_a_session_that_meets_a_failure_ends_and_says_so(monkeypatch: pyte
         session = await it.open()
         assert await closed(session) == (
             CloseReason.EXPIRED,
-            "serving it met a failure; the snode's log has the details; open another session",
+            "the snode failed to serve the session and logged the details; open another session",
         )
         assert it.sessions.all() == [other]
 
@@ -352,7 +352,7 @@ async def test_a_silent_session_is_ended() -> None:
         assert it.sessions.all() == [loud]
         assert await closed(silent) == (
             CloseReason.EXPIRED,
-            "nothing was heard for 60 s; send a Heartbeat in between, or open another",
+            "the client sent nothing for 60 s; send heartbeats, and open another session",
         )
         assert it.sessions.evicted_slow == 0
 
@@ -391,4 +391,4 @@ async def test_sessions_of_a_group_that_is_closed_end() -> None:
         await it.sessions.sweep()
         reason, message = await closed(shared)
         assert reason is CloseReason.GROUP_CLOSED
-        assert "switched off" in message
+        assert "it is disabled" in message

@@ -73,8 +73,8 @@ async def test_who_is_further_behind_than_allowed_for_the_whole_grace_is_evicted
         closed = await event(session, Closed)
         assert (closed.reason, closed.message) == (
             CloseReason.SLOW_CONSUMER,
-            "queue t/e/1 is 5 messages ahead of the acknowledged offset 2 (threshold 3) and nothing was acknowledged "
-            "for 5.9 s; open a new session to go on from there",
+            "queue t/e/1 is 5 messages ahead of the acknowledged offset 2 (threshold 3), unchanged "
+            "for 5.9 s; open a new session to continue from there",
         )
         assert it.sessions.evicted_slow == 4
 
@@ -202,8 +202,8 @@ async def test_who_holds_all_the_bytes_it_may_and_acknowledges_none_is_evicted()
         closed = await event(session, Closed)
         assert (closed.reason, closed.message) == (
             CloseReason.SLOW_CONSUMER,
-            f"{size_bytes} bytes are not acknowledged (at most {size_bytes} may be), and nothing of queue t/e/0 was "
-            "for 6.0 s; open a new session to go on",
+            f"{size_bytes} bytes are not acknowledged (limit {size_bytes}), and nothing of queue t/e/0 was acknowledged "
+            "for 6.0 s; open a new session to continue",
         )
 
 

@@ -25,7 +25,7 @@ from ortoo.testing.time.virtual_clock import VirtualClock
 SEALS = HandleSeals()
 CALLER = Caller("c")
 RULES = pop_rules(None)
-OVER = "the lease is over: the message came again, or is done"
+OVER = "the lease has ended: the message was redelivered or acked"
 
 
 def handle(offset: int, group: str = "g", topic_id: int = 1) -> ReceiptHandle:
@@ -131,7 +131,7 @@ async def test_each_entry_of_an_acknowledgement_is_answered_by_itself() -> None:
     assert [entry.receipt_handle for entry in answer.entries] == list(sent)
     assert answer.status.code == d.MULTIPLE_RESULTS
     words = [entry.status.message for entry in answer.entries]
-    assert words[:3] == ["ok", OVER, "the handle is of another group than g"]
+    assert words[:3] == ["ok", OVER, "the handle is not of group g"]
     assert "of another topic than t" in words[3]
     assert pops.said == [(handle(1), Finish()), (handle(2), Finish()), (handle(9, topic_id=9), Finish())]
     assert [leases.drop(handle(offset)) for offset in (1, 2, 3)] == [False, True, True]

@@ -93,8 +93,8 @@ def _unheard(heard: Sequence[Asked]) -> Iterator[Finding]:
             yield Finding(
                 "name server away",
                 f"the name server {one.address} does not answer: {reason}",
-                "when the last one fails, no process learns of changes of topics, groups and processes",
-                "start it, check its log and its database, or remove it from namesrv_address",
+                "when no name server is left, processes do not learn of changes of topics, groups and processes",
+                "start it, or check its log and its database; or remove it from namesrv_address",
             )
         else:
             yield Finding(
