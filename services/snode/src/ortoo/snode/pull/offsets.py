@@ -175,6 +175,6 @@ class OffsetMoves:
             except OrtooError as error:
                 if moved:
                     what = f"the queues on {', '.join(moved)} were moved, those on {enode} were not: {error.message}"
-                    raise Unavailable(f"{what}; ask again", retry_after_ms=500) from error
+                    raise Unavailable(f"{what}, retry", retry_after_ms=500) from error
                 raise explained(error) from error
             moved.append(enode)
