@@ -54,7 +54,7 @@ class ConsumerGroups:
     async def run(self) -> None:
         """Assign queues wherever something has changed, for ever.
 
-        A group whose assignment fails is skipped; if this loop ended, no consumer would get messages.
+        A group whose assignment fails is skipped. If the loop itself fails, it ends the process: consumers would get no queues.
         """
         while True:
             await self._wake.wait()
