@@ -30,7 +30,7 @@ def index_of(folder: Path) -> str:
         title = re.match(rf"# ADR {number}: (.+)\n", text)
         status = re.search(r"^Status: (.+)$", text, re.MULTILINE)
         if title is None or status is None:
-            raise Malformed(f"{file.name}: expected a first line '# ADR {number}: TITLE' and a status line")
+            raise Malformed(f"{file.name}: expected a first line '# ADR {number}: TITLE' and a line 'Status: WORD'")
         for section in ("Context", "Decision", "Non-goals", "Rejected", "Consequences"):
             if f"\n## {section}\n" not in text:
                 raise Malformed(f"{file.name}: expected a section '## {section}'")
