@@ -25,7 +25,8 @@ HEAD = """# Packages
 
 For contributors: a map of the packages, their purposes and their imports.
 
-A package is a folder for one concern. Arrows are imports, drawn from the code by `make docs`; implied ones are left out.
+A package is a folder for one concern. Arrows are imports, which `make docs` draws from the code.
+Implied imports are left out.
 Packages of one library or service never import one another in a circle. `make check` runs the contracts in
 `pyproject.toml`.
 """
