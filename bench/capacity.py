@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.report import Figures
-from bench.table import RESULTS, ROOT, load, readme_with
+from bench.table import RESULTS, ROOT, load, page_with
 from ortoo.enode.index.catalog import RUN_BYTES
 from ortoo.enode.log.settings import StoreSettings
 
@@ -147,7 +147,7 @@ def table(results: dict[str, Figures], start: Figures) -> str:
 
 def page(text: str) -> str:
     """The page with the examples between its marks."""
-    return readme_with(text, table(load(), load(RESULTS / "store")["store_start"]))
+    return page_with(text, table(load(), load(RESULTS / "store")["store_start"]))
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""All benchmarks one after another: bench/results/NAME.json, the table of them, and the table in README.md.
+"""All benchmarks one after another: bench/results/NAME.json, the table of them, and the table in docs/figures.md.
 
 `python -m bench.suite` runs all; `python -m bench.suite produce latency` runs some; `--into FOLDER` keeps the committed
 results as they are, for `python -m bench.guard FOLDER`.

@@ -1,4 +1,4 @@
-"""The results as a table: bench/results/table.md, and the same between two marks in README.md.
+"""The results as a table: bench/results/table.md, and the same between two marks in docs/figures.md.
 
 `python -m bench.table` writes both from the committed results.
 """
@@ -11,7 +11,7 @@ from bench.report import Figures
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "bench" / "results"
 TABLE = RESULTS / "table.md"
-README = ROOT / "README.md"
+FIGURES = ROOT / "docs" / "figures.md"
 PEERS = RESULTS / "peers" / "table.md"
 TELLS_LITTLE = ", so that ratios tell little"
 """What the table says of itself when other programs took much of the machine."""
@@ -20,7 +20,7 @@ PEERS_NOT_YET = (
     "programs. It was not run on a machine at rest yet; [figures of a busy one](bench/results/peers/table.md) tell "
     "little.\n"
 )
-PEERS_PICTURE = "![Ortoo beside RocketMQ and Kafka, ratio by ratio](bench/results/peers/peers.svg)\n"
+PEERS_PICTURE = "![Ortoo beside RocketMQ and Kafka, ratio by ratio](../bench/results/peers/peers.svg)\n"
 HEAD = ("what", "figure", "compared with, in the same run", "ratio")
 Row = tuple[str, str, str, str]
 
@@ -61,7 +61,7 @@ def setting(results: dict[str, Figures]) -> str:
     )
 
 
-def readme_with(text: str, content: str, name: str = "bench") -> str:
+def page_with(text: str, content: str, name: str = "bench") -> str:
     """`text` with `content` between the marks of a name. Errors: ValueError when they are not there."""
     opening, closing = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     before, begin, rest = text.partition(opening)
@@ -72,16 +72,16 @@ def readme_with(text: str, content: str, name: str = "bench") -> str:
 
 
 def peers_content() -> str:
-    """What README.md shows of the comparison with other brokers: the picture, then the table, of a machine at rest."""
+    """What docs/figures.md shows of the comparison with other brokers: the picture, then the table, of a machine at rest."""
     content = PEERS.read_text()
     return PEERS_NOT_YET if TELLS_LITTLE in content else f"{PEERS_PICTURE}\n{content}"
 
 
 def write_documents() -> None:
-    """Write the table, and put it and the one of the other brokers into README.md."""
+    """Write the table, and put it and the one of the other brokers into docs/figures.md."""
     content = table(load())
     TABLE.write_text(content)
-    README.write_text(readme_with(readme_with(README.read_text(), content), peers_content(), "bench-peers"))
+    FIGURES.write_text(page_with(page_with(FIGURES.read_text(), content), peers_content(), "bench-peers"))
 
 
 def _line(cells: tuple[str, ...]) -> str:

@@ -1,7 +1,7 @@
 """RocketMQ, Kafka and Ortoo in one run: `python -m bench.peers --rounds 3 --seconds 10`; `make bench-peers`.
 
 Writes bench/results/peers (the figures of each round, their medians, the table, the picture) and shows both in
-README.md. Exit code 77, with a sentence that says why, where Java, Maven or librdkafka is missing.
+docs/figures.md. Exit code 77, with a sentence that says why, where Java, Maven or librdkafka is missing.
 """
 
 import argparse
@@ -115,7 +115,7 @@ def main() -> int:
 
 
 def write(result: Figures, into: Path) -> None:
-    """Keep the result, its table and its picture, and print the table; the README shows what is committed."""
+    """Keep the result, its table and its picture, and print the table; docs/figures.md shows what is committed."""
     into.mkdir(parents=True, exist_ok=True)
     (into / RESULT.name).write_text(json.dumps(result, indent=1) + "\n")
     text = table(result)

@@ -146,7 +146,7 @@ def test_kubeconform_finds_every_object_valid(tmp_path: Path) -> None:
         ("postgresql.url=mysql://x", "url"),
         ("enode.settings.Bad-Name=1", "Bad-Name"),
         ("snode.tls.required=true", "needs a certificate"),
-        ("clusterTls.existingSecret.name=all", "say by clusterTls.roleNames.enode"),
+        ("clusterTls.existingSecret.name=all", "set the name of each role in clusterTls.roleNames.enode"),
         ("clusterTls.existingSecrets.enode=one", "set clusterTls.existingSecrets.namesrv too"),
         ("clusterTls.certManager.enabled=true", "set clusterTls.certManager.issuerRef.name"),
         ("snode.access.rules=x", "would answer every caller"),

@@ -53,7 +53,7 @@ def filled(schema: dict[str, Any]) -> dict[str, Any]:
     """The chart's schema with each role's settings as the code has them."""
     for role, (_, cls) in ROLES.items():
         schema["properties"][role]["properties"]["settings"] = {
-            "description": f"Settings of the {role}: what `ortoo-{role} -p` prints, nested names with a dot.",
+            "description": f"Settings of the {role}, as printed by `ortoo-{role} -p`; nested names have a dot.",
             "type": "object",
             "properties": setting_schemas(cls()),
             "additionalProperties": False,

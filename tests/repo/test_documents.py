@@ -148,19 +148,19 @@ def test_a_malformed_decision_is_refused(tmp_path: Path, name: str, text: str, s
         index_of(tmp_path)
 
 
-def ways(tree: Tree) -> dict[str, list[tuple[str, str]]]:
-    """The traced ways of ARCHITECTURE.md: heading to the (definition, file) of each step."""
-    chapter = tree.text("ARCHITECTURE.md").partition("## Four ways through the house")[2].partition("\n## ")[0]
+def request_paths(tree: Tree) -> dict[str, list[tuple[str, str]]]:
+    """The request paths of ARCHITECTURE.md: heading to the (definition, file) of each step."""
+    chapter = tree.text("ARCHITECTURE.md").partition("## Four request paths")[2].partition("\n## ")[0]
     found = {}
-    for way in chapter.split("\n### ")[1:]:
-        found[way.splitlines()[0]] = re.findall(r"^\d+\. \[`([\w.]+)`\]\(([^)]+)\)", way, re.MULTILINE)
+    for path in chapter.split("\n### ")[1:]:
+        found[path.splitlines()[0]] = re.findall(r"^\d+\. \[`([\w.]+)`\]\(([^)]+)\)", path, re.MULTILINE)
     return found
 
 
 def lost_steps(tree: Tree) -> list[str]:
-    """Steps of the ways whose file is gone or does not define what the step names."""
+    """Steps of the request paths whose file is gone or does not define what the step names."""
     lost = []
-    for steps in ways(tree).values():
+    for steps in request_paths(tree).values():
         for name, file in steps:
             owner, _, member = name.partition(".")
             text = tree.text(file) if file in tree.names else ""
@@ -170,10 +170,10 @@ def lost_steps(tree: Tree) -> list[str]:
     return lost
 
 
-def test_four_ways_lead_through_the_code_in_at_most_eight_files(tree: Tree) -> None:
+def test_four_request_paths_lead_through_the_code(tree: Tree) -> None:
     """ARCHITECTURE.md traces send, push, pop and RocketMQ's receive by names that the files define."""
-    assert [name.partition(":")[0] for name in ways(tree)] == ["Send", "Push", "Pop", "Receive"]
-    assert all(1 < len(steps) <= 8 for steps in ways(tree).values())
+    assert [name.partition(":")[0] for name in request_paths(tree)] == ["Send", "Push", "Pop", "Receive"]
+    assert all(1 < len(steps) <= 14 for steps in request_paths(tree).values())
     assert lost_steps(tree) == []
 
 
@@ -183,7 +183,7 @@ PLACE = re.compile(r"`((?:protos|libs|services|docs|tests)/[^`]*)`")
 def lost_places(tree: Tree) -> list[str]:
     """What CONTRIBUTING says changes touch, and is not there; `…` stands for a package's folder, `{a,b}` for both."""
     lost: list[str] = []
-    for place in PLACE.findall(tree.text("CONTRIBUTING.md").partition("## Where do I put…")[2].partition("\n## ")[0]):
+    for place in PLACE.findall(tree.text("CONTRIBUTING.md").partition("## Files of each kind of change")[2].partition("\n## ")[0]):
         whole = re.sub(r"^(\w+/(\w+))/…/", r"\1/src/ortoo/\2/", place)
         head, brace, rest = whole.partition("{")
         several, _, tail = rest.partition("}")
@@ -199,14 +199,14 @@ def test_the_places_of_changes_are_there(tree: Tree) -> None:
 
 def test_a_lost_place_is_found(tmp_path: Path) -> None:
     """A file of several, and a folder."""
-    table = "## Where do I put…\n`libs/a/…/{b,c}.py` `libs/a/…/d/` `protos/e*.proto` `f.py`\n## Tests\n`libs/gone.py`"
+    table = "## Files of each kind of change\n`libs/a/…/{b,c}.py` `libs/a/…/d/` `protos/e*.proto` `f.py`\n## Tests\n`libs/gone.py`"
     names = {"CONTRIBUTING.md": table, "libs/a/src/ortoo/a/b.py": "", "protos/e1.proto": ""}
     assert lost_places(Tree.planted(tmp_path, names)) == ["libs/a/src/ortoo/a/c.py", "libs/a/src/ortoo/a/d/"]
 
 
 def test_a_lost_step_is_found(tmp_path: Path) -> None:
     """A step whose file is gone, and one whose definition is, are found."""
-    text = "## Four ways through the house\n\n### Send: x\n\n1. [`A.b`](a.py): x\n2. [`A.c`](a.py)\n3. [`d`](b.py)\n"
+    text = "## Four request paths\n\n### Send: x\n\n1. [`A.b`](a.py): x\n2. [`A.c`](a.py)\n3. [`d`](b.py)\n"
     planted = {"ARCHITECTURE.md": text, "a.py": "class A:\n    def b(self): ...\n"}
     assert lost_steps(Tree.planted(tmp_path, planted)) == ["A.c in a.py", "d in b.py"]
 

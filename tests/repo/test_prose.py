@@ -95,11 +95,11 @@ def breaches(sentence: str) -> Iterator[str]:
         for pattern, instead in BANNED.items():
             if found := re.search(_alone(pattern), sentence.strip(), re.IGNORECASE):
                 yield f"not {found[0]!r} but {instead}"
-    if FREE_SUBJECT.search(sentence.strip()) or FREE_OBJECT.search(sentence):
+    if (FREE_SUBJECT.search(sentence.strip()) and len(words_of(sentence)) > 2) or FREE_OBJECT.search(sentence):
         yield "'who' or 'what' as a free subject: name the subject"
     if (count := len(words_of(sentence))) > SENTENCE_WORDS_MAX:
         yield f"{count} words, more than {SENTENCE_WORDS_MAX}: one idea a sentence"
-    if len(re.findall(r"[:;](?=\s)", sentence)) > STOPS_MAX:
+    if len(re.findall(r"(?<!`)[:;](?=\s)", sentence)) > STOPS_MAX:
         yield "more than one colon or semicolon: one idea a sentence"
 
 

@@ -1,4 +1,4 @@
-"""What may be chosen about an enode, by file, environment (`ORTOO_ENODE_...`) and command line."""
+"""Settings of an enode, by file, environment (`ORTOO_ENODE_...`) and command line."""
 
 import dataclasses
 import enum
@@ -68,7 +68,7 @@ class Settings(InnerSettings):
     HIDDEN = {"store.enode": "name", "store.cluster": "cluster"}  # noqa: RUF012  # a constant
 
     name: str = "enode-0"
-    """Its name in the cluster; the store keeps it, so it must not change."""
+    """Its name in the cluster. The store records it, so it must not change."""
     cluster: str = "default"
     """The cluster's name; a store made for another cluster is refused."""
     listen_address: str = "127.0.0.1:8091"
@@ -76,41 +76,43 @@ class Settings(InnerSettings):
     advertised_address: str = ""
     """host:port where snodes reach this enode. Empty = the listen address."""
     namesrv_address: str = "127.0.0.1:8071"
-    """host:port of the name server, several of one cluster separated by `;`; or the http:// URL of such a list."""
+    """host:port of each name server of the cluster, separated by `;`, or the http:// URL of such a list."""
     data_dir: Path = Path("ortoo-data/enode")
     """Folder of the store."""
     role: NodeRole = NodeRole.ASYNC_MASTER
-    """Of a member: ASYNC_MASTER (durability `leader`), SYNC_MASTER (`replicas`), SLAVE (only an operator elects it)."""
+    """The replica's role: ASYNC_MASTER (durability `leader`), SYNC_MASTER (`replicas`), or SLAVE (leads only if an
+    operator elects it)."""
     durability: Durability = Durability.REPLICAS
-    """When a member that leads acknowledges a send: `replicas`, when it is on a majority of the members' disks, or
-    `leader`, when it is on its own, so that a take-over may lose it. All members should have the same."""
+    """When the leader acknowledges a send. `replicas`: when a majority of the replicas' disks has it. `leader`: when
+    its own disk has it, so that a take-over may lose it. All replicas should have the same value."""
     member: Annotated[int, Range(1, 99)] = 1
-    """Which member of the enode this process is, 1 or more; it is kept in the folder and must not change."""
+    """The replica's number, 1 or more. The folder records it, so it must not change."""
     members: Annotated[int, Range(1, 5)] = 1
-    """With how many members the set begins: 1, 3 or 5, or 2 by hand. It asks nothing of a set that has begun."""
+    """The number of replicas of a new set: 1, 3 or 5, or 2 by hand. It has no effect on an existing set."""
     member_listen_address: str = ""
-    """host:port where the other members reach this one; empty = the enode has one member, and nobody asks others."""
+    """host:port where the other replicas reach this one. Empty = the enode has a single replica."""
     member_addresses: str = ""
-    """Where the members are when the set begins, by number: host:port, separated by `;`."""
+    """The addresses of the replicas of a new set, by number: host:port, separated by `;`."""
     memory_share_percent: Annotated[int, Range(1, 90)] = 40
-    """How much of the memory the store's caches may take at most; a SLAVE takes 10 less unless it is set."""
+    """Maximum part of the memory for the store's caches. The default of a SLAVE is 10 less."""
     heartbeat_interval_s: Annotated[float, Range(0.05, 3_600)] = 5.0
-    """How often the enode announces itself."""
+    """Interval between announcements of the enode at the name servers."""
     health_interval_s: Annotated[float, Range(0.01, 3_600)] = 0.5
-    """How often health is taken from the store."""
+    """Interval between reads of the store's health."""
     transaction_check_after_ms: Annotated[int, Range(1, DAY_MS)] = 6_000
-    """How long a transaction may stay open before its producers are asked, unless it says otherwise."""
+    """Time after which the producers of an open transaction are asked for its verdict, unless the transaction has its
+    own."""
     transaction_check_interval_ms: Annotated[int, Range(1, DAY_MS)] = 30_000
-    """How long until they are asked again; doubles from time to time, up to 120 times this."""
+    """Interval between two such checks; it doubles from time to time, up to 120 times this value."""
     transaction_checks_max: Annotated[int, Range(1, DAY_MS)] = 15
-    """After so many checks without a verdict a transaction is parked."""
+    """Number of checks without a verdict after which a transaction is parked."""
     delay_max_ms: Annotated[int, Range(0, 366 * DAY_MS)] = 366 * DAY_MS
-    """How far ahead messages may be delayed; at most 366 days, which is the default. Others are refused."""
+    """Maximum delay of a message; at most 366 days, which is the default. Longer delays are refused."""
     dedup_window_ms: Annotated[int, Range(0, 7 * DAY_MS)] = 600_000
-    """For how long a message with the property DEDUP_ID is not stored again; 0 = the property means nothing."""
+    """Time for which a message with the same property DEDUP_ID is not stored again. 0 = the property is ignored."""
     group_retention_ms: Annotated[int, Range(0, 36_500 * DAY_MS)] = 30 * DAY_MS
-    """Offsets, locks and modes of a group that nobody declared and nobody has used for so long are dropped, topic by
-    topic. 0 = never. A group is declared by PutGroup or UpdateGroup (`ortoo group update`), and not by its use."""
+    """Time without use after which the offsets, locks and modes of an undeclared group are dropped, topic by topic. 0 =
+    never. A group is declared by PutGroup or UpdateGroup (`ortoo group update`), and not by its use."""
     trace_endpoint: str = ""
     """http://host:port of an OTLP/gRPC receiver of spans of messages with a sampled trace context. Empty = none."""
     store: StoreSettings = field(default_factory=StoreSettings)

@@ -1,4 +1,4 @@
-"""What may be chosen about a name server, by file, environment (`ORTOO_NAMESRV_...`) and command line."""
+"""Settings of a name server, by file, environment (`ORTOO_NAMESRV_...`) and command line."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,40 +25,42 @@ class Settings(InnerSettings):
     listen_address: str = "127.0.0.1:8071"
     """host:port to serve on; port 0 takes any free one."""
     namesrv_address: str = ""
-    """All name servers over one database, this one among them: host:port, separated by `;`. Empty = it is alone."""
+    """All name servers over one database, including this one: host:port, separated by `;`. Empty = only this one."""
     data_dir: Path = Path("ortoo-data/namesrv")
-    """Folder of the database file, when there is no `database_url`."""
+    """Folder of the database file, if there is no `database_url`."""
     database_url: str = ""
     """SQLAlchemy URL of the database. Empty = an SQLite file `namesrv.db` in `data_dir`."""
     lease_s: Annotated[float, Range(0.1, 3_600)] = 15.0
-    """How long a process counts as alive after it announced itself."""
+    """Time for which a process counts as alive after it announced itself."""
     member_lease_s: Annotated[float, Range(1, 3_600)] = 3.0
-    """How long a member of an enode counts as there after it reported; they report once a second."""
+    """Time for which a replica of an enode counts as alive after its report; replicas report once a second."""
     expiry_interval_s: Annotated[float, Range(0.01, 60)] = 1.0
-    """How often leases are looked at."""
+    """Interval between checks of the leases."""
     sync_interval_s: Annotated[float, Range(0.01, 60)] = 0.25
-    """How often changes by other name servers over the same database are looked for."""
+    """Interval between checks for changes by other name servers over the same database."""
     topic_deletion_grace_ms: Annotated[int, Range(0, 365 * DAY_MS)] = DAY_MS
-    """How long a deleted topic can come back; enodes drop its messages afterwards. 0 = they do so at once."""
+    """Time in which a deleted topic can be restored; enodes drop its messages afterwards. 0 = at once."""
     group_deletion_grace_ms: Annotated[int, Range(0, 365 * DAY_MS)] = DAY_MS
-    """How long a deleted group can come back; enodes drop its offsets afterwards, unless it is used. 0 = at once."""
+    """Time in which a deleted group can be restored; enodes drop its offsets afterwards, unless it is used. 0 = at
+    once."""
     admin_token_file: str = ""
-    """A file with a token that calls about users must carry, as do those of snodes with the same file. Empty = none."""
+    """A file with a token that calls about users must carry. Snodes need the same file. Empty = none."""
     insecure: bool = False
-    """Whether users are kept although other machines reach this name server, and it has neither `cluster_token_file`,
-    nor mutual TLS, nor `admin_token_file`: every caller can read their secrets. Set it where the network keeps clients
-    away."""
+    """Whether to store users although every caller could read their secrets. This is the case if other machines reach
+    this name server, and it has neither `cluster_token_file`, nor mutual TLS, nor `admin_token_file`. Set it if the
+    network keeps clients away."""
     secrets_key_file: str = ""
-    """A file with the key that secrets in the database are encrypted by, 32 bytes in base64. Empty = they are in the
-    clear."""
+    """A file with the key that encrypts secrets in the database, 32 bytes in base64. Empty = secrets are stored as
+    plain text."""
     secrets_key_files_previous: str = ""
-    """Files with keys that secrets may be encrypted by as well, separated by `;`; a start encrypts them anew."""
+    """Files with earlier keys of the secrets, separated by `;`. A start encrypts such secrets again with the new
+    key."""
     handle_key_interval_ms: Annotated[int, Range(3_600_000, 366 * DAY_MS)] = 30 * DAY_MS
-    """How long receipt handles, recall handles and transaction ids are sealed with the same key."""
+    """Time for which receipt handles, recall handles and transaction ids are sealed with the same key."""
     unsigned_handles_grace_ms: Annotated[int, Range(0, 366 * DAY_MS)] = DAY_MS
-    """How long those are good after an upgrade that are from before handles were sealed. 0 = not at all."""
+    """Time after an upgrade for which unsealed handles of earlier versions are accepted. 0 = never."""
     watchers_max: Annotated[int, Range(1, 100_000)] = 1_000
-    """How many processes may follow the routes at once."""
+    """Maximum number of processes that follow the routes at once."""
 
     @property
     def keeps_secrets_open(self) -> bool:

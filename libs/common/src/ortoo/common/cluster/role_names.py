@@ -38,7 +38,7 @@ class RoleNames:
 
     enode: str = ""
     """The names of enodes, separated by `;`. A name is a DNS name or a SPIFFE URI among the certificate's alternative
-    names, the common name does not count. `*` matches the whole first label of a DNS name, or a whole segment of a
+    names. The common name does not count. `*` matches the whole first label of a DNS name, or a whole segment of a
     URI's path. Empty = enode, and enode.NAME where NAME is tls_cluster_name."""
     snode: str = ""
     """The names of snodes, in the same form. Empty = snode, and snode.NAME."""

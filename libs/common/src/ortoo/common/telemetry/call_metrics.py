@@ -38,7 +38,7 @@ class CallMetrics(Layer):
         )
         metrics.gauge(
             "ortoo_open_streams",
-            "Streams that are open now, by method.",
+            "Open streams, by method.",
             lambda: {(method,): count for method, count in list(self.open_streams.items())},
             labels=("method",),
         )

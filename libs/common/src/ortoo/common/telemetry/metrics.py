@@ -45,7 +45,7 @@ class Metrics:
         self._series_max = series_max
         self.gauge(
             "ortoo_metric_series_over_budget",
-            "Series that were added up under the label value _other because of the cardinality budget.",
+            "Series summed up under the label value _other because of the cardinality budget.",
             lambda: self.over_budget,
         )
 

@@ -61,33 +61,33 @@ class ProcessMetrics:
     def register(self, metrics: Metrics) -> None:
         """Name what is read."""
         labels = ("node_type", "node_id", "version", "python")
-        metrics.gauge("ortoo_build_info", "Always 1; who this process is.", lambda: {self._labels: 1}, labels=labels)
+        metrics.gauge("ortoo_build_info", "Always 1; the labels identify it.", lambda: {self._labels: 1}, labels=labels)
         metrics.gauge("process_start_time_seconds", "When the process started.", lambda: self._started_s)
         metrics.counter("process_cpu_seconds_total", "Processor time used.", _cpu_s)
-        metrics.gauge("ortoo_cores", "How many cores the process may run on now; 1 = it keeps to one.", _cores)
+        metrics.gauge("ortoo_cores", "Number of cores the process may use now; 1 = it is pinned to one.", _cores)
         metrics.gauge("process_resident_memory_bytes", "Memory in use.", _resident_bytes)
         metrics.gauge("process_open_fds", "Open files and sockets.", _open_files)
         metrics.histogram(
-            "ortoo_event_loop_delay_seconds", "How late the event loop served a timer.", lambda: self._loop_delay
+            "ortoo_event_loop_delay_seconds", "Delay of timers in the event loop.", lambda: self._loop_delay
         )
         metrics.counter(
             "ortoo_failures_total",
-            "Failures told to callers, as a call's status or within a stream.",
+            "Failures reported to callers, as a call's status or within a stream.",
             lambda: [((kind,), count) for kind, count in FAILURES_TOLD.items()],
             labels=("kind",),
         )
         metrics.counter(
             "ortoo_contained_failures_total",
-            "Failures that ended the work for one peer or request, by where, and nothing else.",
+            "Failures that ended only the work for one peer or request, by place.",
             lambda: [((where,), count) for where, count in CONTAINED_FAILURES.items()],
             labels=("where",),
         )
         metrics.counter(
             "ortoo_log_lines_dropped_total",
-            "Log lines that could not be written: standard error was closed or full, or its reader did not keep up.",
+            "Log lines dropped because standard error was closed or full, or its reader was too slow.",
             lines_dropped,
         )
-        metrics.gauge("ortoo_scrape_duration_seconds", "How long the last scrape took.", lambda: self.scrape_s)
+        metrics.gauge("ortoo_scrape_duration_seconds", "Duration of the last scrape.", lambda: self.scrape_s)
 
 
 def _cpu_s() -> float:
@@ -114,17 +114,17 @@ def _open_files() -> int:
 def register_memory(metrics: Metrics, budget: MemoryBudget) -> None:
     """Name what is read of the memory that clients make this process hold."""
     kind = ("kind",)
-    metrics.gauge("ortoo_memory_budget_bytes", "What may be held for clients altogether.", lambda: budget.bytes_max)
-    metrics.gauge("ortoo_memory_used_bytes", "What is held for clients, by kind.", budget.by_kind, labels=kind)
+    metrics.gauge("ortoo_memory_budget_bytes", "Memory budget for the calls of all clients.", lambda: budget.bytes_max)
+    metrics.gauge("ortoo_memory_used_bytes", "Memory used for calls of clients, by kind.", budget.by_kind, labels=kind)
     metrics.counter(
         "ortoo_memory_refused_total",
-        "Requests for memory beyond the budget, by kind.",
+        "Requests for memory refused by the budget, by kind.",
         lambda: {(name,): count for name, count in budget.refused.items()},
         labels=kind,
     )
     metrics.counter(
         "ortoo_memory_evicted_total",
-        "Sessions and streams ended because they did not read and the budget was used up, by kind.",
+        "Sessions and streams of slow readers ended because the budget was used up, by kind.",
         lambda: {(name,): count for name, count in budget.evicted.items()},
         labels=kind,
     )

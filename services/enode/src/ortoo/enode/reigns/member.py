@@ -93,27 +93,27 @@ async def open_member(
         register_memory(metrics, memory)
         metrics.counter(
             "ortoo_cut_messages_total",
-            "Messages that were cut out of this member's log, for no majority had them.",
+            "Messages truncated from this replica's log, because no majority had them.",
             lambda: lives.cut_messages,
         )
         metrics.counter(
             "ortoo_repaired_frames_total",
-            "Damaged frames of this member's log that were written again from another member's copy.",
+            "Damaged frames of this replica's log that were repaired from another replica's copy.",
             lambda: lives.repaired_frames,
         )
         metrics.counter(
             "ortoo_shipments_total",
-            "Messages by which this member sent parts of its log to others since it was opened.",
+            "Messages with parts of its log that this replica sent to others since it was opened.",
             lambda: lives.driver.shipments if lives.driver else 0,
         )
         metrics.counter(
             "ortoo_shipped_bytes_total",
-            "Bytes of the log in them.",
+            "Bytes of the log in these messages.",
             lambda: lives.driver.shipped_bytes if lives.driver else 0,
         )
         metrics.gauge(
             "ortoo_state_differs",
-            "How often in a row this member's state was not the leader's when they were compared.",
+            "Number of consecutive comparisons in which this replica's state differed from the leader's.",
             lambda: lives.doubts.times,
         )
         found = Findings("enode", settings.name, [lives.findings, memory.findings, telemetry.findings, live.findings])

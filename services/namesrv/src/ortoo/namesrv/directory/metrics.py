@@ -1,4 +1,4 @@
-"""The name server's metrics: how large the directory is, and who is there."""
+"""The name server's metrics: the size of the directory, live processes, leaders of enodes."""
 
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.namesrv.directory.directory import Directory
@@ -6,7 +6,7 @@ from ortoo.namesrv.directory.elections import Elections
 
 
 def register(metrics: Metrics, directory: Directory, elections: Elections) -> None:
-    """Name what is read from `directory` and from `elections`."""
+    """Register the metrics of `directory` and of `elections`."""
     metrics.gauge("rocketmq_topic_number", "Topics.", lambda: len(directory.topics()))
     metrics.gauge("rocketmq_consumer_group_number", "Consumer groups.", lambda: len(directory.groups()))
     metrics.counter(
@@ -21,13 +21,13 @@ def register(metrics: Metrics, directory: Directory, elections: Elections) -> No
     metrics.gauge("ortoo_route_watchers", "Processes that follow the routes.", lambda: directory.watches.count)
     metrics.counter(
         "ortoo_changes_total",
-        "Changes of topics and groups asked of this name server, by outcome.",
+        "Changes of topics and groups requested from this name server, by outcome.",
         lambda: {(outcome,): count for outcome, count in directory.outcomes.items()},
         labels=("outcome",),
     )
     metrics.gauge(
         "ortoo_enode_under_replicated",
-        "Members of an enode that have a vote and do not report.",
+        "Voting replicas of an enode that do not report.",
         lambda: {(one.enode,): len(one.missing()) for one in elections.sets()},
         labels=("enode",),
     )
@@ -39,13 +39,13 @@ def register(metrics: Metrics, directory: Directory, elections: Elections) -> No
     )
     metrics.gauge(
         "ortoo_enode_epoch",
-        "In which epoch an enode with members was last seen led.",
+        "Epoch of the last known leader of an enode with replicas.",
         lambda: {(one.enode,): one.led_epoch for one in elections.sets()},
         labels=("enode",),
     )
     metrics.counter(
         "ortoo_enode_take_overs_total",
-        "How often another member of an enode leads than before, as this name server saw it.",
+        "Changes of the leader of an enode, as seen by this name server.",
         lambda: {(one.enode,): one.take_overs for one in elections.sets()},
         labels=("enode",),
     )

@@ -32,5 +32,5 @@ class Clients:
         self.locks = ClientLocks(cluster.watch, enodes.links)
         runtime.metrics.gauge("ortoo_client_sessions", "Open sessions of clients.", lambda: len(sessions.all()))
         runtime.metrics.counter(
-            "ortoo_client_ids_changed_total", "Sessions that took another client id.", lambda: sessions.renamed
+            "ortoo_client_ids_changed_total", "Sessions that changed to another client id.", lambda: sessions.renamed
         )

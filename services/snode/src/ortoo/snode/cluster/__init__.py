@@ -34,7 +34,7 @@ async def open_cluster(runtime: Runtime) -> Cluster:
     metrics.gauge("rocketmq_proxy_up", "Always 1 while the snode runs.", lambda: 1)
     metrics.gauge(
         "ortoo_enode_alive",
-        "Whether this snode believes that an enode is alive.",
+        "1 while this snode considers an enode alive.",
         lambda: {(enode.name,): int(enode.alive) for enode in directory.enodes()},
         labels=("enode",),
     )

@@ -57,7 +57,7 @@ class TraceTopic:
         """Name what is read."""
         metrics.counter("ortoo_trace_records_total", "Records stored in the trace topic.", lambda: self.written)
         metrics.counter(
-            "ortoo_trace_records_dropped_total", "Records of the trace topic that were lost.", lambda: self.dropped
+            "ortoo_trace_records_dropped_total", "Dropped records of the trace topic.", lambda: self.dropped
         )
 
     def queue(self, topic_id: int, enode: str, queue_id: int) -> Queue:

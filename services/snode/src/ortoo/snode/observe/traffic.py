@@ -169,12 +169,12 @@ class Traffic:
             ("ortoo_pushes_total", "Batches delivered in push sessions.", lambda: pushed(2)),
             (
                 "ortoo_messages_lost_total",
-                "Messages passed over in push sessions because they are damaged where they are stored.",
+                "Messages skipped in push sessions because their stored copy is damaged.",
                 lambda: dict(self.lost_totals),
             ),
             (
                 "ortoo_messages_expired_total",
-                "Messages left out of pushes and pulls because their time was over.",
+                "Expired messages left out of pushes and pulls.",
                 lambda: dict(self.expired_totals),
             ),
         ):

@@ -140,8 +140,8 @@ class Access:
 
     def register(self, metrics: Metrics) -> None:
         """Name what is read."""
-        metrics.counter("ortoo_access_refused_total", "Requests beyond their users' rights.", lambda: self.refused)
-        metrics.gauge("ortoo_access_users", "Users that the file of access names.", lambda: len(self.rules.users))
+        metrics.counter("ortoo_access_refused_total", "Requests refused for missing rights.", lambda: self.refused)
+        metrics.gauge("ortoo_access_users", "Users in the access file.", lambda: len(self.rules.users))
 
     def stream_begins(self, call: "AccessOfCall", end: Callable[[Forbidden], None]) -> None:
         """Count it among the streams, and the polls that wait, which `end` with the right to them."""

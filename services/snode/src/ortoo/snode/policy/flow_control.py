@@ -81,7 +81,7 @@ class FlowControl:
         """Name what is read."""
         metrics.counter(
             "ortoo_flow_control_refused_total",
-            "Calls that a limit has refused or made wait.",
+            "Calls refused or delayed by a limit.",
             lambda: {
                 (rule.unit.name.lower(), rule.method, rule.topic): refused
                 for rule, refused in zip(self.rules, self.refused, strict=True)

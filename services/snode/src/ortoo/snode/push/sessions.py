@@ -110,7 +110,7 @@ class Sessions:
         )
         metrics.counter(
             "ortoo_slow_consumers_evicted_total",
-            "Push sessions ended because they were slow.",
+            "Push sessions ended because their consumers were slow.",
             lambda: self.evicted_slow,
         )
 

@@ -70,7 +70,7 @@ class Services:
         self._producing = producing = producer.ProducerService(runtime, cluster, enodes, topics, sending, long_calls)
         runtime.metrics.gauge(
             "rocketmq_producer_connections",
-            "Producers' open streams, and RocketMQ's clients that send.",
+            "Open streams of producers, and RocketMQ clients that send.",
             lambda: producing.connections + gateway.clients.producer_count,
         )
         consuming = consumer.ConsumerService(

@@ -31,7 +31,7 @@ class WorkersEndpoint(MetricsEndpoint):
         )
         about.counter(
             "ortoo_worker_starts_total",
-            "How often a worker was started.",
+            "Starts of a worker.",
             lambda: {(str(one.worker.number),): one.starts for one in workers},
             labels=(LABEL,),
         )
