@@ -148,8 +148,10 @@ crash: $(READY)  ## 2,500 stops of the store, 500 damaged places, 5,000 random r
 	@$(PY) -m ortoo.testing.runs.replay_run
 	@$(PYTEST) -m crash tests/e2e
 
-hostile: $(READY)  ## Ten minutes with 5,000 half-open connections, 10,000 sessions that do not read, logs without a reader, fuzzed parsers (SECONDS=60)
+hostile: $(READY)  ## Ten minutes with 5,000 half-open connections, floods, the largest requests, 10,000 sessions that do not read, logs without a reader, fuzzed parsers (SECONDS=60)
 	@$(PY) -m tests.hostile.siege --seconds $(or $(SECONDS),600)
+	@$(PY) -m tests.hostile.strangers
+	@$(PY) -m tests.hostile.large_requests
 	@$(PY) -m tests.e2e.unread_sessions --sessions 10000 --tails 200 --budget-mib 512 --most-mib 640
 	@$(PY) -m tests.e2e.log_readers --seconds $(or $(SECONDS),60)
 	@for target in batch handle signature sql; do $(PY) -m tests.hostile.fuzz $$target --seconds 60; done
@@ -224,6 +226,7 @@ docs: $(READY)  ## Regenerate the generated documents, such as the list of decis
 	@$(PY) -m tests.repo.adr_index docs/adr
 	@$(PY) -m tests.repo.client_api docs/client-api.md
 	@$(PY) -m tests.repo.settings_page docs/reference/settings.md
+	@$(PY) -m tests.repo.log_events_page docs/operations/log-events.md
 	@$(PY) -m tests.repo.features docs/features.md
 	@$(PY) -m tests.repo.rooms_page docs/packages.md
 	@$(PY) -m bench.table

@@ -55,6 +55,12 @@ class ServiceSettings:
     """Memory for the calls of all clients: unread answers, and requests in progress. Above it the calls of slow readers
     are ended and other clients are throttled. The default 0 means half of the memory of the container or the machine,
     less the memory reserved for caches."""
+    connections_max: Annotated[int, Range(0, 1 << 20)] = 0
+    """Maximum number of connections of each port. Further ones are closed at once. 0 = one for each 64 KiB of
+    memory_budget_bytes, and at most half of the process's file descriptors."""
+    connections_per_address_max: Annotated[int, Range(0, 1 << 20)] = 0
+    """Maximum number of connections to a port from one address. Above it the process closes those that have been silent
+    longest. 0 = half of connections_max. Raise it where all clients come through one proxy or address translation."""
     one_core_if_enough: bool = True
     """Whether the process pins all its threads to one idle core while one is enough (CPU affinity). Calls then cost
     less and return sooner. It uses all allowed cores again as soon as it needs more."""
