@@ -6,8 +6,10 @@ from pathlib import Path
 
 HEAD = """# Architecture decisions
 
-One file a decision: what forced it, what was decided, what was not wanted, what was turned down, what follows.
-A decision is never edited into another one; a newer one replaces it and says so. This list is made by `make docs`.
+For contributors: the decisions about the architecture, with their reasons.
+
+Each file has the context, the decision, the non-goals, the rejected alternatives and the consequences.
+A decision is never edited into another one; a newer one replaces it and names it. `make docs` generates this list.
 
 | number | decision | status |
 |---|---|---|
@@ -25,10 +27,10 @@ def index_of(folder: Path) -> str:
         text = file.read_text(encoding="utf-8")
         if not re.fullmatch(rf"{number:04d}-[a-z0-9-]+\.md", file.name):
             raise Malformed(f"{file.name}: expected a name like {number:04d}-a-slug.md, without gaps in the numbers")
-        title = re.match(rf"# {number}\. (.+)\n", text)
+        title = re.match(rf"# ADR {number}: (.+)\n", text)
         status = re.search(r"^Status: (.+)$", text, re.MULTILINE)
         if title is None or status is None:
-            raise Malformed(f"{file.name}: expected a first line '# {number}. TITLE' and a line 'Status: WORD'")
+            raise Malformed(f"{file.name}: expected a first line '# ADR {number}: TITLE' and a line 'Status: WORD'")
         for section in ("Context", "Decision", "Non-goals", "Rejected", "Consequences"):
             if f"\n## {section}\n" not in text:
                 raise Malformed(f"{file.name}: expected a section '## {section}'")

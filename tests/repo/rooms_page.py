@@ -1,4 +1,4 @@
-"""The picture of the rooms, made of the imports between them by grimp: `make docs` writes it, a test compares it."""
+"""The map of the packages, drawn by grimp from their imports: `make docs` writes it, a test compares it."""
 
 import ast
 import graphlib
@@ -21,10 +21,14 @@ HOUSES: dict[str, str] = {
 }
 """Packages and their folders, the ones that stand highest first."""
 
-HEAD = """# Rooms
+HEAD = """# Packages
 
-A room is a folder for one concern. Arrows are imports, drawn from the code by `make docs`; implied ones are left out.
-Rooms of one package never import one another in a circle: `make check` runs the contracts in `pyproject.toml`.
+For contributors: a map of the packages, their purposes and their imports.
+
+A package is a folder for one concern. Arrows are imports, which `make docs` draws from the code.
+Implied imports are left out.
+Packages of one library or service never import one another in a circle. `make check` runs the contracts in
+`pyproject.toml`.
 """
 
 Uses = Mapping[str, frozenset[str]]
@@ -79,7 +83,7 @@ def page() -> str:
         uses = uses_of(package)
         parts.append(f"## {package}\n\n```mermaid\nflowchart TD")
         parts += [f"  {room} --> {other}" for room, others in reduced(uses).items() for other in sorted(others)]
-        parts.append("```\n\n| room | what it is about |\n|---|---|")
+        parts.append("```\n\n| package | purpose |\n|---|---|")
         parts += [f"| [{room}](../{folder}/{room}) | {sentence_of(ROOT / folder / room)} |" for room in uses]
         parts.append("")
     return "\n".join(parts)

@@ -136,9 +136,9 @@ def test_the_index_of_decisions_is_up_to_date() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("0002-second.md", "# 2. Second\n", "0001-a-slug"),
+        ("0002-second.md", "# ADR 2: Second\n", "0001-a-slug"),
         ("0001-first.md", "First\n", "first line"),
-        ("0001-first.md", "# 1. First\n\nStatus: accepted\n", "## Context"),
+        ("0001-first.md", "# ADR 1: First\n\nStatus: accepted\n", "## Context"),
     ],
 )
 def test_a_malformed_decision_is_refused(tmp_path: Path, name: str, text: str, said: str) -> None:

@@ -76,5 +76,5 @@ def test_a_circle_is_found_and_implied_arrows_are_left_out() -> None:
 
 
 def test_the_picture_is_that_of_the_code() -> None:
-    """`docs/rooms.md` is what `make docs` writes."""
-    assert (ROOT / "docs/rooms.md").read_text(encoding="utf-8") == page()
+    """`docs/packages.md` is what `make docs` writes."""
+    assert (ROOT / "docs/packages.md").read_text(encoding="utf-8") == page()

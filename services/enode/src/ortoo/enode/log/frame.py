@@ -58,9 +58,7 @@ class FrameHeader(NamedTuple):
     durable_below: Annotated[
         int, "Q", "every byte of the log before this position was on disk when the frame was written"
     ] = 0
-    leader_epoch: Annotated[
-        int, "Q", "of the leader that wrote it; 0 of an enode with one member; never falls along the log"
-    ] = 0
+    leader_epoch: Annotated[int, "Q", "of the leader that wrote it, 0 with one replica; never falls along the log"] = 0
     store_open: Annotated[int, "I", "counts the openings of the leader's store; never falls along an epoch"] = 0
     flags: Annotated[
         int, "I", "bit 0 last frame of its segment, bit 1 first frame after an opening, bit 2 clean stop"
