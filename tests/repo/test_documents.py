@@ -183,7 +183,9 @@ PLACE = re.compile(r"`((?:protos|libs|services|docs|tests)/[^`]*)`")
 def lost_places(tree: Tree) -> list[str]:
     """What CONTRIBUTING says changes touch, and is not there; `…` stands for a package's folder, `{a,b}` for both."""
     lost: list[str] = []
-    for place in PLACE.findall(tree.text("CONTRIBUTING.md").partition("## Files of each kind of change")[2].partition("\n## ")[0]):
+    for place in PLACE.findall(
+        tree.text("CONTRIBUTING.md").partition("## Files of each kind of change")[2].partition("\n## ")[0]
+    ):
         whole = re.sub(r"^(\w+/(\w+))/…/", r"\1/src/ortoo/\2/", place)
         head, brace, rest = whole.partition("{")
         several, _, tail = rest.partition("}")
