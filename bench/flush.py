@@ -1,4 +1,4 @@
-"""The effect of a busy event loop on fdatasync: the flush thread needs the interpreter after each one."""
+"""Whether a busy event loop makes fdatasync slow: the flush thread needs the interpreter after each one."""
 
 import argparse
 import asyncio
@@ -15,16 +15,15 @@ from ortoo.enode.disk.disk import RealDisk, RealFile
 from ortoo.enode.reigns.serving import SWITCH_INTERVAL_S
 
 METHOD = (
-    "one batch after another is appended to a store in this process. Every fdatasync is timed in the flush thread, "
-    "until it has the interpreter again. Measured beside an idle event loop and beside one that always has work, in "
-    "short turns"
+    "one batch after another is appended to a store in this process; every fdatasync is timed in the flush thread, "
+    "until it has the interpreter again: beside an idle event loop, and beside one that always has work, in short turns"
 )
 PYTHON_SWITCH_INTERVAL_S = 0.005
 BUSY_STEP_S = 0.0005
 
 
 class TimedFile(RealFile):
-    """A file that records the duration of each sync."""
+    """A file that notes how long each sync takes."""
 
     def __init__(self, file: RealFile, durations: list[float]) -> None:
         """Take over an open file."""
@@ -32,7 +31,7 @@ class TimedFile(RealFile):
         self._durations = durations
 
     def sync_data(self) -> None:
-        """Sync, and record the time until the thread holds the interpreter again."""
+        """Sync, and note how long it took until the thread runs on."""
         started = time.perf_counter()
         super().sync_data()
         self._durations.append(time.perf_counter() - started)
@@ -42,7 +41,7 @@ class TimedDisk(RealDisk):
     """A disk whose files are timed."""
 
     def __init__(self) -> None:
-        """Start without any recorded duration."""
+        """Nothing was timed yet."""
         self.durations: list[float] = []
 
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> RealFile:
@@ -51,7 +50,7 @@ class TimedDisk(RealDisk):
 
 
 async def measure(options: argparse.Namespace) -> Figures:
-    """Idle and saturated, in short turns; then saturated with Python's default switch interval."""
+    """Idle and saturated, in short turns; then saturated with the switch interval that Python begins with."""
     disk = TimedDisk()
     idle: list[float] = []
     saturated: list[float] = []

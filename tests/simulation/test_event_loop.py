@@ -160,7 +160,7 @@ def test_a_dead_lock_is_told(loop: VirtualLoop) -> None:
     async def scenario() -> None:
         await asyncio.Event().wait()
 
-    with pytest.raises(Stuck, match="everybody waits"):
+    with pytest.raises(Stuck, match="all tasks wait"):
         run(loop, scenario())
 
 
