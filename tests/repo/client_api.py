@@ -28,12 +28,12 @@ The names of `ortoo.client.blocking`; what they take and give otherwise comes fr
 
 
 def api_of(module: ModuleType) -> str:
-    """The page for a module with `__all__`: each public name, one line for each of its public members."""
+    """The page for a module with `__all__`: each public name, and one line for each of its public members."""
     return HEAD + _names_of(module)
 
 
 def page() -> str:
-    """The whole page: the client, and the one for programs without an event loop."""
+    """The whole page: the client, and the blocking client for programs without an event loop."""
     return api_of(ortoo.client) + BLOCKING + _names_of(ortoo.client.blocking)
 
 
