@@ -31,7 +31,7 @@ def options_of(work: Callable[..., object]) -> set[str]:
 
 
 def test_every_command_of_a_cure_exists() -> None:
-    """B-140: at three in the morning nobody is told a command or an option that is not there."""
+    """At three in the morning nobody is told a command or an option that is not there."""
     found = 0
     for source in SOURCES:
         for word, second, rest in COMMAND.findall((ROOT / source).read_text()):

@@ -1,4 +1,4 @@
-"""B-140: what `ortoo doctor` finds in a simulated cluster with one invented fault, and in a healthy one under load."""
+"""What `ortoo doctor` finds in a simulated cluster with one invented fault, and in a healthy one under load."""
 
 import asyncio
 import contextlib
@@ -291,7 +291,7 @@ def shaken(stage: Stage, fault: str) -> None:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_each_fault_is_named_within_five_seconds_with_what_to_do(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """B-140: every one of these was "all is well"; now its name, what follows and the command are said in time."""
+    """Every one of these was "all is well"; now its name, what follows and the command are said in time."""
     happens, name, cure = FAULTS[fault]
 
     async def script(stage: Stage) -> None:
@@ -317,7 +317,7 @@ def test_each_fault_is_named_within_five_seconds_with_what_to_do(fault: str, mon
 
 
 def test_a_healthy_cluster_under_load_has_no_findings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """B-140: nobody is called at night for nothing: twenty looks while messages are sent, popped and acknowledged."""
+    """Nobody is called at night for nothing: twenty looks while messages are sent, popped and acknowledged."""
 
     async def script(stage: Stage) -> None:
         async with patient(stage, monkeypatch) as it:

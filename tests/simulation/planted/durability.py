@@ -80,7 +80,7 @@ def believe_torn_frames() -> None:
 
 
 def a_failed_sync_is_believed() -> None:
-    """G1 (B-025): what is read back after a sync that failed is not written again before it is believed."""
+    """G1: what is read back after a sync that failed is not written again before it is believed."""
 
     def rewrite(segment: Any, position: int, end: int) -> None:
         """Believe the page cache."""
