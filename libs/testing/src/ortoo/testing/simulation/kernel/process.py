@@ -71,7 +71,7 @@ class SimulatedProcess(Node):
         self.loop.wake(self)
 
     def kill(self, *, silently: bool = False) -> None:
-        """End it at once. None of its code runs again. With `silently` its connections stay open, as after a power cut."""
+        """End it at once; none of its code runs again. With `silently` connections stay open, as after a power cut."""
         if not self.is_alive:
             return
         super().kill(silently=silently)
