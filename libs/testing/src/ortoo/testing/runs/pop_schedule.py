@@ -6,8 +6,7 @@
 Consumers pop, acknowledge, release, renew, forget and answer late. The process crashes, loses unflushed changes, and
 starts again from a checkpoint and the log behind it. After every step:
 
-* A message is delivered only when it has no lease and is not finished. In order, all earlier messages of its message
-group are finished.
+* A delivered message had no lease and was unfinished. In order, all earlier ones of its message group are finished.
 * Its attempt is one more than the number of its deliveries in the log.
 * A message whose acknowledgement was synced never comes back.
 * A pop that finds less than requested leaves nothing deliverable behind.
