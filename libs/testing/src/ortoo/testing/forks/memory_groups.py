@@ -1,4 +1,4 @@
-"""Control groups of the kernel that limit the memory of a process, as a container does."""
+"""Control groups of the kernel, which limit the memory of a process as a container does."""
 
 import contextlib
 import os

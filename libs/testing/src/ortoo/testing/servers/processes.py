@@ -60,7 +60,7 @@ class RoleProcess:
         self.arguments: tuple[str, ...] = ()
         self.environ_more: Mapping[str, str] = {}
         self.group: Path | None = None
-        """The control group that it is started in, which limits its memory; None = none."""
+        """The control group of the process, which limits its memory; None = none."""
         self.stderr: int | None = None
         """The descriptor that becomes its standard error; None = `folder`/log."""
         self.starts = 0
