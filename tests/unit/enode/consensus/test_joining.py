@@ -28,7 +28,7 @@ BUSY = replace(SETTINGS, idle_mark_ms=1_000_000)
 
 
 def test_a_copied_log_is_not_the_begin_of_a_second_set() -> None:
-    """B-042: the enode's own folder goes on as member 1; the same log as another member would lead beside it."""
+    """The enode's own folder goes on as member 1; the same log as another member would lead beside it."""
     disk = MemoryDisk()
     disk.make_folder(FOLDER)
     claim(disk, FOLDER, Identity("default", "enode-0", "the-store", 1), [])
@@ -88,7 +88,7 @@ def _segments(disk: FaultyDisk) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("others", [0, 2])
 async def test_a_killed_log_is_not_cut_by_a_member_with_nobody_to_ask(others: int) -> None:
-    """B-023: alone, or the others of its set away, and started twice: every acknowledged byte stays where it is."""
+    """Alone, or the others of its set away, and started twice: every acknowledged byte stays where it is."""
     one = OneStore(settings=BUSY)
     await one.open()
     for number in range(40):

@@ -94,7 +94,7 @@ def test_a_store_is_read_without_a_server(folder: Path, capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize("field", sorted({*FrameHeader._fields} - {"magic", "kind", "version"}))
 def test_integers_of_64_bits_are_texts(field: str) -> None:
-    """B-149: what a frame's header has in 64 bits is a string, and what it has in fewer a number."""
+    """What a frame's header has in 64 bits is a string, and what it has in fewer a number."""
     code = get_type_hints(FrameHeader, include_extras=True)[field].__metadata__[0]
     assert (field in inspect.NUMBERS) == (code in "BHI"), code
 
