@@ -72,7 +72,7 @@ def page_with(text: str, content: str, name: str = "bench") -> str:
 
 
 def peers_content() -> str:
-    """The comparison with other brokers for docs/figures.md: the picture, then the table, if measured on an idle machine."""
+    """The comparison with other brokers for docs/figures.md: its picture and table, if the machine was idle."""
     content = PEERS.read_text()
     return PEERS_NOT_YET if TELLS_LITTLE in content else f"{PEERS_PICTURE}\n{content}"
 

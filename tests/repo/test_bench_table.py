@@ -6,7 +6,7 @@ import pytest
 
 from bench.peers import table as peers
 from bench.suite import BENCHES
-from bench.table import PEERS, FIGURES, TABLE, load, peers_content, page_with, rows, table
+from bench.table import FIGURES, PEERS, TABLE, load, page_with, peers_content, rows, table
 
 
 def test_the_readme_shows_the_committed_results() -> None:

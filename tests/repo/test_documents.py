@@ -201,7 +201,8 @@ def test_the_places_of_changes_are_there(tree: Tree) -> None:
 
 def test_a_lost_place_is_found(tmp_path: Path) -> None:
     """A file of several, and a folder."""
-    table = "## Files of each kind of change\n`libs/a/…/{b,c}.py` `libs/a/…/d/` `protos/e*.proto` `f.py`\n## Tests\n`libs/gone.py`"
+    table = "## Files of each kind of change\n"
+    table += "`libs/a/…/{b,c}.py` `libs/a/…/d/` `protos/e*.proto` `f.py`\n## Tests\n`libs/gone.py`"
     names = {"CONTRIBUTING.md": table, "libs/a/src/ortoo/a/b.py": "", "protos/e1.proto": ""}
     assert lost_places(Tree.planted(tmp_path, names)) == ["libs/a/src/ortoo/a/c.py", "libs/a/src/ortoo/a/d/"]
 
