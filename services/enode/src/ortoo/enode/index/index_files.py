@@ -1,6 +1,7 @@
 """The index files of sealed segments: reading them, and making them anew."""
 
 from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.identity import tag_of
 from ortoo.enode.disk.whole_files import Damaged, read_part, write_whole
 from ortoo.enode.index.catalog import Run
 from ortoo.enode.index.survey import survey_sealed
@@ -17,12 +18,15 @@ from ortoo.enode.log.rows import Rows
 from ortoo.enode.log.segment import INDEX_SUFFIX, Segment, segment_name
 
 
-def read_contents(disk: Disk, segment: Segment) -> Contents | None:
-    """The tables of a segment's index file; None when it is missing or damaged. Errors: Unsupported."""
+def read_contents(disk: Disk, segment: Segment, tag: int = 0) -> Contents | None:
+    """The tables of a segment's index file; None when it is missing, damaged, or not of the folder with this tag.
+
+    Errors: Unsupported.
+    """
     path = segment.folder / segment_name(segment.base, INDEX_SUFFIX)
     try:
         length = tables_bytes(read_part(disk, path, 0, HEAD_BYTES))
-        return decode_contents(read_part(disk, path, 0, length), segment.base)
+        return decode_contents(read_part(disk, path, 0, length), segment.base, tag)
     except (FileNotFoundError, Damaged):
         return None
 
@@ -31,7 +35,8 @@ def write_index(
     disk: Disk, segment: Segment, end: int, last_stored_at_ms: int, parts: IndexParts, *, write: bool = True
 ) -> Contents:
     """Write the index file of a segment that ends at log position `end`; without `write` only make its contents."""
-    contents, data = encode_index(segment.base, end, last_stored_at_ms, parts)
+    tag = tag_of(disk, segment.folder)
+    contents, data = encode_index(segment.base, end, last_stored_at_ms, parts, tag)
     if write:
         write_whole(disk, segment.folder / segment_name(segment.base, INDEX_SUFFIX), data)
     return contents

@@ -169,6 +169,7 @@ class Appender(Flusher):
             durable_below=self.durable_position,
             store_open=self.store_open,
             leader_epoch=self.epoch,
+            producer_id=self.log_mark,
             stored_at_ms=self.next_stored_at_ms(),
             flags=flags,
             length=len(payload),

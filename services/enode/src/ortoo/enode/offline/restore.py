@@ -7,6 +7,7 @@ its first start ends what consumers, producers and leases that outlived it say o
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ortoo.common.errors import Conflict, DataLoss, NotFound
@@ -76,6 +77,7 @@ def make_store(
         recovered = recover(disk, folder)
         recovered.catalog.close()
         # Whose store it is comes last: without that nothing starts on what was restored in part.
-        identity = Identity(listed.cluster, listed.enode, randomness.id_text(), clock.now_ms())
-        write_identity(disk, folder, identity)
+        source = Identity(listed.cluster, listed.enode, listed.store_id, listed.taken_at_ms, log=listed.log)
+        made = source.renewed(randomness.id_text(), clock.now_ms())
+        write_identity(disk, folder, replace(made, begins_anew=True))
     return listed, recovered

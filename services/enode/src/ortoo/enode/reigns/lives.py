@@ -193,7 +193,7 @@ class Lives:
         kept, outline = self.joining.started()
         log = await open_shared_log(
             settings.data_dir,
-            identity=Identity(settings.cluster, settings.name, kept.set_id, kept.created_at_ms),
+            identity=Identity(settings.cluster, settings.name, kept.set_id, kept.created_at_ms, kept.member.disk),
             settings=settings.store_settings.within(settings.memory_share_percent, memory_bytes()),
             disk=self.joining.disk,
             clock=clock,

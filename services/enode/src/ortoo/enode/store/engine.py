@@ -18,7 +18,7 @@ from ortoo.enode.disk.clean_stop import forget_clean_stop
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.identity import Identity, claim
 from ortoo.enode.disk.log_begin import LogBegin, write_log_begin
-from ortoo.enode.disk.reign_file import check_alone
+from ortoo.enode.disk.reign_file import read_reign
 from ortoo.enode.index.key_process import KeyProcess, Keys, LocalKeys
 from ortoo.enode.log.appender import Appender
 from ortoo.enode.log.flushing.disk_work import DiskWork, disk_work
@@ -29,7 +29,9 @@ from ortoo.enode.log.spares import Spares
 from ortoo.enode.reading.reader import Reader
 from ortoo.enode.reading.recent import Recent
 from ortoo.enode.reading.waiting import Waiters
+from ortoo.enode.recovery.hard_state import check_alone
 from ortoo.enode.recovery.opening import Recovered, recover
+from ortoo.enode.recovery.owners import check_owner
 from ortoo.enode.recovery.restored import forget_restored
 from ortoo.enode.store.committer import Committer
 from ortoo.enode.store.housekeeping import Housekeeping
@@ -80,6 +82,7 @@ class Engine:
             clock=clock,
             work=work,
             spares=spares,
+            log_mark=self.identity.log_mark,
             on_committed=lambda group: self.committer.commit(group),
         )
         is_apart = settings.threads and isinstance(disk, RealDisk)
@@ -104,7 +107,8 @@ class Engine:
             await work.run(check_alone, disk, folder, AS_MEMBER)
             wanted = Identity(settings.cluster, settings.enode, randomness.id_text(), clock.now_ms())
             identity = await work.run(claim, disk, folder, wanted, disk.list(folder))
-            recovered = await work.run(recover, disk, folder)
+            await work.run(check_owner, disk, folder, identity)
+            recovered = await work.run(recover, disk, folder, is_alone=read_reign(disk, folder) is None)
             if recovered.begin is None:
                 catalog = recovered.catalog
                 begin_position = catalog.begin_position if catalog.segments else recovered.end_position

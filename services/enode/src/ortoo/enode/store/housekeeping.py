@@ -9,10 +9,9 @@ from pathlib import Path
 from ortoo.common.errors import OrtooError
 from ortoo.common.process.logs import get_logger
 from ortoo.enode.changes.all import Change, Forget
-from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
+from ortoo.enode.disk.clean_stop import write_clean_stop
 from ortoo.enode.disk.log_begin import LogBegin, read_log_begin, write_log_begin
 from ortoo.enode.disk.tide_mark import TideMark
-from ortoo.enode.disk.whole_files import write_whole
 from ortoo.enode.index.catalog import Sealed
 from ortoo.enode.index.index_files import write_index
 from ortoo.enode.index.key_process import Keys
@@ -256,7 +255,7 @@ class Housekeeping:
         marker = marker_of(
             self.catalog, self.state, appender.committed_position, appender.store_open, appender.stored_at_ms
         )
-        await self.work.run(write_whole, self.disk, folder / CLEAN_NAME, marker.encoded())
+        await self.work.run(write_clean_stop, self.disk, folder, marker)
 
     async def index_keys(self) -> None:
         """Let the key index follow the log, so that a search has little to catch up with."""

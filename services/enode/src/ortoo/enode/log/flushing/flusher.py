@@ -46,6 +46,8 @@ class Flusher:
     """What lies behind it is not committed yet, however durable it is here; None = what is durable is committed."""
     epoch: int = 0
     """In whose reign frames are written; 0 of an enode with one member."""
+    log_mark: int = 0
+    """The fingerprint of the log, which all frames but those of messages carry."""
     on_handed_over: Callable[[Group], object] = lambda group: None
     """Gets each group when it goes to the disk, and with it to those who follow."""
     on_durable: Callable[[Group], object] = lambda group: None
