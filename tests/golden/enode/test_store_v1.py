@@ -121,7 +121,7 @@ def as_it_was(name: str, data: bytes) -> bytes:
     elif name != "identity":
         assert int.from_bytes(found[6:8], "little") == 1 + fingerprint(STORE_ID) % 0xFFFF
         found[6:8] = bytes(2)
-        checked = {"idx": 52, "keys": 32}.get(name.rpartition(".")[2], len(data) - 4)
+        checked = {"idx": 48, "keys": 32}.get(name.rpartition(".")[2], len(data) - 4)
         found[checked : checked + 4] = google_crc32c.value(bytes(found[:checked])).to_bytes(4, "little")
     return bytes(found)
 
