@@ -93,6 +93,14 @@ class MemberAdmin:
         """Let a member have nothing more. Errors: NotFound; Conflict when it leads; Unavailable."""
         await self._call("RemoveMember", enode_members_pb2.RemoveMemberRequest(enode=enode, member=_id(number, disk)))
 
+    async def accept_store(self, enode: str, store_id: str) -> str:
+        """Let an enode come back with another store, such as an empty one; the id of the store that is given up.
+
+        Errors: NotFound for an enode that was never there; Invalid; Unavailable.
+        """
+        request = member_admin_pb2.AcceptStoreRequest(enode=enode, store_id=store_id)
+        return str((await self._call("AcceptStore", request)).former_store_id)
+
 
 def _id(number: int, disk: str) -> member_report_pb2.MemberId:
     if not 1 <= number <= NUMBER_MAX:

@@ -13,7 +13,7 @@ from ortoo.common.process.logs import get_logger
 from ortoo.enode.consensus.joining import Joining
 from ortoo.enode.consensus.shared_log import SharedLog
 from ortoo.enode.disk.disk import Buffer
-from ortoo.enode.disk.reign_file import write_reign
+from ortoo.enode.disk.reign_file import KeptReign, write_reign
 from ortoo.enode.log.copies.words import begin_payload, members_payload
 from ortoo.enode.log.frame import BadFrame, Kind
 from ortoo.enode.members.driver import (
@@ -316,9 +316,14 @@ class Driver:
             while not self._reigns.empty():
                 action = self._reigns.get_nowait()
             kept = replace(self.joining.kept, reign=action.reign)
-            await self.log.engine.work.run(write_reign, self.log.disk, self.log.folder, kept)
+            await self.log.engine.work.run(self._write_reign, kept)
             self.joining.kept = kept
             self.post(ReignSaved(action.reign))
+
+    def _write_reign(self, kept: KeptReign) -> None:
+        """Errors: OSError; FolderGone, for a promise in another folder is forgotten with the process."""
+        self.joining.opened.check()
+        write_reign(self.log.disk, self.log.folder, kept)
 
     async def _tick(self) -> None:
         """Let the protocol see that time passes; a defect in it ends the process, and another member leads."""

@@ -17,6 +17,7 @@ from ortoo.common.errors import Conflict, DataLoss, OrtooError, Unavailable
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
+from ortoo.enode.disk.data_dir import OpenFolder
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.identity import Identity, is_of_log, read_identity, write_identity
 from ortoo.enode.disk.log_begin import read_log_begin
@@ -70,6 +71,8 @@ class Joining:
         else:
             self._finish(kept, check_files(self.disk, self.folder, kept))
         self.kept = kept
+        self.opened = OpenFolder.taken(self.disk, self.folder)
+        """The folder of all this; nothing is promised when it is there no more."""
         self._joined = asyncio.Event()
         if kept.set_id:
             self._joined.set()
@@ -147,7 +150,8 @@ class Joining:
         return self.kept.is_founder and read_outline(self.disk, self.folder) is None
 
     def keep(self, kept: KeptReign) -> None:
-        """Write down who this is now. Errors: OSError."""
+        """Write down who this is now. Errors: OSError; FolderGone when the folder is another one by now."""
+        self.opened.check_folder()
         write_reign(self.disk, self.folder, kept)
         self.kept = kept
 

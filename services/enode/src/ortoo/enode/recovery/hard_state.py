@@ -108,6 +108,8 @@ def check_files(disk: Disk, folder: Path, kept: KeptReign) -> Identity | None:
     if identity is None:
         if left := [name for name in names if is_of_log(name)]:
             raise DataLoss(f"{folder} holds a log ({left[0]}) but no file {IDENTITY_NAME}: {REJOIN}")
+        if kept.reign.epoch:  # a promise is written only when there is an identity
+            raise DataLoss(f"{folder} has promised epoch {kept.reign.epoch}, and has no file {IDENTITY_NAME}: {REJOIN}")
         return None
     if not identity.has_hard_state and identity.store_id == kept.made_from:
         return identity  # the store alone that the set is being made of

@@ -320,6 +320,7 @@ class Lives:
             address=reachable_address(settings, self.server),
             member_address=self.member_address,
             role=settings.role,
+            made_from=kept.made_from,
         )
         if driver is not None:
             member = driver.member

@@ -15,6 +15,7 @@ from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.common.telemetry.tracing import open_tracing
+from ortoo.enode.cluster.admission import Admission
 from ortoo.enode.cluster.group_lives import LOOK_INTERVAL_S, GroupLives
 from ortoo.enode.cluster.registration import registration
 from ortoo.enode.cluster.topic_copies import TopicCopies, watch_topics
@@ -92,6 +93,7 @@ class Parts:
             store_id=self.store.engine.identity.store_id,
             role=self.settings.role,
             epoch=epoch,
+            made_from=self.store.engine.identity.made_from,
         )
         async with contextlib.AsyncExitStack() as stack:
             leases = registration(
@@ -107,12 +109,14 @@ class Parts:
             )
             if not epoch:
                 stack.push_async_callback(leases.leave)
+            admission = Admission(self.store, leases)
             following = watch_topics(
                 self.handlers.topics,
                 self.groups,
                 name_servers,
                 channels,
                 connected=leases.hurry,
+                admitted=admission.admitted,
                 clock=self.clock,
                 randomness=self.randomness,
             )
@@ -132,7 +136,13 @@ class Parts:
             health = Health(self.store, server, leases.hurry, own, may_open_again=bool(epoch))
             if not epoch:  # a member leads because others are told of it
                 health.is_known = lambda: leases.is_known
-                leases.answered = lambda: self.background.spawn("health", health.look())
+
+            def answered() -> None:
+                admission.look()
+                if not epoch:
+                    self.background.spawn("health", health.look())
+
+            leases.answered = answered
             self.background.every("health", self.settings.health_interval_s, health.look, clock=self.clock)
             yield own.disk, own.messages, leases.findings
 

@@ -15,6 +15,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.enode.changes.all import Change, TopicGone
 from ortoo.enode.changes.groups import GroupUse
 from ortoo.enode.disk.clean_stop import forget_clean_stop
+from ortoo.enode.disk.data_dir import OpenFolder
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.identity import Identity, claim
 from ortoo.enode.disk.log_begin import LogBegin, write_log_begin
@@ -83,6 +84,7 @@ class Engine:
             work=work,
             spares=spares,
             log_mark=self.identity.log_mark,
+            guard=OpenFolder.taken(disk, self.folder).check,
             on_committed=lambda group: self.committer.commit(group),
         )
         is_apart = settings.threads and isinstance(disk, RealDisk)
@@ -156,6 +158,7 @@ class Engine:
             raise Unavailable("the store is closed")
         if appender.alone:
             raise Moved(appender.alone)
+        appender.check_barred()
         appender.check_alive()
         encoded = [change.encoded() for change in changes]
         room = appender.changes_room(encoded)
@@ -172,9 +175,10 @@ class Engine:
         return waiter
 
     def check_open(self) -> None:
-        """Errors: Unavailable when the store is closed, or another member may have committed more."""
+        """Errors: Unavailable when the store is closed, is not the enode's, or another member may have more."""
         if self.closed:
             raise Unavailable("the store is closed")
+        self.appender.check_barred()
         if self.may_read is not None and not self.may_read():
             raise Unavailable("this member does not know whether it still leads: ask again")
 

@@ -10,6 +10,7 @@ from ortoo.common.errors import OrtooError
 from ortoo.common.process.logs import get_logger
 from ortoo.enode.changes.all import Change, Forget
 from ortoo.enode.disk.clean_stop import write_clean_stop
+from ortoo.enode.disk.data_dir import FolderGone
 from ortoo.enode.disk.log_begin import LogBegin, read_log_begin, write_log_begin
 from ortoo.enode.disk.tide_mark import TideMark
 from ortoo.enode.index.catalog import Sealed
@@ -312,6 +313,12 @@ class Housekeeping:
         return False
 
     async def _look_at_disk(self) -> None:
+        try:
+            await self.work.run(self.appender.guard)
+        except FolderGone as gone:
+            if not self.appender.failure:
+                self.appender.give_up(gone)
+            return
         if self._sealed:
             self._sealed_event.set()
         await self._prepare_spare()

@@ -8,7 +8,7 @@ from ortoo.common.errors import Unsupported
 from ortoo.common.process.logs import get_logger
 from ortoo.namesrv.catalog import tables
 
-HEAD = "0012"
+HEAD = "0013"
 """The newest revision in `migrations/versions`; a test compares."""
 FIRST = "0001"
 LOCK_KEY = 0x6F72746F6F

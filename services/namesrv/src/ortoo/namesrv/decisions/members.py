@@ -75,6 +75,8 @@ class MemberReport:
     committed: int = 0
     role: str = ""
     is_leaving: bool = False
+    made_from: str = ""
+    """The id of the store or the set that an operator made this set of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,8 @@ class MemberSet:
     """In which epoch it led."""
     take_overs: int = 0
     """How often another member led than before, since this name server looks."""
+    last: MemberReport | None = None
+    """The last word about who votes, also of those who are gone."""
 
     def alive(self) -> list[Reported]:
         """The last reports of those who are there and have the log, by member."""
@@ -141,7 +145,7 @@ class MemberSet:
         One that is of the set already waits as well, as long as no log names it: the leader let it in, and was asked
         for something else then, or is gone.
         """
-        latest, leader = self.configuration(), self.leader()
+        latest, leader = self.configuration() or self.last, self.leader()
         voters, learners = (latest.voters, latest.learners) if latest else ((), ())
         known = {*voters, *learners}
         waiting = {one for one in self.living - known if not self.reports[one].report.voters}
@@ -205,6 +209,7 @@ class Members:
             )
         known.set_id = report.set_id or known.set_id
         known.reports[report.member] = Reported(report, now_s)
+        known.last = known.configuration() or known.last
         (known.living.discard if report.is_leaving else known.living.add)(report.member)
         _note_leader(known)
         return known
@@ -243,6 +248,7 @@ class Members:
             )
         self.sets[known.enode].reports.clear()
         known.living.clear()
+        known.last = None
         known.led_by, known.led_epoch = None, 0
 
 
