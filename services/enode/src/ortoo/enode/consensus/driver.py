@@ -10,10 +10,10 @@ from ortoo.common.errors import Conflict, DataLoss, OrtooError, Overloaded
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
+from ortoo.enode.consensus.contradiction import contradiction
 from ortoo.enode.consensus.joining import Joining
 from ortoo.enode.consensus.shared_log import SharedLog
 from ortoo.enode.disk.disk import Buffer
-from ortoo.enode.disk.reign_file import KeptReign, write_reign
 from ortoo.enode.log.copies.words import begin_payload, members_payload
 from ortoo.enode.log.frame import BadFrame, Kind
 from ortoo.enode.members.driver import (
@@ -22,6 +22,7 @@ from ortoo.enode.members.driver import (
     AppendEpoch,
     AppendMembers,
     Committed,
+    Contradicted,
     Cut,
     CutDone,
     DeleteBelow,
@@ -182,6 +183,8 @@ class Driver:
         log = self.log
         if isinstance(action, Write):
             await log.write(action.begin, action.content)
+        elif isinstance(action, Contradicted):
+            self.over.set_exception(contradiction(action, self.member.reign.epoch))
         elif isinstance(action, Cut):
             self._cuts = action.cuts
             await log.cut(outline)
@@ -316,14 +319,9 @@ class Driver:
             while not self._reigns.empty():
                 action = self._reigns.get_nowait()
             kept = replace(self.joining.kept, reign=action.reign)
-            await self.log.engine.work.run(self._write_reign, kept)
+            await self.log.engine.work.run(self.joining.write, kept)
             self.joining.kept = kept
             self.post(ReignSaved(action.reign))
-
-    def _write_reign(self, kept: KeptReign) -> None:
-        """Errors: OSError; FolderGone, for a promise in another folder is forgotten with the process."""
-        self.joining.opened.check()
-        write_reign(self.log.disk, self.log.folder, kept)
 
     async def _tick(self) -> None:
         """Let the protocol see that time passes; a defect in it ends the process, and another member leads."""

@@ -30,6 +30,7 @@ from ortoo.enode.recovery.hard_state import check_files, check_last_frames, chec
 from ortoo.enode.recovery.restored import read_apart
 
 ASK_INTERVAL_S = 0.5
+RANDOM_PARTS = 1 << 32
 _log = get_logger("members")
 
 
@@ -149,10 +150,14 @@ class Joining:
         """Whether this is a founder that nobody has followed yet."""
         return self.kept.is_founder and read_outline(self.disk, self.folder) is None
 
-    def keep(self, kept: KeptReign) -> None:
-        """Write down who this is now. Errors: OSError; FolderGone when the folder is another one by now."""
+    def write(self, kept: KeptReign) -> None:
+        """Make a hard state durable. Errors: OSError; FolderGone, for in another folder it would be forgotten."""
         self.opened.check_folder()
         write_reign(self.disk, self.folder, kept)
+
+    def keep(self, kept: KeptReign) -> None:
+        """Write down who this is now. Errors: as `write`."""
+        self.write(kept)
         self.kept = kept
 
     async def begin(self, ask: Ask) -> None:
@@ -197,5 +202,15 @@ class Joining:
 
     def started(self) -> tuple[KeptReign, KeptOutline]:
         """What one more start of this member begins with: another incarnation, which is on disk."""
-        self.keep(replace(self.kept, incarnation=self.kept.incarnation + 1))
+        incarnation = next_incarnation(self.kept.incarnation, self.randomness)
+        self.keep(replace(self.kept, incarnation=incarnation))
         return self.kept, read_outline(self.disk, self.folder) or KeptOutline()
+
+
+def next_incarnation(before: int, randomness: Randomness) -> int:
+    """The number of the next start: a counter, and behind it a random part.
+
+    A disk that was put back from an image counts as before, and is another start all the same: nothing that was sent to
+    or promised to the start that it has forgotten counts for this one.
+    """
+    return (before // RANDOM_PARTS + 1) * RANDOM_PARTS + randomness.below(RANDOM_PARTS)

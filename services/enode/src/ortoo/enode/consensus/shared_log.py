@@ -16,6 +16,7 @@ from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.identity import Identity, claim
 from ortoo.enode.disk.log_begin import LogBegin, write_log_begin
 from ortoo.enode.disk.outline_file import KeptOutline, write_outline
+from ortoo.enode.disk.tide_mark import read_committed_mark
 from ortoo.enode.log.copies.copying import Frame, append_copies
 from ortoo.enode.log.copies.cut_frames import CutFrames
 from ortoo.enode.log.flushing.disk_work import disk_work
@@ -46,6 +47,8 @@ class SharedLog:
     """As it was opened."""
     is_cold: bool
     lost: int
+    known_committed: int = 0
+    """How far it was committed in an earlier start."""
     is_doubtful: bool = False
     """Whether what was folded is not what other members have: nobody may start from it."""
     on_appended: Callable[[int, tuple[Mark, ...]], object] = lambda end, marks: None
@@ -183,7 +186,9 @@ class SharedLog:
         file = await self.engine.work.run(frames.keep, self.disk, self.folder)
         topics = [(one.topic_id, one.name) for one in self.engine.state.topics.all()]
         _log.error(
-            "messages that no majority had are cut out of this log; they were not acknowledged, or by one disk alone",
+            "messages_truncated",
+            reason="the leader does not have them. They were acknowledged only if durability is leader, or if a disk "
+            "that acknowledged them has lost them since: emptied, or put back from an older copy",
             messages=frames.messages,
             epoch=frames.epoch,
             position=position,
@@ -294,7 +299,8 @@ async def open_shared_log(
         appender.hold(log.groups)
     engine.housekeeping.leads = False
     engine.housekeeping.start()
-    return SharedLog(engine, folder, disk, log.outline, log.is_cold, log.lost)
+    known = await work.run(read_committed_mark, disk, folder)
+    return SharedLog(engine, folder, disk, log.outline, log.is_cold, log.lost, known)
 
 
 async def _active(log: MemberLog, spares: Spares) -> Segment:

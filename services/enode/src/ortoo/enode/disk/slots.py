@@ -42,7 +42,7 @@ def read_slots(disk: Disk, path: Path, head: Head, tag: int = 0, pair: int = 0) 
 def write_slots(disk: Disk, path: Path, head: Head, tag: int, pair: int, *numbers: int) -> None:
     """Replace the smaller slot of a pair, durably. Errors: OSError."""
     with closing(Slots(disk, path, head, tag, pair)) as slots:
-        slots.write(*numbers)
+        slots.replace(*numbers)
 
 
 @dataclass(slots=True, eq=False)
@@ -57,7 +57,7 @@ class Slots:
     _file: File | None = None
     _slot: int = 0
 
-    def write(self, *numbers: int) -> None:
+    def replace(self, *numbers: int) -> None:
         """Replace the smaller slot, durably. Errors: OSError."""
         at = self.pair * PAIR_BYTES
         if self._file is None:

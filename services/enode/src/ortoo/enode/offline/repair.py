@@ -116,7 +116,7 @@ def remove_caches(disk: Disk, folder: Path, *, gives_up_end: bool = False) -> It
 
 def _mark(disk: Disk, folder: Path, end: int) -> None:
     mark = TideMark(disk, folder)
-    mark.write(end)
+    mark.write(end, end)
     mark.close()
 
 

@@ -56,7 +56,8 @@ def make_store(
     disk.make_folder(folder)
     with disk.lock(folder):
         mark = TideMark(disk, folder)
-        mark.write(listed.end_position)  # whatever is bad or missing below that is a loss, and no torn tail
+        # Whatever is bad or missing below that is a loss, and no torn tail.
+        mark.write(listed.end_position, listed.end_position)
         mark.close()
         write_restored(disk, folder, randomness)
         for base, one in listed.segments.items():

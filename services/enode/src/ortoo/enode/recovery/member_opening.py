@@ -16,7 +16,7 @@ from ortoo.enode.disk.identity import read_identity
 from ortoo.enode.disk.log_begin import read_log_begin
 from ortoo.enode.disk.outline_file import NO_CUT, KeptOutline, write_outline
 from ortoo.enode.disk.reign_file import read_reign, write_reign
-from ortoo.enode.disk.tide_mark import TideMark, read_tide_mark
+from ortoo.enode.disk.tide_mark import TideMark, read_committed_mark, read_tide_mark
 from ortoo.enode.index.catalog import Catalog
 from ortoo.enode.index.index_files import read_contents
 from ortoo.enode.index.survey import Survey, survey
@@ -358,9 +358,10 @@ def cut_files(disk: Disk, folder: Path, position: int) -> None:
             _remove(disk, folder, names, base, (KEYS_SUFFIX, INDEX_SUFFIX))
         segment.close()
     if read_tide_mark(disk, folder) > position:
+        committed = min(position, read_committed_mark(disk, folder))
         with closing(TideMark(disk, folder)) as mark:
-            mark.write(position)
-            mark.write(position)  # the higher slot counts, so both have to say it
+            mark.write(position, committed)
+            mark.write(position, committed)  # the higher slot counts, so both have to say it
     disk.sync_directory(folder)
 
 

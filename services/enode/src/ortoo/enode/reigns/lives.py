@@ -207,7 +207,8 @@ class Lives:
             kept = self.joining.kept
             background = await stack.enter_async_context(Background("member"))
             peers = MemberPeers(kept.member, kept.set_id, self.address_of, self.channels, background, clock)
-            member = Member.started(kept.process, log.outline, kept.reign, clock.monotonic_s())
+            known, now_s = log.known_committed, clock.monotonic_s()
+            member = Member.started(kept.process, log.outline, kept.reign, now_s, known_committed=known)
             driver = Driver(log, member, self.joining, peers.send, background, clock, self.doubts)
             repair = Repair(log.bytes, lambda: driver.member, self._copy_of, self._count_repaired)
             log.bytes.repair = log.engine.reader.repair = repair.frame

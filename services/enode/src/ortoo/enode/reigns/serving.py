@@ -40,6 +40,8 @@ SWITCH_INTERVAL_S = 0.0001
 switch interval for that: with CPython's 5 ms a flush of 0.12 ms takes 11."""
 CERTIFICATES_INTERVAL_S = 1.0
 """How often the files of certificates are looked at."""
+LEASES_APART = 1 << 39
+"""Leases of an opening are numbered from a random number below this one: half of the numbers that it has."""
 IDLE_INTERVAL_S = 60.0
 """How often groups that pop nothing are put out of memory."""
 _log = get_logger("enode")
@@ -168,7 +170,8 @@ async def open_parts(
         if tracing is not None:
             taking = TracedIntake(store, delays, transactions, tracing, settings.name)
         identified = IdentifiedIntake(store, taking, background, clock, window_ms=settings.dedup_window_ms)
-        pops = Leasing(store, clock, background)
+        # A store that was put back from an image counts its openings as before; a handle of then settles nothing now.
+        pops = Leasing(store, clock, background, randomness.below(LEASES_APART))
         stack.push_async_callback(pops.lines.close)
         sending = SendingBack(store, pops.opened, intake, clock, background)
         handlers = EnodeService(store, topics, taking, identified, pops, sending, AttachedSnodes(store))

@@ -78,7 +78,7 @@ class Housekeeping:
         self._sealed_event = asyncio.Event()
         self.marking = asyncio.Lock()
         """Held while the tide mark is written, or the log is cut: a mark behind a cut would be a debt."""
-        self._marked_position, self._marked_s = -1, 0.0
+        self._marked_position, self._marked_committed, self._marked_s = -1, -1, 0.0
         self.checkpoints: deque[int] = deque(maxlen=CHECKPOINTS_KEPT)
         """Where the newest whole checkpoints fold from, the older first."""
         self.know_checkpoints()
@@ -365,7 +365,8 @@ class Housekeeping:
         if not self.leads or (not is_idle and appender.commit_limit is not None):
             # What this disk has acknowledged to others no frame says: a busy member, too, has to know what it lost.
             is_due = is_idle or self.clock.monotonic_s() >= self._marked_s + BUSY_MARK_S
-            if is_due and position != self._marked_position:
+            marked = (self._marked_position, self._marked_committed)
+            if is_due and (position, appender.committed_position) != marked:
                 await self._write_mark()
             return
         is_idle = is_idle and appender.appended_position == position
@@ -378,7 +379,8 @@ class Housekeeping:
     async def _write_mark(self) -> None:
         async with self.marking:
             self._marked_position, self._marked_s = self.appender.durable_position, self.clock.monotonic_s()
-            await self.work.run(self._tide_mark.write, self._marked_position)
+            committed = self._marked_committed = self.appender.committed_position
+            await self.work.run(self._tide_mark.write, self._marked_position, committed)
 
     async def _flush_later(self) -> None:
         await self.clock.sleep(self.settings.flush_interval_ms / 1000)
