@@ -7,7 +7,7 @@ import pytest
 from ortoo.common.errors import Conflict, DataLoss
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.consensus.joining import Joining
+from ortoo.enode.consensus.joining import Joining, next_incarnation
 from ortoo.enode.consensus.shared_log import open_shared_log
 from ortoo.enode.disk.identity import Identity, claim, read_identity, write_identity
 from ortoo.enode.disk.outline_file import KeptOutline, read_outline, write_outline
@@ -53,6 +53,22 @@ def test_two_sets_made_of_copies_of_one_store_have_different_ids() -> None:
         assert (identity.disk, identity.tag, identity.log_mark) == (kept.member.disk, store.tag, store.log_mark)
         ids.add(kept.set_id)
     assert len(ids | {"the-store"}) == 3
+
+
+def test_a_disk_that_is_put_back_from_an_image_never_repeats_a_start() -> None:
+    """Its counter goes on as it did, and the number of the start is another one; it is above those before the image."""
+    disk = MemoryDisk(record=True)
+    disk.make_folder(FOLDER)
+    Joining(disk, FOLDER, SystemClock(), Randomness(1)).started()
+    seen = []
+    for seed in (2, 3, 4):
+        image = MemoryDisk.replayed(disk.operations)
+        joining = Joining(image, FOLDER, SystemClock(), Randomness(seed))
+        before = joining.kept.incarnation
+        seen += [joining.started()[0].incarnation, joining.started()[0].incarnation]
+        assert before < seen[-2] < seen[-1]
+    assert len(set(seen)) == len(seen)
+    assert next_incarnation(7, Randomness(1)) > 7, "an older version counted so"
 
 
 def test_a_store_that_becomes_a_set_may_be_interrupted_anywhere() -> None:

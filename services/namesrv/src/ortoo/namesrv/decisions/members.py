@@ -16,6 +16,8 @@ from ortoo.namesrv.decisions.texts import check_address, check_text
 MEMBERS_MAX = 64
 """Processes that may report as members of one enode, disks included that wait to be added."""
 SETS_MAX = 1_000
+RANDOM_PARTS = 1 << 32
+"""An incarnation is a count of starts times this, and a random part; a smaller number is a bare count."""
 FOLLOWS_ONLY = "SLAVE"
 """The role of a member that no name server proposes."""
 
@@ -194,13 +196,16 @@ class Members:
         before = known.reports.get(report.member)
         if before is None and len(known.reports) >= MEMBERS_MAX:
             raise Overloaded(f"{MEMBERS_MAX} processes report as members of {report.enode!r}; stop some")
-        if before is not None and before.report.incarnation > report.incarnation:
+        is_copy = before is not None and report.member in known.living and self._is_copy(before, report, now_s)
+        if before is not None and not is_copy and _is_older(report.incarnation, before.report.incarnation):
             raise Fenced(
                 f"a later start of member {report.member.number} of enode {report.enode!r} has reported, at "
-                f"{before.report.address}; stop one of the two",
+                f"{before.report.address}; stop one of the two. If there is only one, its disk was put back from an "
+                "older copy, and has forgotten what it acknowledged and promised: stop it, empty its folder, and admit "
+                "it as a new replica",
                 field="incarnation",
             )
-        if before is not None and report.member in known.living and self._is_copy(before, report, now_s):
+        if before is not None and is_copy:
             raise Conflict(
                 f"two processes have copies of the disk of member {report.member.number} of enode {report.enode!r}, at "
                 f"{before.report.member_address} and at {report.member_address}; stop one of them, and empty its disk",
@@ -230,7 +235,8 @@ class Members:
 
     def _is_copy(self, before: Reported, report: MemberReport, now_s: float) -> bool:
         """Whether the same start of a disk that has a log speaks from two places."""
-        same = before.report.incarnation == report.incarnation and report.set_id == before.report.set_id != ""
+        same = _is_same_start(before.report.incarnation, report.incarnation)
+        same = same and report.set_id == before.report.set_id != ""
         return same and before.report.member_address != report.member_address and before.at_s + self.lease_s > now_s
 
     def _check_set(self, known: MemberSet, report: MemberReport, now_s: float) -> None:
@@ -250,6 +256,16 @@ class Members:
         known.living.clear()
         known.last = None
         known.led_by, known.led_epoch = None, 0
+
+
+def _is_same_start(one: int, other: int) -> bool:
+    """Whether two numbers are of one start of a disk, or of starts of two copies of it, which count alike."""
+    return one == other or (min(one, other) >= RANDOM_PARTS and one // RANDOM_PARTS == other // RANDOM_PARTS)
+
+
+def _is_older(incarnation: int, known: int) -> bool:
+    """Whether a start is not behind a known one. A disk that was put back counts the known ones once more."""
+    return incarnation < known or (incarnation != known and _is_same_start(incarnation, known))
 
 
 def _note_leader(known: MemberSet) -> None:

@@ -1,12 +1,21 @@
 """A machine's disk over all lives of the process that works on it."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from ortoo.common.process.randomness import Randomness
-from ortoo.testing.disks.disk_image import DiskImage, Fate
+from ortoo.testing.disks.disk_image import (
+    KEEP_EVERYTHING,
+    Create,
+    DiskImage,
+    Fate,
+    SyncData,
+    SyncFolder,
+    Write,
+)
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.simulation.disk.disk_work import Latency, SimulatedDiskWork
 from ortoo.testing.simulation.disk.platter import Platter, PowerIsOff
@@ -85,6 +94,25 @@ class MachineDisk:
         """All of it is gone."""
         self.current.stop()
         self._image = DiskImage()
+
+    def image(self) -> DiskImage:
+        """A copy of all that programs read on it, as of now."""
+        return self._image.crashed(self._chance, KEEP_EVERYTHING)
+
+    def put_back(self, image: DiskImage) -> None:
+        """Let it be as it was when a copy was made of it. No process works on it."""
+        self.current.stop()
+        self._image = image.crashed(self._chance, KEEP_EVERYTHING)
+
+    def put(self, path: Path, content: bytes) -> None:
+        """Give a file this content, durably. No process works on the disk."""
+        with contextlib.suppress(KeyError):
+            self.remove(path)
+        number = self._image.files_made + 1
+        self._image.apply(Create(path, number))
+        self._image.apply(Write(number, 0, content))
+        self._image.apply(SyncData(number))
+        self._image.apply(SyncFolder(path.parent))
 
     def at_next(self, work: str, loop: VirtualLoop, patience_s: float, happen: Callable[[], object]) -> None:
         """Call `happen` once: when a "name" has changed, or a "write" begins, or after so many seconds."""
