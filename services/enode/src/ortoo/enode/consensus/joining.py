@@ -105,7 +105,7 @@ class Joining:
             )
         else:
             # The set gets an id of its own: two copies of one store, of which each becomes a set, are no one set.
-            member, set_id = MemberId(1, identity.store_id), self.randomness.id_text()
+            member, set_id = MemberId(1, identity.folder_id), self.randomness.id_text()
             kept = KeptReign(member, set_id, self.clock.now_ms(), made_from=identity.store_id)
         write_reign(self.disk, self.folder, kept)
         self._finish(kept, identity)

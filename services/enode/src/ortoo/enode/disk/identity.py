@@ -30,6 +30,8 @@ class Identity:
     """The id of the store or the replica set that this one was made of by an operator; empty = of none."""
     log: str = ""
     """What the frames of the log carry, in hexadecimal; empty = the fingerprint of `store_id`."""
+    folder: str = ""
+    """The id that the store had when it was made in this folder; empty = `store_id`."""
     begins_anew: bool = False
     """Whether the file `restored` has to be there, because the store ends before what its clients know of it."""
 
@@ -46,10 +48,18 @@ class Identity:
     @property
     def tag(self) -> int:
         """The 16 bits by which the small files of this folder are told from another folder's; never 0."""
-        return 1 + fingerprint(self.disk or self.store_id) % 0xFFFF
+        return 1 + fingerprint(self.folder_id) % 0xFFFF
+
+    @property
+    def folder_id(self) -> str:
+        """What stays while the store is in this folder, whatever id it gets."""
+        return self.disk or self.folder or self.store_id
 
     def renewed(self, store_id: str, created_at_ms: int, disk: str = "") -> "Identity":
-        """The same log under another id, which says of which store it was made: of the last one that was started."""
+        """The same log in this folder under another id.
+
+        It says of which store it was made: of the last one that was started.
+        """
         return replace(
             self,
             store_id=store_id,
@@ -57,6 +67,7 @@ class Identity:
             disk=disk or self.disk,
             made_from=self.made_from if self.begins_anew else self.store_id,
             log=f"{self.log_mark:016x}",
+            folder=self.folder_id,
         )
 
 

@@ -32,21 +32,34 @@ def read_contents(disk: Disk, segment: Segment, tag: int = 0) -> Contents | None
 
 
 def write_index(
-    disk: Disk, segment: Segment, end: int, last_stored_at_ms: int, parts: IndexParts, *, write: bool = True
+    disk: Disk,
+    segment: Segment,
+    end: int,
+    last_stored_at_ms: int,
+    parts: IndexParts,
+    *,
+    write: bool = True,
+    tag: int = 0,
 ) -> Contents:
-    """Write the index file of a segment that ends at log position `end`; without `write` only make its contents."""
-    tag = tag_of(disk, segment.folder)
+    """Write the index file of a segment that ends at log position `end`; without `write` only make its contents.
+
+    `tag` is that of the folder, where its identity is not written yet.
+    """
+    tag = tag or tag_of(disk, segment.folder)
     contents, data = encode_index(segment.base, end, last_stored_at_ms, parts, tag)
     if write:
         write_whole(disk, segment.folder / segment_name(segment.base, INDEX_SUFFIX), data)
     return contents
 
 
-def make_index(disk: Disk, segment: Segment, next_base: int, *, write: bool = True) -> Contents:
-    """Make a sealed segment's index from its frames. Without `write` the rows are lost again; their ranges are not."""
+def make_index(disk: Disk, segment: Segment, next_base: int, *, write: bool = True, tag: int = 0) -> Contents:
+    """Make a sealed segment's index from its frames. Without `write` the rows are lost again; their ranges are not.
+
+    `tag` as for `write_index`.
+    """
     file_end = segment.base + segment.file.size_bytes()
     found = survey_sealed(segment.read, segment.base, file_end, next_base)
-    return write_index(disk, segment, next_base, found.stored_at_ms, found.parts, write=write)
+    return write_index(disk, segment, next_base, found.stored_at_ms, found.parts, write=write, tag=tag)
 
 
 def load_rows(disk: Disk, run: Run) -> Rows:

@@ -3,7 +3,7 @@
 Runs before anything else touches the store, wholly on blocking calls; it never needs the event loop.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +13,7 @@ from ortoo.common.process.logs import get_logger
 from ortoo.enode.changes.all import OffsetsSkipped, decode_changes, encode_changes
 from ortoo.enode.disk.clean_stop import CleanStop, read_clean_stop
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.disk.identity import read_identity
+from ortoo.enode.disk.identity import Identity, read_identity
 from ortoo.enode.disk.log_begin import LogBegin, read_log_begin
 from ortoo.enode.disk.tide_mark import read_tide_mark
 from ortoo.enode.disk.whole_files import Damaged
@@ -36,7 +36,7 @@ from ortoo.enode.recovery.hard_state import check_never_led
 from ortoo.enode.recovery.losses import damages_of
 from ortoo.enode.recovery.owners import check_frame_owner
 from ortoo.enode.recovery.refold import Refold
-from ortoo.enode.recovery.restored import begin_anew, read_apart, write_restored
+from ortoo.enode.recovery.restored import begin_anew, begin_under_another_id, read_apart
 from ortoo.enode.recovery.strays import frame_at, has_frame, strays_among
 from ortoo.enode.state.fold import State
 
@@ -75,13 +75,21 @@ class Recovered:
 
 
 def recover(
-    disk: Disk, folder: Path, *, repairs: bool = True, without_checkpoint: bool = False, is_alone: bool = False
+    disk: Disk,
+    folder: Path,
+    *,
+    repairs: bool = True,
+    without_checkpoint: bool = False,
+    is_alone: bool = False,
+    renewed: Callable[[Identity], Identity] = lambda identity: identity,
+    identity: Identity | None = None,
 ) -> Recovered:
     """Find out what a folder holds.
 
     With `repairs` (the default) also cut a torn tail, make missing index files and remove leftovers; without, nothing
     is written. `without_checkpoint` accepts a state folded from the segments that are there, though older ones are
-    missing. With `is_alone` the store has no hard state.
+    missing. With `is_alone` the store has no hard state. A store that goes back to an earlier end gets the identity
+    that `renewed` makes. `identity` is what the folder is about to get, if it has none.
 
     Errors: DataLoss, also when the store has no hard state and a leader wrote its newest frames; Unsupported, OSError.
     """
@@ -93,10 +101,10 @@ def recover(
     strays = strays_among(disk, folder, starts)
     starts = [base for base in starts if base not in strays]
     ways = {"repairs": repairs, "without_checkpoint": without_checkpoint, "is_alone": is_alone}
-    recovered = _recover(disk, folder, starts, begin, **ways)
+    recovered = _recover(disk, folder, starts, begin, identity or read_identity(disk, folder), **ways)
     recovered.strays = [segment_name(base) for base in strays]
-    if recovered.missing_bytes and repairs and not read_apart(disk, folder):
-        write_restored(disk, folder)
+    if recovered.missing_bytes and repairs:
+        begin_under_another_id(disk, folder, renewed)
     if apart := read_apart(disk, folder):
         recovered.state.apply_all(begin_anew(recovered.state, apart, recovered.stored_at_ms))
         settle_ranges(recovered)
@@ -110,6 +118,7 @@ def _recover(
     folder: Path,
     starts: list[int],
     begin: LogBegin | None,
+    identity: Identity | None,
     *,
     repairs: bool,
     without_checkpoint: bool,
@@ -117,7 +126,6 @@ def _recover(
 ) -> Recovered:
     clean = read_clean_stop(disk, folder)
     durable = max(read_tide_mark(disk, folder), clean.end_position if clean else 0)
-    identity = read_identity(disk, folder)
     tag, log_mark = (identity.tag, identity.log_mark) if identity is not None else (0, 0)
     catalog = Catalog(tag)
     if not starts:
@@ -285,7 +293,7 @@ def load_sealed(catalog: Catalog, disk: Disk, segment: Segment, next_base: int, 
     """Take over a sealed segment: by its index file, or by its frames when there is no whole one."""
     contents = read_contents(disk, segment, catalog.tag)
     if contents is None or contents.end != next_base:
-        contents = make_index(disk, segment, next_base, write=repairs)
+        contents = make_index(disk, segment, next_base, write=repairs, tag=catalog.tag)
     catalog.load_sealed(segment, contents)
 
 

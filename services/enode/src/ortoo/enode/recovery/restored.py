@@ -8,6 +8,7 @@ offsets, an old handle would settle a new lease, end another's transaction or re
 would meet a gap in its sequences for ever. So they all have to begin anew. The mark stays until that is in the log.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from ortoo.common.groups.system_topics import SYSTEM_TOPIC_IDS
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.changes.all import Change, Forget, LocksPut, OffsetsSkipped
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.disk.identity import read_identity, write_identity
+from ortoo.enode.disk.identity import Identity, read_identity, write_identity
 from ortoo.enode.disk.lines import read_lines, write_lines
 from ortoo.enode.state.fold import State
 
@@ -36,10 +37,26 @@ def write_restored(disk: Disk, folder: Path, randomness: Randomness | None = Non
 
     The identity says so as well, if there is one: a mark that is lost must not be taken for one that was never there.
     """
-    more = randomness.below(APART) if randomness is not None else 0
-    write_lines(disk, folder / FILE_NAME, VERSION, {"apart": APART + more})
+    _write(disk, folder, randomness)
     if (identity := read_identity(disk, folder)) is not None:
         write_identity(disk, folder, replace(identity, begins_anew=True))
+
+
+def _write(disk: Disk, folder: Path, randomness: Randomness | None = None) -> None:
+    more = randomness.below(APART) if randomness is not None else 0
+    write_lines(disk, folder / FILE_NAME, VERSION, {"apart": APART + more})
+
+
+def begin_under_another_id(disk: Disk, folder: Path, renewed: Callable[[Identity], Identity]) -> None:
+    """Mark a store that lost its end, and give it another id: it gives offsets again that its former id gave.
+
+    It may be interrupted anywhere, and is done once. Errors: OSError.
+    """
+    identity = read_identity(disk, folder)
+    if not read_apart(disk, folder):
+        _write(disk, folder)
+    if identity is not None and not identity.begins_anew:
+        write_identity(disk, folder, replace(renewed(identity), begins_anew=True))
 
 
 def read_apart(disk: Disk, folder: Path) -> int:

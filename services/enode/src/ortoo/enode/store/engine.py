@@ -17,7 +17,7 @@ from ortoo.enode.changes.groups import GroupUse
 from ortoo.enode.disk.clean_stop import forget_clean_stop
 from ortoo.enode.disk.data_dir import OpenFolder
 from ortoo.enode.disk.disk import Disk, RealDisk
-from ortoo.enode.disk.identity import Identity, claim
+from ortoo.enode.disk.identity import Identity, claim, read_identity
 from ortoo.enode.disk.log_begin import LogBegin, write_log_begin
 from ortoo.enode.disk.reign_file import read_reign
 from ortoo.enode.index.key_process import KeyProcess, Keys, LocalKeys
@@ -110,7 +110,13 @@ class Engine:
             wanted = Identity(settings.cluster, settings.enode, randomness.id_text(), clock.now_ms())
             identity = await work.run(claim, disk, folder, wanted, disk.list(folder))
             await work.run(check_owner, disk, folder, identity)
-            recovered = await work.run(recover, disk, folder, is_alone=read_reign(disk, folder) is None)
+            is_alone = read_reign(disk, folder) is None
+
+            def renewed(identity: Identity) -> Identity:
+                return identity.renewed(randomness.id_text(), clock.now_ms())
+
+            recovered = await work.run(recover, disk, folder, is_alone=is_alone, renewed=renewed)
+            identity = read_identity(disk, folder) or identity
             if recovered.begin is None:
                 catalog = recovered.catalog
                 begin_position = catalog.begin_position if catalog.segments else recovered.end_position
