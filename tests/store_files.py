@@ -31,6 +31,7 @@ class Start(enum.StrEnum):
 
 
 LAST_SEGMENT = "`<position>.seg`, the last"
+FULL_SEGMENT = "`<position>.seg`, the others"
 ALWAYS_RIGHT: Mapping[Harm, Start] = dict.fromkeys(Harm, Start.RIGHT)
 NEVER_THERE: Mapping[Harm, Start] = dict.fromkeys(Harm, Start.ABSENT)
 REFUSED: Mapping[Harm, Start] = dict.fromkeys(Harm, Start.REFUSED)
@@ -100,11 +101,12 @@ FILES = (
         outcomes(Start.RIGHT, foreign=Start.REFUSED),
     ),
     StoreFile(
-        "`<position>.seg`, the others",
+        FULL_SEGMENT,
         r"\d{20}\.seg",
         "A full segment of the log.",
         "of a replica",
-        "A replica takes the missing frames from the others. Alone, the offsets that it held answer DATA_LOSS.",
+        "A replica takes a missing frame from the others when it is read. Alone, the offsets that it held answer "
+        "DATA_LOSS.",
         outcomes(Start.NAMED),
         outcomes(Start.RIGHT),
     ),

@@ -14,7 +14,7 @@ from ortoo.enode.consensus.log_bytes import PART_BYTES, LogBytes
 from ortoo.enode.disk.clean_stop import forget_clean_stop
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.identity import Identity, claim
-from ortoo.enode.disk.log_begin import LogBegin, write_log_begin
+from ortoo.enode.disk.log_begin import LogBegin, keep_log_begin, write_log_begin
 from ortoo.enode.disk.outline_file import KeptOutline, write_outline
 from ortoo.enode.disk.tide_mark import read_committed_mark
 from ortoo.enode.log.copies.copying import Frame, append_copies
@@ -281,6 +281,8 @@ async def open_shared_log(
         if recovered.begin is None:
             begins = recovered.catalog.begins_without(0)
             await work.run(write_log_begin, disk, folder, LogBegin(log.outline.begin, begins))
+        else:
+            await work.run(keep_log_begin, disk, folder, recovered.begin)
         await work.run(forget_clean_stop, disk, folder)
         await work.run(write_outline, disk, folder, KeptOutline.of(log.outline))
         spares = Spares(disk, folder, work, settings.segment_bytes, settings.headroom_bytes)

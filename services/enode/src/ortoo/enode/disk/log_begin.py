@@ -66,6 +66,12 @@ def read_log_begin(disk: Disk, folder: Path, tag: int | None = None) -> LogBegin
     return begin
 
 
+def keep_log_begin(disk: Disk, folder: Path, begin: LogBegin) -> None:
+    """Write the record that a start went by, if the file does not have it. Errors: OSError."""
+    if decode_log_begin(read_whole(disk, folder / FILE_NAME) or b"", tag_of(disk, folder)) != begin:
+        write_log_begin(disk, folder, begin)
+
+
 def write_log_begin(disk: Disk, folder: Path, begin: LogBegin) -> None:
     """Replace the record, durably; only then may a segment below it be removed. Errors: OSError."""
     tag = tag_of(disk, folder)

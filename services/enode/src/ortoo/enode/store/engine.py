@@ -18,7 +18,7 @@ from ortoo.enode.disk.clean_stop import forget_clean_stop
 from ortoo.enode.disk.data_dir import OpenFolder
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.identity import Identity, claim, read_identity
-from ortoo.enode.disk.log_begin import LogBegin, write_log_begin
+from ortoo.enode.disk.log_begin import LogBegin, keep_log_begin
 from ortoo.enode.disk.reign_file import read_reign
 from ortoo.enode.index.key_process import KeyProcess, Keys, LocalKeys
 from ortoo.enode.log.appender import Appender
@@ -117,11 +117,12 @@ class Engine:
 
             recovered = await work.run(recover, disk, folder, is_alone=is_alone, renewed=renewed)
             identity = read_identity(disk, folder) or identity
-            if recovered.begin is None:
-                catalog = recovered.catalog
+            begin, catalog = recovered.begin, recovered.catalog
+            if begin is None or begin.queues is None:
                 begin_position = catalog.begin_position if catalog.segments else recovered.end_position
+                begin_position = begin.position if begin is not None else begin_position
                 begin = LogBegin(begin_position, catalog.begins_without(0))
-                await work.run(write_log_begin, disk, folder, begin)
+            await work.run(keep_log_begin, disk, folder, begin)
             await work.run(forget_clean_stop, disk, folder)
             spares = Spares(disk, folder, work, settings.segment_bytes, settings.headroom_bytes)
             active = recovered.active or await spares.begun(recovered.end_position)
