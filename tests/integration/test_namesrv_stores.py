@@ -54,7 +54,10 @@ async def report(stub: NameServiceStub, number: int, disk: str, voters: list[str
 
 
 async def test_another_store_needs_an_operators_word_also_after_a_start(tmp_path: Path) -> None:
-    """Refused while its name server runs and after a start; once accepted it stays, and the former one is refused."""
+    """Refused while its name server runs and after a start; once accepted and there, it is the enode's.
+
+    A word for another store leaves the known one in place until the other has come.
+    """
     async with name_server("", tmp_path) as stub:
         with pytest.raises(NotFound):
             await accept(stub, "second")
@@ -67,7 +70,15 @@ async def test_another_store_needs_an_operators_word_also_after_a_start(tmp_path
             await register(stub, "second")
         with pytest.raises(Invalid, match="already"):
             await accept(stub, "first")
+        for wrong in ("second", "of-no-enode"):
+            assert await accept(stub, wrong) == "first"
+        assert await accept(stub, "first") == "first"
+        with pytest.raises(Conflict, match="known by store first"):
+            await register(stub, "second")
         assert await accept(stub, "second") == "first"
+    async with name_server("", tmp_path) as stub:
+        await register(stub, "first")
+        await leave(stub)
         await register(stub, "second")
         await leave(stub)
     async with name_server("", tmp_path) as stub:

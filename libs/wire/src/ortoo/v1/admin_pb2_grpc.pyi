@@ -145,8 +145,8 @@ class AdminServiceStub:
     ElectMember: _aio.UnaryUnaryMultiCallable[_member_admin_pb2.ElectMemberRequest, _member_admin_pb2.ElectMemberResponse]
     """Proposes a member when nobody leads."""
     AcceptStore: _aio.UnaryUnaryMultiCallable[_member_admin_pb2.AcceptStoreRequest, _member_admin_pb2.AcceptStoreResponse]
-    """Accepts that a known enode comes back with another store, such as an empty one: what the former store holds is given
-    up by that. Until then the enode is refused.
+    """Accepts that a known enode comes back with another store, such as an empty one. Without that the other store is
+    refused. Once it has come, the former one is refused, and what only that one holds is given up.
 
     grpcurl -plaintext -d '{"enode":"enode-0","store_id":"3f2a"}' HOST:PORT ortoo.v1.AdminService/AcceptStore
     """
@@ -518,8 +518,8 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _member_admin_pb2.AcceptStoreRequest,
         context: _aio.ServicerContext[_member_admin_pb2.AcceptStoreRequest, _abc.Awaitable[_member_admin_pb2.AcceptStoreResponse]],
     ) -> _abc.Awaitable[_member_admin_pb2.AcceptStoreResponse]:
-        """Accepts that a known enode comes back with another store, such as an empty one: what the former store holds is given
-        up by that. Until then the enode is refused.
+        """Accepts that a known enode comes back with another store, such as an empty one. Without that the other store is
+        refused. Once it has come, the former one is refused, and what only that one holds is given up.
 
         grpcurl -plaintext -d '{"enode":"enode-0","store_id":"3f2a"}' HOST:PORT ortoo.v1.AdminService/AcceptStore
         """

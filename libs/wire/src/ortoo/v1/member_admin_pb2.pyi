@@ -202,7 +202,7 @@ class AcceptStoreRequest(_message.Message):
     enode: _builtins.str
     """The enode's name."""
     store_id: _builtins.str
-    """The id of the store, or of the replica set, as the refusal names it."""
+    """The id of the store, or of the replica set, as the refusal names it. That of the known store takes such a word back."""
     def __init__(
         self,
         *,
@@ -219,7 +219,7 @@ Global___AcceptStoreRequest: _TypeAlias = AcceptStoreRequest  # noqa: Y015
 
 @_typing.final
 class AcceptStoreResponse(_message.Message):
-    """The enode is known by that store from now on, and its former store is refused."""
+    """The enode is known by that store once it has come. Until then the former store may come too."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

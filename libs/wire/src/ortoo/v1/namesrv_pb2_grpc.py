@@ -378,8 +378,8 @@ class NameServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AcceptStore(self, request, context):
-        """Accepts that a known enode comes back with another store, such as an empty one: what the former store holds is given
-        up by that. Until then the enode is refused.
+        """Accepts that a known enode comes back with another store, such as an empty one. Without that the other store is
+        refused. Once it has come, the former one is refused, and what only that one holds is given up.
 
         grpcurl -plaintext -d '{"enode":"enode-0","store_id":"3f2a"}' HOST:PORT ortoo.v1.NameService/AcceptStore
         """

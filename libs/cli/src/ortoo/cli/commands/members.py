@@ -89,9 +89,11 @@ async def accept_store(
     enode: EnodeName,
     store: Annotated[str, typer.Argument(help="The id of its store, as the refusal and `ortoo doctor` name it.")],
 ) -> Answer:
-    """Accept that an enode comes back with another store. What only the former store holds is given up."""
+    """Accept that an enode comes back with another store. What only the former store holds is given up then."""
     former = await mq.admin.members.accept_store(enode, store)
+    if former == store:
+        return Answer({"enode": enode, "store": store, "former_store": former}, f"{enode} keeps its store {store}")
     return Answer(
         {"enode": enode, "store": store, "former_store": former},
-        f"accepted store {store} of {enode}; its former store {former} is refused from now on",
+        f"accepted store {store} of {enode}; its former store {former} is refused once the accepted one has come",
     )

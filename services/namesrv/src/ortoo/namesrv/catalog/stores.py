@@ -46,4 +46,4 @@ class Stores:
 
 
 def _known(row: Any) -> KnownStore:
-    return KnownStore(row.enode, row.store_id, row.replicas, row.version)
+    return KnownStore(row.enode, row.store_id, row.replicas, row.version, row.accepted)

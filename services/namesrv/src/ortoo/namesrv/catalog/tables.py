@@ -207,6 +207,7 @@ stores = sa.Table(
     # Since revision 0013, each as number:disk.
     sa.Column("replicas", Kept(sa.Text(), _replicas_to_text, _replicas_of_text), nullable=False, server_default=""),
     sa.Column("version", sa.BigInteger, nullable=False),
+    sa.Column("accepted", sa.String(255), nullable=False, server_default=""),
 )
 """By which store each enode is known."""
 

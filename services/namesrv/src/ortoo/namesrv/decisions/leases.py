@@ -51,10 +51,19 @@ class KnownStore:
     """The replicas that its set had last, learners among them; empty for an enode without replicas."""
     version: int = 0
     """Counts the changes, so that an older copy of the database is not believed."""
+    accepted: str = ""
+    """The id of another store, which takes the place of the known one when it comes: an operator said so."""
 
     def changed(self, store_id: str, replicas: tuple[MemberId, ...]) -> "KnownStore":
-        """The next version."""
-        return dataclasses.replace(self, store_id=store_id, replicas=replicas, version=self.version + 1)
+        """The next version. A word for another store holds until such a store has come."""
+        accepted = self.accepted if store_id == self.store_id else ""
+        version = self.version + 1
+        return dataclasses.replace(self, store_id=store_id, replicas=replicas, version=version, accepted=accepted)
+
+    def accepting(self, store_id: str) -> "KnownStore":
+        """The next version, which lets another store come; with the known one it takes back such a word."""
+        accepted = store_id if store_id != self.store_id else ""
+        return dataclasses.replace(self, version=self.version + 1, accepted=accepted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,11 +265,11 @@ def _left_ms(until_s: float, now_s: float) -> int:
 
 
 def check_store(known: KnownStore | None, enode: str, store_id: str, made_from: str) -> None:
-    """Whether an enode may come with a store: its own one, or one that an operator made of that.
+    """Whether an enode may come with a store: its own one, an accepted one, or one that an operator made of these.
 
     Errors: Conflict, which says how an operator accepts another one.
     """
-    if known is None or store_id == known.store_id or made_from == known.store_id:
+    if known is None or not {known.store_id, known.accepted or known.store_id}.isdisjoint((store_id, made_from)):
         return
     raise Conflict(
         f"enode {enode!r} is known by store {known.store_id}, and this is store {store_id}: look whether its volume is "

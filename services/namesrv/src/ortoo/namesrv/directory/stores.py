@@ -71,17 +71,18 @@ class StoresOfEnodes:
             await self._keep(known)
 
     async def accept(self, enode: str, store_id: str) -> str:
-        """Know an enode by another store from now on, by an operator's word; the id of the former one.
+        """Let another store take the place of the known one when it comes, by an operator's word; the known one's id.
 
+        Until then the known one may come too, so that a word for a store that does not exist stops no enode.
         Errors: Invalid; NotFound for an enode that was never there; Unavailable when it cannot be stored.
         """
         check_text(store_id, STORE_FIELD, "the id of the store, as the refusal names it")
         known = self._known.get(enode)
         if known is None:
             raise NotFound(f"no enode {enode!r} is known: give the name of one that was there", field="enode")
-        if known.store_id == store_id:
+        if known.store_id == store_id and not known.accepted:
             raise Invalid(f"enode {enode!r} is known by store {store_id} already", field=STORE_FIELD)
-        wanted = known.changed(store_id, ())
+        wanted = known.accepting(store_id)
         stored = await self._stored.put(wanted)
         self._learn(stored)
         if stored != wanted:

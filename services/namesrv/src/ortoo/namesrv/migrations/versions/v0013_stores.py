@@ -15,4 +15,5 @@ def upgrade() -> None:
         sa.Column("store_id", sa.String(255), nullable=False),
         sa.Column("replicas", sa.Text, nullable=False, server_default=""),
         sa.Column("version", sa.BigInteger, nullable=False),
+        sa.Column("accepted", sa.String(255), nullable=False, server_default=""),
     )
