@@ -224,6 +224,7 @@ docs: $(READY)  ## Regenerate what documents are generated: the decisions' list,
 	@$(PY) -m tests.repo.settings_page docs/reference/settings.md
 	@$(PY) -m tests.repo.features docs/features.md
 	@$(PY) -m tests.repo.rooms_page docs/rooms.md
+	@$(PY) -m tests.store_files docs/formats/files.md
 	@$(PY) -m bench.table
 	@$(PY) -m bench.capacity --page
 
