@@ -58,6 +58,8 @@ class RoleProcess:
         self.environ = {"DATA_DIR": folder / "data", **(environ or {})} if role != "snode" else dict(environ or {})
         self.arguments: tuple[str, ...] = ()
         self.environ_more: Mapping[str, str] = {}
+        self.stderr: int | None = None
+        """The descriptor that becomes its standard error; None = `folder`/log."""
         self.starts = 0
         self._process: Spawned | None = None
         self._spawned = asyncio.Event()
@@ -109,7 +111,7 @@ class RoleProcess:
                 env=clean | STACKS_AT_ABORT | self._settings(listen_address) | dict(self.environ_more),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
-                stderr=log,
+                stderr=log if self.stderr is None else self.stderr,
             )
         self.starts += 1
         _running.add(self)

@@ -39,9 +39,9 @@ async def check_no_living_set(enode: str, set_id: str, member: MemberId, setting
     ):
         name_servers = await found_name_servers(settings.namesrv_address, background=background, clock=clock)
         known = [await _members(address, enode, channels) for address in name_servers.addresses]
-        answers = [one for one in known if one is not None]
+        answers = [one for one in known if not isinstance(one, OrtooError)]
         for address, answer in zip(name_servers.addresses, known, strict=True):
-            if answer is not None:
+            if not isinstance(answer, OrtooError):
                 check_answer(answer, address, set_id, member)
         others = {
             one.member_address for answer in answers for one in answer.members if read(MemberId, one.member) != member
@@ -54,24 +54,25 @@ async def check_no_living_set(enode: str, set_id: str, member: MemberId, setting
                     field="member_addresses",
                 )
     if not answers:
+        reasons = "; ".join(str(one) for one in known)
         raise Invalid(
-            f"no name server answers at {settings.namesrv_address}, so whether the other replicas are gone is not "
-            "known: give the replica's settings (-c FILE, or ORTOO_ENODE_NAMESRV_ADDRESS), start a name server, or "
-            f"{OVERRIDE}",
+            f"no name server at {settings.namesrv_address} says whether the other replicas are gone "
+            f"({reasons}): give the replica's settings (-c FILE, or ORTOO_ENODE_NAMESRV_ADDRESS), start a name server, "
+            f"or {OVERRIDE}",
             field="namesrv_address",
         )
 
 
-async def _members(address: str, enode: str, channels: Channels) -> pb.EnodeMembers | None:
-    """What a name server knows of the replicas of an enode; None when it does not answer."""
+async def _members(address: str, enode: str, channels: Channels) -> pb.EnodeMembers | OrtooError:
+    """What a name server knows of the replicas of an enode, or why it does not say so."""
     try:
         with rpc_errors(f"name server {address}"):
             request = pb.ListMembersRequest(enode=enode)
             found: Any = await NameServiceStub(channels.to(address)).ListMembers(request, timeout=TIMEOUT_S)
     except NotFound:
         return pb.EnodeMembers(enode=enode)
-    except OrtooError:
-        return None
+    except OrtooError as error:
+        return error
     sets: Sequence[pb.EnodeMembers] = found.enodes
     return sets[0] if sets else pb.EnodeMembers(enode=enode)
 
