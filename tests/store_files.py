@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ortoo.enode.log.frame import HEADER_BYTES, FrameHeader, Kind
+from ortoo.enode.log.scan import walk
+
 
 class Harm(enum.StrEnum):
     """What may happen to a file while no process has the store open."""
@@ -30,6 +33,8 @@ class Start(enum.StrEnum):
     """Such a store has no such file."""
 
 
+OTHER_LOG = 77
+"""The fingerprint of another log."""
 LAST_SEGMENT = "`<position>.seg`, the last"
 FULL_SEGMENT = "`<position>.seg`, the others"
 ALWAYS_RIGHT: Mapping[Harm, Start] = dict.fromkeys(Harm, Start.RIGHT)
@@ -211,6 +216,17 @@ def names_of(row: StoreFile, names: Sequence[str]) -> list[str]:
 def undescribed(names: Sequence[str]) -> list[str]:
     """The files of a store that no row is about."""
     return [name for name in names if not any(re.fullmatch(row.pattern, name) for row in FILES)]
+
+
+def of_another_log(data: bytes, base: int) -> bytes:
+    """A segment as another store would have it at this position: whole frames, of other topics, with its fingerprint."""
+    found = bytearray(data)
+    for one in walk(lambda at, length: data[at - base : at - base + length], base, base + len(data)):
+        if isinstance(one, FrameHeader):
+            is_message = one.kind == Kind.MESSAGES
+            other = one._replace(topic_id=one.topic_id + 1) if is_message else one._replace(producer_id=OTHER_LOG)
+            found[one.position - base : one.position - base + HEADER_BYTES] = other.encoded()
+    return bytes(found)
 
 
 def page() -> str:

@@ -12,15 +12,13 @@ import pytest
 
 from ortoo.client import Client, OrtooError
 from ortoo.common.errors import DataLoss
-from ortoo.enode.log.frame import HEADER_BYTES, FrameHeader, Kind
-from ortoo.enode.log.scan import walk
 from ortoo.enode.reigns.member import RunningMember
 from ortoo.testing.simulation.cluster.roles import MemberMachine
 from ortoo.testing.simulation.run.agreement import SEGMENT_SUFFIX, differences
 from tests.simulation.stage import Stage, play
 from tests.simulation.test_equal_states import agreed
 from tests.simulation.test_take_over import THREE, bodies, sent, topic
-from tests.store_files import FILES, FULL_SEGMENT, Harm, Start, StoreFile, names_of, undescribed
+from tests.store_files import FILES, FULL_SEGMENT, Harm, Start, StoreFile, names_of, of_another_log, undescribed
 
 STARTS = 3
 START_S = 1.0
@@ -109,17 +107,6 @@ def harm_file(machine: MemberMachine, row: StoreFile, harm: Harm, older: Files) 
         others = names_of(row, list(another_store()))
         machine.disk.put(folder / name, another_store()[others[-1]] if others else b"other")
     return name, was
-
-
-def of_another_log(data: bytes, base: int) -> bytes:
-    """A segment as another set would have it at this position: whole frames, of other topics, with its fingerprint."""
-    found = bytearray(data)
-    for one in walk(lambda at, length: data[at - base : at - base + length], base, base + len(data)):
-        if isinstance(one, FrameHeader):
-            is_message = one.kind == Kind.MESSAGES
-            other = one._replace(topic_id=one.topic_id + 1) if is_message else one._replace(producer_id=OF_ANOTHER)
-            found[one.position - base : one.position - base + HEADER_BYTES] = other.encoded()
-    return bytes(found)
 
 
 def set_of(machine: MemberMachine) -> str:

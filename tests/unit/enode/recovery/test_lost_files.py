@@ -6,11 +6,16 @@ The rows are those of tests/store_files.py.
 import asyncio
 from collections.abc import Mapping
 from functools import cache
+from itertools import pairwise
 
 import pytest
 
 from ortoo.common.errors import DataLoss
-from tests.store_files import FILES, Harm, Start, StoreFile, names_of, undescribed
+from ortoo.enode.disk.identity import read_identity
+from ortoo.enode.log.segment import Segment, bases, segment_name
+from ortoo.enode.recovery.refold import Refold
+from ortoo.testing.store.workload import FOLDER
+from tests.store_files import FILES, Harm, Start, StoreFile, names_of, of_another_log, undescribed
 from tests.unit.enode.recovery.lost_files import TOPIC, AtRest, Life, disk_of, files_of, made
 
 STARTS = 3
@@ -62,6 +67,23 @@ def test_a_lost_file_costs_nothing_that_is_not_named(row: StoreFile, harm: Harm)
             asyncio.run(check(one, harmed(one, name, harm, how), name))
             tried += 1
     assert tried
+
+
+def test_a_segment_of_another_store_changes_no_state() -> None:
+    """The fold takes nothing from it, not even the messages before the first frame that names the other log."""
+    files = at_rest(1, "killed").files
+    starts = bases(list(files))
+    for base, next_base in pairwise(starts):
+        name = segment_name(base)
+        disk = disk_of({**files, name: of_another_log(files[name], base)})
+        segments = [Segment(disk, FOLDER, one, one) for one in starts]
+        for one, end in zip(segments, [*starts[1:], None], strict=True):
+            one.end = end
+        identity = read_identity(disk, FOLDER)
+        assert identity is not None
+        fold = Refold(segments, (), starts[-1], without_checkpoint=True, log_mark=identity.log_mark)
+        assert (base, next_base) in [(hole.position, hole.end_position) for hole in fold.holes]
+        assert {topic_id for (topic_id, _), _ in fold.state.ends.all()} <= {TOPIC}
 
 
 async def refuses(one: AtRest, files: Mapping[str, bytes], name: str) -> None:

@@ -17,10 +17,10 @@ from ortoo.enode.disk.reign_file import FILE_NAME as REIGN_NAME
 from ortoo.enode.disk.reign_file import REJOIN, KeptReign, read_reign, read_serial
 from ortoo.enode.disk.slots import SERIALS_NAME
 from ortoo.enode.log.copies.cut_frames import PREFIX as CUT_PREFIX
-from ortoo.enode.log.frame import FrameHeader, Kind
+from ortoo.enode.log.frame import FrameHeader
 from ortoo.enode.log.scan import walk
 from ortoo.enode.log.segment import SUFFIX, Segment, bases
-from ortoo.enode.recovery.owners import check_frame_owner
+from ortoo.enode.recovery.owners import check_frame_owner, is_foreign
 from ortoo.enode.recovery.strays import frame_at
 
 
@@ -131,10 +131,7 @@ def _check_segment(disk: Disk, folder: Path, base: int, log_mark: int) -> None:
     """Look at a segment up to the first frame that says of which log it is. Errors: DataLoss when that is another."""
     segment = Segment(disk, folder, base, base)
     try:
-        frames = walk(segment.read, base, base + segment.file.size_bytes())
-        marked = (one for one in frames if isinstance(one, FrameHeader) and one.kind != Kind.MESSAGES)
-        first = next(marked, None)
+        if is_foreign(segment, base, log_mark):
+            check_frame_owner(segment.path, base)
     finally:
         segment.close()
-    if first is not None and not first.is_of(log_mark):
-        check_frame_owner(segment.path, first.position)

@@ -41,7 +41,7 @@ from ortoo.enode.recovery.opening import (
     sweep,
     zero,
 )
-from ortoo.enode.recovery.owners import check_frame_owner
+from ortoo.enode.recovery.owners import check_frame_owner, is_foreign
 from ortoo.enode.recovery.refold import Refold, read_slice
 from ortoo.enode.state.fold import State
 
@@ -261,11 +261,11 @@ class _Opening:
         for parts in checkpoints[max(0, min(self.doubts, most)) :]:
             known = [one for one in slices if one.checkpoint_id <= parts[0].checkpoint_id]
             try:
-                as_of = max(read_slice(self.segments, one).as_of for one in parts)
+                as_of = max(read_slice(self.segments, one, self.log_mark).as_of for one in parts)
                 # The disk may have got a checkpoint, and not all the frames before that it tells of.
                 if as_of > gap or self._is_holed(as_of):
                     continue
-                if not (fold := Refold(self.segments, known, as_of)).holes:
+                if not (fold := Refold(self.segments, known, as_of, log_mark=self.log_mark)).holes:
                     return fold
             except (BadFrame, DataLoss):
                 continue
@@ -298,7 +298,7 @@ class _Opening:
         recovered, at = log.recovered, log.recovered.end_position
         end = at
         for number, segment in enumerate(segments):
-            if segment.base > end:
+            if segment.base > end or is_foreign(segment, max(at, segment.base), self.log_mark):
                 break
             if number:
                 log.next_segments.append(segment)

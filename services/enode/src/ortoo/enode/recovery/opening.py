@@ -176,7 +176,7 @@ def _recover(
             if repairs and last.limit > end:
                 last.file.truncate(end - last.base)
                 last.limit = end
-    recovered = _folded(catalog, found, end, cut_at, without_checkpoint=without_checkpoint)
+    recovered = _folded(catalog, found, end, cut_at, log_mark, without_checkpoint=without_checkpoint)
     recovered.cut_bytes, recovered.begin = cut_bytes, begin
     recovered.holes += _missing_beginning(catalog, begin)
     settle_ranges(recovered)
@@ -184,11 +184,14 @@ def _recover(
     return recovered
 
 
-def _folded(catalog: Catalog, found: Survey, end: int, cut_at: int | None, *, without_checkpoint: bool) -> Recovered:
+def _folded(
+    catalog: Catalog, found: Survey, end: int, cut_at: int | None, log_mark: int, *, without_checkpoint: bool
+) -> Recovered:
     """The state at the log's end, and every hole that was met."""
     holes = _known_holes(catalog, catalog.contents.values()) + found.holes
     slices = [part for one in catalog.contents.values() for part in one.slices] + found.slices
-    fold = Refold(catalog.segments, slices, end if cut_at is None else cut_at, without_checkpoint=without_checkpoint)
+    as_of = end if cut_at is None else cut_at
+    fold = Refold(catalog.segments, slices, as_of, without_checkpoint=without_checkpoint, log_mark=log_mark)
     fold.forget_producers(is_cut=cut_at is not None)
     known = {hole.position for hole in holes}
     holes += [hole for hole in fold.holes if hole.position not in known]

@@ -11,6 +11,9 @@ from ortoo.enode.disk.log_begin import FILE_NAME as BEGIN_NAME
 from ortoo.enode.disk.slots import SERIALS_NAME, SLOT_BYTES
 from ortoo.enode.disk.tide_mark import FILE_NAME as TIDE_NAME
 from ortoo.enode.disk.whole_files import TAG_AT, TAG_BYTES, read_part
+from ortoo.enode.log.frame import FrameHeader, Kind
+from ortoo.enode.log.scan import walk
+from ortoo.enode.log.segment import Segment
 
 _PLACES = {
     BEGIN_NAME: (0,),
@@ -41,6 +44,14 @@ def _tags(disk: Disk, folder: Path, name: str) -> set[int]:
     heads = [read_part(disk, folder / name, at, TAG_AT + TAG_BYTES) for at in places]
     tags = {int.from_bytes(head[TAG_AT:], "little") for head in heads if head.startswith(_MAGIC)}
     return tags - {0}
+
+
+def is_foreign(segment: Segment, position: int, log_mark: int) -> bool:
+    """Whether the first frame from `position` on that names its log names another one. Errors: Unsupported, OSError."""
+    frames = walk(segment.read, position, segment.base + segment.file.size_bytes())
+    named = (one for one in frames if isinstance(one, FrameHeader) and one.kind != Kind.MESSAGES)
+    first = next(named, None)
+    return first is not None and not first.is_of(log_mark)
 
 
 def check_frame_owner(path: Path, foreign_at: int) -> None:
