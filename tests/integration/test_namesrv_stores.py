@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ortoo.common.cluster.refused import OTHER_STORE_FIELDS
 from ortoo.common.errors import Conflict, Invalid, NotFound
 from ortoo.common.errors.status import rpc_errors
 from ortoo.testing.servers.postgres import postgres
@@ -91,8 +92,12 @@ async def test_a_store_that_was_made_of_the_known_one_needs_no_word(tmp_path: Pa
     """As of a backup; the one that it was made of is refused from then on. While that lives it is the enode."""
     async with name_server("", tmp_path) as stub:
         await register(stub, "first")
-        with pytest.raises(Conflict, match="is alive at"):
+        with pytest.raises(Conflict, match="is alive at") as refused:
             await register(stub, "restored", made_from="first")
+        assert refused.value.field not in OTHER_STORE_FIELDS
+        with pytest.raises(Conflict, match="is alive at") as refused:
+            await register(stub, "another")
+        assert refused.value.field in OTHER_STORE_FIELDS
         await leave(stub)
         await register(stub, "restored", made_from="first")
         await leave(stub)

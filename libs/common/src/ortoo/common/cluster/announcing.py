@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 
 from ortoo.common.cluster.name_servers import NameServers
-from ortoo.common.cluster.refused import STORE_FIELD, refused
+from ortoo.common.cluster.refused import OTHER_STORE_FIELDS, refused
 from ortoo.common.errors import Conflict, Fenced, OrtooError
 from ortoo.common.errors.findings import Finding
 from ortoo.common.process.background import Background, pause
@@ -59,10 +59,12 @@ class Announcing:
 
     @property
     def other_store(self) -> str:
-        """Why a name server refuses the store of this enode, which is known by another one; empty when none does."""
-        fields = (STORE_FIELD, f"enode.{STORE_FIELD}")
-        errors = (one for one in self._failures.values() if isinstance(one, Conflict) and one.field in fields)
-        return next((one.message for one in errors), "")
+        """Why a name server refuses the store of this enode, which is known by another one; empty when none does.
+
+        A refusal that ends with the lease of the enode's former process is none of these.
+        """
+        errors = (one for one in self._failures.values() if isinstance(one, Conflict))
+        return next((one.message for one in errors if one.field in OTHER_STORE_FIELDS), "")
 
     @property
     def is_registered(self) -> bool:

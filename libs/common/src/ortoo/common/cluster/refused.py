@@ -5,6 +5,12 @@ from ortoo.common.errors.findings import Finding
 
 STORE_FIELD = "store_id"
 """The field of a refusal that says: the enode is known by another store than it came with."""
+DOUBLE_FIELD = f"enode.{STORE_FIELD}"
+"""As `STORE_FIELD`, and a process with the known store is alive."""
+OTHER_STORE_FIELDS = (STORE_FIELD, DOUBLE_FIELD)
+"""The refusals that an operator has to resolve. A store that is refused so takes no messages."""
+LEASE_FIELD = "enode.name"
+"""The field of a refusal that ends with the lease of the former process. The store may succeed the known one."""
 
 
 def refused(seen: str, error: Conflict | Fenced) -> Finding:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ortoo.common.cluster.names import check_process_name
-from ortoo.common.cluster.refused import STORE_FIELD
+from ortoo.common.cluster.refused import DOUBLE_FIELD, LEASE_FIELD, STORE_FIELD
 from ortoo.common.errors import Conflict, Fenced, Overloaded
 from ortoo.namesrv.decisions.members import EnodeMember, MemberId, MemberReport, MemberSet
 from ortoo.namesrv.decisions.texts import check_address, check_text
@@ -140,17 +140,29 @@ class Leases:
         self._enodes[enode.name] = _EnodeLease(enode, now_s + self._lease_s, left)
         return None if known is not None and known.enode == enode else enode
 
-    def check_double(self, enode: Enode, now_s: float) -> None:
-        """Errors: Conflict when the enode is alive with another store."""
+    def check_double(self, enode: Enode, now_s: float, *, may_succeed: bool = False) -> None:
+        """Errors: Conflict when the enode is alive with another store.
+
+        `may_succeed` = this store may take the place of the other one, so that only the other one's lease is awaited.
+        """
         known = self._enodes.get(enode.name)
-        if known is not None and self._lives(known, now_s) and known.enode.store_id != enode.store_id:
+        if known is None or not self._lives(known, now_s) or known.enode.store_id == enode.store_id:
+            return
+        left_ms = _left_ms(known.until_s, now_s)
+        alive = f"enode {enode.name!r} is alive at {known.enode.address} with store {known.enode.store_id}, and this "
+        if may_succeed:
             raise Conflict(
-                f"enode {enode.name!r} is alive at {known.enode.address} with store {known.enode.store_id}, and this "
-                f"one has store {enode.store_id}; give this one another name, or stop the other and retry when its "
-                "lease has ended",
-                field=f"enode.{STORE_FIELD}",
-                retry_after_ms=_left_ms(known.until_s, now_s),
+                f"{alive}is its successor, store {enode.store_id}, which gets the lease when the other one's has ended "
+                f"(in {left_ms} ms, unless that process renews it): stop the other process if it still runs",
+                field=LEASE_FIELD,
+                retry_after_ms=left_ms,
             )
+        raise Conflict(
+            f"{alive}one has store {enode.store_id}; give this one another name, or stop the other and retry when its "
+            "lease has ended",
+            field=DOUBLE_FIELD,
+            retry_after_ms=left_ms,
+        )
 
     def _left(self, known: _EnodeLease, enode: Enode, now_s: float) -> tuple[str, ...]:
         """Where it has left. Errors: Conflict when it is there all the same."""
@@ -264,12 +276,14 @@ def _left_ms(until_s: float, now_s: float) -> int:
     return max(1, math.ceil((until_s - now_s) * 1000))
 
 
-def check_store(known: KnownStore | None, enode: str, store_id: str, made_from: str) -> None:
-    """Whether an enode may come with a store: its own one, an accepted one, or one that an operator made of these.
+def may_come(known: KnownStore | None, store_id: str, made_from: str) -> bool:
+    """Whether an enode may come with a store: its own one, an accepted one, or one that an operator made of these."""
+    return known is None or not {known.store_id, known.accepted or known.store_id}.isdisjoint((store_id, made_from))
 
-    Errors: Conflict, which says how an operator accepts another one.
-    """
-    if known is None or not {known.store_id, known.accepted or known.store_id}.isdisjoint((store_id, made_from)):
+
+def check_store(known: KnownStore | None, enode: str, store_id: str, made_from: str) -> None:
+    """Errors: Conflict when the store may not come, which says how an operator accepts another one."""
+    if known is None or may_come(known, store_id, made_from):
         return
     raise Conflict(
         f"enode {enode!r} is known by store {known.store_id}, and this is store {store_id}: look whether its volume is "

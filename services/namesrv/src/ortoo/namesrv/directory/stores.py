@@ -4,7 +4,7 @@ from ortoo.common.cluster.refused import STORE_FIELD
 from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError, Overloaded
 from ortoo.common.process.logs import get_logger
 from ortoo.namesrv.catalog.stores import Stores
-from ortoo.namesrv.decisions.leases import KnownStore, check_lineage, check_store
+from ortoo.namesrv.decisions.leases import KnownStore, check_lineage, check_store, may_come
 from ortoo.namesrv.decisions.members import MemberId, MemberReport, MemberSet
 from ortoo.namesrv.decisions.texts import check_text
 
@@ -37,6 +37,10 @@ class StoresOfEnodes:
             await self.load()
         except OrtooError as error:
             self._note_failure(error)
+
+    def may_come(self, enode: str, store_id: str, made_from: str) -> bool:
+        """Whether `check` lets a store pass."""
+        return may_come(self._known.get(enode), store_id, made_from)
 
     def check(self, enode: str, store_id: str, made_from: str) -> None:
         """Errors: Conflict when the enode is known by another store, of which this one was not made."""

@@ -77,7 +77,8 @@ class NameService(NameServiceServicer):
         unknown = [read(HeldTopic, one) for one in request.unknown_topics]
         enode = read(Enode, request.enode, "enode", alive=True, members=())  # of its members we know better
         with self._noting(f"enode {enode.name} at {enode.address}"):
-            self.directory.check_double(enode)
+            may_succeed = self.stores.may_come(enode.name, enode.store_id, enode.made_from)
+            self.directory.check_double(enode, may_succeed=may_succeed)
             self.stores.check(enode.name, enode.store_id, enode.made_from)
             self.directory.register_enode(enode, request.directory_id, unknown, request.unknown_topics_more)
             await self.stores.note(enode.name, enode.store_id)
