@@ -48,10 +48,17 @@ class SimulatedDisk(FaultyDisk):
         self._work = SimulatedDiskWork(loop, self._chance, self._latency, self._writes)
         return self._work
 
-    def stop(self) -> None:
-        """The process ends now: of each lane's first piece of work some part may have happened, or all of it."""
+    def stop(self, *, inside_write: bool = False) -> None:
+        """The process ends now: of each lane's first piece of work some part may have happened, or all of it.
+
+        With `inside_write`, the half of the first write of each has happened, unless another change comes before it.
+        """
         for lane in self._work.lanes if self._work is not None else ():
-            if lane.waiting and happens(self._chance, INTERRUPTED):
+            if lane.waiting and inside_write:
+                self.platter.operations_left = 1
+                self.platter.torn = lambda length: length // 2 + 1  # no multiple of a frame's alignment
+                _interrupted(lane.waiting[0])
+            elif lane.waiting and happens(self._chance, INTERRUPTED):
                 self.platter.operations_left = CUT_AFTER[self._chance.below(len(CUT_AFTER))]
                 self.platter.torn = lambda length: self._chance.below(length + 1)
                 _interrupted(lane.waiting[0])
@@ -85,9 +92,9 @@ class MachineDisk:
         """The process is gone; what it wrote is in the system's memory and is written by and by."""
         self.current.stop()
 
-    def power_cut(self, fate: Fate) -> None:
-        """The machine is off: what was not synced arrived or did not."""
-        self.current.stop()
+    def power_cut(self, fate: Fate, *, inside_write: bool = False) -> None:
+        """The machine is off: what was not synced arrived or did not. `inside_write` as in `SimulatedDisk.stop`."""
+        self.current.stop(inside_write=inside_write)
         self._image = self._image.crashed(self._chance, fate)
 
     def destroyed(self) -> None:
