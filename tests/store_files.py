@@ -110,8 +110,8 @@ FILES = (
         r"\d{20}\.seg",
         "A full segment of the log.",
         "of a replica",
-        "A replica takes a missing frame from the others when it is read. Alone, the offsets that it held answer "
-        "DATA_LOSS.",
+        "A replica takes a missing frame from the others when it is read, or at a start, when the state is folded "
+        "from it. Alone, the offsets that it held answer DATA_LOSS.",
         outcomes(Start.NAMED),
         outcomes(Start.RIGHT),
     ),
@@ -219,7 +219,7 @@ def undescribed(names: Sequence[str]) -> list[str]:
 
 
 def of_another_log(data: bytes, base: int) -> bytes:
-    """A segment as another store would have it at this position: whole frames, of other topics, with its fingerprint."""
+    """A segment as another store would have it at this position: whole frames of other topics, with its mark."""
     found = bytearray(data)
     for one in walk(lambda at, length: data[at - base : at - base + length], base, base + len(data)):
         if isinstance(one, FrameHeader):
