@@ -12,7 +12,7 @@ FILES_MAX = 12
 LINES_MAX = 400
 GROWING = "/migrations/versions"
 """A folder that gets a file with each change of the database's schema, and loses none."""
-AT_THE_ROOT = frozenset({"__init__", "__main__", "app", "settings"})
+AT_THE_ROOT = frozenset({"__init__", "__main__", "app", "log_events", "settings"})
 
 
 def modules(tree: Tree) -> list[str]:

@@ -4,7 +4,8 @@ import asyncio
 from dataclasses import dataclass, field
 
 from ortoo.common.cluster.announcing import Announcing
-from ortoo.common.process.logs import get_logger
+from ortoo.common.logs.logger import get_logger
+from ortoo.enode import log_events
 from ortoo.enode.store.store import Store
 
 _log = get_logger("enode")
@@ -29,7 +30,7 @@ class Admission:
         refusal = "" if self.leases.is_registered else self.leases.other_store
         appender = self.store.engine.appender
         if refusal and not appender.barred:
-            _log.error("store_refused", reason=refusal)
+            _log.emit(log_events.STORE_REFUSED, reason=refusal)
         appender.barred = refusal
         if refusal:
             self.admitted.clear()

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ortoo.common.errors import Unavailable
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
+from ortoo.enode import log_events
 from ortoo.enode.changes.all import DigestDue, StateDigest
 from ortoo.enode.consensus.log_bytes import PART_BYTES, LogBytes
 from ortoo.enode.disk.clean_stop import forget_clean_stop
@@ -184,10 +185,8 @@ class SharedLog:
         self.on_cut(frames)
         file = await self.engine.work.run(frames.keep, self.disk, self.folder)
         topics = [(one.topic_id, one.name) for one in self.engine.state.topics.all()]
-        _log.error(
-            "messages_truncated",
-            reason="the leader does not have them. They were acknowledged only if durability is leader, or if a disk "
-            "that acknowledged them has lost them since: emptied, or put back from an older copy",
+        _log.emit(
+            log_events.LOG_TRUNCATED,
             messages=frames.messages,
             epoch=frames.epoch,
             position=position,

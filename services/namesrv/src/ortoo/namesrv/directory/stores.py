@@ -2,7 +2,8 @@
 
 from ortoo.common.cluster.refused import STORE_FIELD
 from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError, Overloaded
-from ortoo.common.process.logs import get_logger
+from ortoo.common.logs.logger import get_logger
+from ortoo.namesrv import log_events
 from ortoo.namesrv.catalog.stores import Stores
 from ortoo.namesrv.decisions.leases import KnownStore, check_lineage, check_store, may_come
 from ortoo.namesrv.decisions.members import MemberId, MemberReport, MemberSet
@@ -91,7 +92,7 @@ class StoresOfEnodes:
         self._learn(stored)
         if stored != wanted:
             raise Conflict("another name server has changed the store of this enode at the same time: look, then retry")
-        _log.warning("store_accepted", enode=enode, store_id=store_id, former_store_id=known.store_id)
+        _log.emit(log_events.STORE_ACCEPTED, enode=enode, store_id=store_id, former_store_id=known.store_id)
         return known.store_id
 
     async def _keep(self, known: KnownStore) -> None:
@@ -115,5 +116,5 @@ class StoresOfEnodes:
 
     def _note_failure(self, error: OrtooError) -> None:
         if not self._is_failing:
-            _log.error("stores_not_kept", reason=str(error))
+            _log.emit(log_events.STORES_NOT_KEPT, reason=str(error))
         self._is_failing = True
