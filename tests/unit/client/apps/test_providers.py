@@ -52,14 +52,14 @@ async def test_providers_may_ask_for_each_other_in_any_order_of_declaration() ->
 
 
 async def test_what_cannot_be_made_is_named() -> None:
-    """A circle, something that nothing provides, a second of the same, and what does not say what it is."""
+    """A circular dependency, a missing provider, a second provider and a missing annotation are refused."""
     providers = Providers()
 
     def bank(pool: Pool) -> Bank:
         return Bank(pool)
 
     providers.add(bank)
-    with pytest.raises(Invalid, match="asks for Pool, which nothing provides"):
+    with pytest.raises(Invalid, match="depends on Pool, which has no provider"):
         await providers.make(AsyncExitStack())
     with pytest.raises(Invalid, match="Bank is provided twice"):
         providers.add(bank)
@@ -68,7 +68,7 @@ async def test_what_cannot_be_made_is_named() -> None:
         return bank.pool
 
     providers.add(pool)
-    with pytest.raises(Invalid, match="which asks for itself in the end"):
+    with pytest.raises(Invalid, match="which depends on itself"):
         await providers.make(AsyncExitStack())
     with pytest.raises(Invalid, match="annotate what it returns"):
         providers.add(lambda: 1)
@@ -81,7 +81,7 @@ async def test_a_handler_says_what_its_parameters_are() -> None:
     async def untyped(order) -> None:  # type: ignore[no-untyped-def]
         pass
 
-    with pytest.raises(Invalid, match="does not say what 'order' is"):
+    with pytest.raises(Invalid, match="has no annotation for 'order'"):
         app.consumer("orders")(untyped)
 
 
