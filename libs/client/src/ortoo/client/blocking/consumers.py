@@ -48,7 +48,7 @@ class HandlerFacade(OpenFacade[A]):
         handler: Callable[[M], T],
         run: Callable[[Callable[[M], Awaitable[T]]], Awaitable[None]],
     ) -> None:
-        """Wait for `run`, which gets a handler for the loop, until it ends or `stop` is called. Errors: those of `run`."""
+        """Wait for `run`, which gets a handler for the loop, until it ends or `stop` is called. Errors: as `run`."""
 
         async def handle(received: M) -> T:
             task = asyncio.current_task()
