@@ -49,7 +49,7 @@ def test_nobody_leads() -> None:
     leaderless = replace(WELL, leader=None)
     few = findings(with_states(leaderless, "away", "away", "following"))
     assert few["no leader"].serious
-    assert "start the others with their volumes: members 1, 2" in few["no leader"].cure
+    assert "start the others with their volumes: replicas 1, 2" in few["no leader"].cure
     assert few["member missing"].serious
     enough = findings(with_states(leaderless, "away", "following", "following"))
     assert "ortoo enode elect e" in enough["no leader"].cure

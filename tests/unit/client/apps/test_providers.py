@@ -70,7 +70,7 @@ async def test_what_cannot_be_made_is_named() -> None:
     providers.add(pool)
     with pytest.raises(Invalid, match="which depends on itself"):
         await providers.make(AsyncExitStack())
-    with pytest.raises(Invalid, match="annotate what it returns"):
+    with pytest.raises(Invalid, match="add the type that it provides"):
         providers.add(lambda: 1)
 
 

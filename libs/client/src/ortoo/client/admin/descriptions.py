@@ -30,7 +30,7 @@ class TopicInfo:
     message_type: str = "any"
     """The kind of messages that RocketMQ clients may send to it."""
     publish_order: tuple[tuple[str, int], ...] = ()
-    """The queues that producers use, in order: (enode, number of its queues); empty = all queues, by enode."""
+    """The queues that producers use, as (enode, number of its queues) in order; empty = all queues, by enode."""
     lite_ttl_ms: int = 0
     """Lite topics below a topic of type lite are deleted after this time without a message; 0 = never."""
 
@@ -53,7 +53,7 @@ class OfferedTopic:
     topic_id: int
     placements: tuple[TopicPlacement, ...]
     obstacle: str
-    """The reason why it cannot be adopted, and what to do; empty = it can be adopted."""
+    """The reason why it cannot be adopted, and a remedy; empty = it can be adopted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +270,7 @@ class ClientInfo:
 
 @dataclass(frozen=True, slots=True)
 class ClientQueue:
-    """One queue of a client: `offset` is its position after processing, `next_offset` after reading; -1 = unknown."""
+    """One queue of a client. `offset` is its position after processing, `next_offset` after reading; -1 = unknown."""
 
     group: str
     queue: Queue

@@ -95,7 +95,7 @@ class _Consumer:
         bodies = [name for name in parameters if name not in asked and name not in messages]
         if len(bodies) > 1:
             name = getattr(self.handler, "__qualname__", repr(self.handler))
-            raise Invalid(f"{name} takes {' and '.join(bodies)}: only one can be the body; add a provider")
+            raise Invalid(f"{name} takes {' and '.join(bodies)}, but only one can be the body; add a provider")
         codecs = {name: codec_of(parameters[name]) for name in bodies}
 
         async def handle(message: PoppedMessage) -> None:

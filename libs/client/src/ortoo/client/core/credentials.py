@@ -102,7 +102,7 @@ def read_profile(name: str, environ: Mapping[str, str] = os.environ) -> dict[str
         raise Invalid(f"{file} cannot be read: {error}", field="profile") from None
     for key, value in said.items():
         if key not in PROFILE_KEYS or not isinstance(value, str):
-            raise Invalid(f"{file} has {key} = {value!r}; expected texts: {', '.join(PROFILE_KEYS)}", field="profile")
+            raise Invalid(f"{file} has {key}={value!r}; expected texts for {', '.join(PROFILE_KEYS)}", field="profile")
     return said
 
 

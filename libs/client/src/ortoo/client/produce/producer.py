@@ -94,7 +94,7 @@ class Producer:
         """Send a message with a dedup id; the topic stores one message per id, also if several producers send it.
 
         The enodes remember ids for a window (default 10 minutes). For a message stored before, the receipt has its
-        position and a `stored_at_ms` of 0. Errors: Invalid, NotFound, Unavailable (outcome unknown; retry with the same
+        position and a `stored_at_ms` of 0. Errors: Invalid, NotFound, Unavailable (outcome unknown, retry with the same
         id).
         """
         self._check_open()

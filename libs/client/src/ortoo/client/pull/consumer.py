@@ -25,7 +25,7 @@ OrderedHandler = Callable[[ReceivedMessage], Awaitable[CommitVerdict | None]]
 
 
 class PullConsumer:
-    """A group member that pulls. Made by `Client.pull_consumer`; an async context manager that leaves the group on exit.
+    """A group member that pulls. Made by `Client.pull_consumer`; an async context manager that leaves on exit.
 
     With topics, the group assigns queues to it. Without topics it is not a member and has the queues given to `assign`.
     Take messages with `poll`, `batches` or `async for` and call `ack()` after processing. Or give them to a handler

@@ -127,7 +127,7 @@ class GroupMember:
         return RemoteOffsets(self._connection, self.group, self._generation)
 
     def _generation(self, queue: Queue) -> int:
-        """The generation of the lock under which a queue was consumed; a newer one may belong to another owner or topic."""
+        """The generation of the lock under which a queue was consumed; a newer one may have another owner or topic."""
         owned = self._owned.get(queue)
         return (owned.queue if owned is not None else self._handover[queue]).generation
 
@@ -175,7 +175,7 @@ class GroupMember:
         self.arrived.set()
 
     def seek(self, queue: Queue, offset: int) -> None:
-        """Continue at another offset, forward or back. Errors: NotFound when the queue is not assigned to this member."""
+        """Continue at another offset, forward or back. Errors: NotFound when the queue is not assigned."""
         self.owned(queue).restart(offset)
         owned = self._owned[queue]
         owned.task.cancel()  # it may wait at the old offset

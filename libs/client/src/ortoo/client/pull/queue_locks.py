@@ -56,7 +56,7 @@ class QueueLocks:
         return sorted(self._held)
 
     async def take(self, queues: Sequence[Queue]) -> set[Queue]:
-        """Take or renew locks; returns those held. Errors: Unavailable without an answer; existing trust stays."""
+        """Take or renew locks; returns those held. Errors: Unavailable without an answer, with existing trust kept."""
         if not queues:
             return set()
         asked_at_s = self._clock.monotonic_s()

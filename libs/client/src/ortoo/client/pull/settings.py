@@ -73,11 +73,11 @@ class Handling:
     retry_delay_ms: float = 5_000.0
     """Delay of a retry in this consumer, for a failed message whose nack failed."""
     suspend_ms: float | None = None
-    """Ordered processing: delay of a retry; None = the group's retry policy."""
+    """Delay of a retry in ordered processing; None = the group's retry policy."""
     timeout_ms: float = 900_000.0
-    """Concurrent processing: a message is nacked after this time although its handler has not returned."""
+    """In concurrent processing a message is nacked after this time although its handler has not returned."""
     attempts_max: int = 0
     """Attempts before a message is parked; 0 = the group's limit."""
     manual_commit: bool = False
-    """Ordered processing: the handler returns a CommitVerdict (None = KEEP), and only that commits. Uncommitted messages
+    """Ordered processing: the handler returns a CommitVerdict (None = KEEP), and only that commits. Other messages
     count against the consumer's limits, so commit at least every few hundred messages."""

@@ -77,7 +77,7 @@ class Shares:
     def subscribe(self, topics: Mapping[str, Filter]) -> None:
         """Change the subscribed topics. Errors: Invalid for a consumer with assigned queues."""
         if not self.is_member:
-            raise Invalid("this consumer has assigned queues and is in no group; create one with topics", field="topics")
+            raise Invalid("this consumer has assigned queues and no group; create one with topics", field="topics")
         if self.has_retry_topic:
             topics = {**topics, self._retry_topic: "*"}
         self._wanted = dict(topics)

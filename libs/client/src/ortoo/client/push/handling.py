@@ -1,7 +1,7 @@
 """Runs handlers for a push consumer, and handles messages whose handler failed.
 
 A message without a message group is nacked. The server counts the attempt and delivers it again through the group's
-retry topic, or parks it; later messages are not delayed. Messages of one message group keep their order: they and the
+retry topic, or parks it; later messages are not delayed. Messages of one message group keep their order. They and the
 rest of their queue wait behind a failed one until it succeeds or is parked.
 """
 

@@ -259,7 +259,7 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
         return self._heard(response)
 
     def _assigned(self, generation: int, queues: Sequence[Queue]) -> None:
-        """Set the queues of the session; buffered batches of other queues are dropped, because their new owner gets them."""
+        """Set the queues of the session; drops buffered batches of others, which their new owner gets."""
         self._generation = generation
         self.queues = tuple(queues)
         kept = frozenset(queues)

@@ -54,7 +54,7 @@ async def fetch(
             async for answer, (records,) in _batches(connection, request):
                 if topic_id not in (0, answer.topic_id):
                     raise NotFound(
-                        f"{queue.topic!r} was created again during the read: offset {at} belongs to the deleted topic", field="queue"
+                        f"{queue.topic!r} was deleted and created again before offset {at}", field="queue"
                     )
                 breaks, at, topic_id = 0, answer.next_offset, answer.topic_id
                 if passed is not None:
