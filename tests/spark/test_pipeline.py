@@ -198,7 +198,7 @@ def test_differences_are_counted_queue_by_queue() -> None:
     ("job", "text", "code", "said"),
     [
         ("lag", 'addres = "x"', 2, "did you mean address"),
-        ("archive", "", 2, "where is the lake"),
+        ("archive", "", 2, "missing path of the lake"),
         ("lag", 'address = "127.0.0.1:1"\n[lag]\noutput_path = "FOLDER"', 1, "no answer from 127.0.0.1:1"),
     ],
 )

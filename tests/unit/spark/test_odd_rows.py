@@ -61,6 +61,6 @@ def test_a_queue_without_its_enode_is_refused() -> None:
             {"enode": pa.array([enode, "enode-0"]), "queue_id": pa.array([queue_id, 1], pa.int32())}
         )
 
-    with pytest.raises(Invalid, match="names a queue but no enode"):
+    with pytest.raises(Invalid, match="has a queue but no enode"):
         _named(rows(None, 0), queues, "orders")
     assert list(_named(rows(None, None), queues, "orders")) == [-1, 1]
