@@ -1,4 +1,4 @@
-"""What handlers need is made once, by its type, and taken back in reverse order."""
+"""Dependencies of handlers are made once, found by type, and closed in reverse order."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -11,19 +11,19 @@ from ortoo.common.errors import Invalid
 
 
 class Pool:
-    """A thing that others are made of."""
+    """A dependency of others."""
 
 
 class Bank:
-    """A thing that is made of another."""
+    """A dependency that depends on another."""
 
     def __init__(self, pool: Pool) -> None:
-        """Remember it."""
+        """Store the argument."""
         self.pool = pool
 
 
 async def test_providers_may_ask_for_each_other_in_any_order_of_declaration() -> None:
-    """Each is made once; what stands behind a yield is done last in, first out."""
+    """Each is made once; code after a yield runs last in, first out."""
     said: list[str] = []
     providers = Providers()
 
@@ -75,7 +75,7 @@ async def test_what_cannot_be_made_is_named() -> None:
 
 
 async def test_a_handler_says_what_its_parameters_are() -> None:
-    """One that says nothing is refused where it stands, before anything runs."""
+    """A parameter without a type is refused when the handler is declared."""
     app = App("billing")
 
     async def untyped(order) -> None:  # type: ignore[no-untyped-def]
@@ -86,6 +86,6 @@ async def test_a_handler_says_what_its_parameters_are() -> None:
 
 
 async def test_a_program_that_does_not_run_sends_nothing() -> None:
-    """It is closed, and says what to enter."""
+    """It is closed, and the error says which method to enter."""
     with pytest.raises(Closed, match=r"enter `App\.running` first"):
         await App("billing").producer("orders", str).send("x", Message(b""))

@@ -200,7 +200,7 @@ def _of_members(facts: Facts) -> Iterator[Finding]:
                 f"enode {name} is under-replicated: of its replicas {numbers} {'is' if len(away) == 1 else 'are'} down"
             )
             cure = (
-                f"start it with its volume; if that is lost, start it with an empty one, "
+                f"start it with its volume; if that is lost, with an empty disk, "
                 f"ortoo enode add {name} {away[0]}, ortoo enode remove {name} {away[0]} --disk OLD"
             )
             yield Finding("member missing", seen, cure, serious=len(away) >= enode.majority)

@@ -71,7 +71,7 @@ def msgpack(schema: str, *, body: str = "body", on_invalid: str = "fail") -> Col
     try:
         from pyspark.sql.functions import arrow_udf
     except ImportError as error:
-        raise Unsupported("MessagePack needs Spark 4.1 or newer, which has functions over Arrow") from error
+        raise Unsupported("MessagePack is decoded with Spark 4.1 or newer, which has functions over Arrow") from error
     null = _choice(on_invalid, "fail", "null") == "null"
 
     def unpacked(column: pa.Array) -> pa.Array:
