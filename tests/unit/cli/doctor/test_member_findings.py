@@ -60,7 +60,7 @@ def test_a_follower_has_not_heard_of_the_epoch() -> None:
     first, second, third = WELL.members
     found = findings(replace(WELL, members=(first, second, replace(third, epoch=2))))
     assert list(found) == ["epoch behind"]
-    assert "members 3" in found["epoch behind"].seen
+    assert "replicas 3" in found["epoch behind"].seen
 
 
 def test_an_empty_disk_waits() -> None:

@@ -46,7 +46,7 @@ async def test_a_read_that_goes_on_does_so_in_the_same_topic(
     server = Server(*topic_ids)
     monkeypatch.setattr(fetch, "_batches", server.batches)
     connection: Any = server
-    with pytest.raises(NotFound, match="made anew"):
+    with pytest.raises(NotFound, match="deleted and created again"):
         async for _ in fetch.fetch(connection, QUEUE, 5, follow=True):
             pass
     assert server.asked == [5 + 10 * number for number in range(len(topic_ids))]

@@ -32,9 +32,7 @@ class Left(NamedTuple):
 async def drain(
     mq: "Client",
     enode: EnodeName,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until no message arrives and none is left.")
-    ] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until no message arrives and none is left.")] = False,
 ) -> Answer:
     """Stop sends to an enode, and show its unread messages. Message groups move to other enodes."""
     topics = await _placed(mq, enode)

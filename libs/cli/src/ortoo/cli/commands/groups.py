@@ -41,7 +41,7 @@ async def describe(mq: "Client", group: GroupName) -> Answer:
             f"attempts per message: {it.attempts_max}, retry policy {it.retry}, expired messages are "
             f"{'parked' if it.park_expired else 'dropped'}, in flight at most {it.in_flight_max or '10,000 per queue'}",
             Table(columns, found.members),
-            *(f"{progress.topic}: {progress.lag_messages} messages of lag" for progress in found.progress),
+            *(f"{progress.topic}: {progress.lag_messages} messages behind" for progress in found.progress),
         ),
     )
 
@@ -204,7 +204,7 @@ def _lag(group: str, topic: str, behind: "GroupLag") -> tuple[str, Table]:
         "END": "end_offset",
         "LAG": "lag_messages",
     }
-    return f"{group} has a lag of {behind.lag_messages} messages in {topic}", Table(columns, behind.queues)
+    return f"{group} is {behind.lag_messages} messages behind in {topic}", Table(columns, behind.queues)
 
 
 def _offset(offset: int) -> object:

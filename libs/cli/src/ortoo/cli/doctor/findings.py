@@ -221,9 +221,7 @@ def _of_directory(facts: Facts) -> Iterator[Finding]:
     good = [one.name for one in facts.offered if not one.obstacle]
     if good:
         seen = f"enodes hold {_some(good)}, not listed in the name server's directory, so clients cannot read them"
-        cure = (
-            f"adopt them: ortoo topic adopt {good[0] if len(good) == 1 else '--all'} (docs/operations/directory.md)"
-        )
+        cure = f"adopt them: ortoo topic adopt {good[0] if len(good) == 1 else '--all'} (docs/operations/directory.md)"
         yield Finding("unknown topics", seen, cure)
     for one in [one for one in facts.offered if one.obstacle][:NAMES_MAX]:
         seen = f"enodes hold a topic {one.name} that is not listed in the directory"

@@ -1,6 +1,6 @@
 """A program: handlers of topics, producers and their dependencies, declared once and run together.
 
-Example:
+A program with one handler:
 
     from datetime import timedelta
 

@@ -53,9 +53,7 @@ async def fetch(
             request.from_offset, request.to_offset = at, to_offset
             async for answer, (records,) in _batches(connection, request):
                 if topic_id not in (0, answer.topic_id):
-                    raise NotFound(
-                        f"{queue.topic!r} was deleted and created again before offset {at}", field="queue"
-                    )
+                    raise NotFound(f"{queue.topic!r} was deleted and created again before offset {at}", field="queue")
                 breaks, at, topic_id = 0, answer.next_offset, answer.topic_id
                 if passed is not None:
                     passed(at, answer.topic_id)

@@ -49,9 +49,7 @@ class Cluster:
         """Parse the options. Errors: Invalid for a missing or malformed address, or half of the credentials."""
         addresses = take.names("address") or tuple(os.environ.get("ORTOO_ADDRESS", "").replace(",", " ").split())
         if not addresses:
-            raise Invalid(
-                'missing address; expected .option("address", "host:8081") or ORTOO_ADDRESS', field="address"
-            )
+            raise Invalid('missing address; expected .option("address", "host:8081") or ORTOO_ADDRESS', field="address")
         for address in addresses:
             if not is_address(address):
                 raise Invalid(f"{address!r} is not host:port, such as localhost:8081", field="address")

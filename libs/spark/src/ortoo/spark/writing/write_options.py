@@ -77,9 +77,7 @@ def parse(options: Mapping[str, str], schema: Any) -> WriteOptions:
     take.only_with("jobId", semantics != "at-least-once", "deliverySemantics=idempotent or exactly-once")
     take.only_with("sinkId", semantics != "at-least-once", "deliverySemantics=idempotent or exactly-once")
     if semantics == "exactly-once" and not topic:
-        raise Invalid(
-            "exactly-once needs a single topic; use the option `topic` instead of a column", field="topic"
-        )
+        raise Invalid("exactly-once needs a single topic; use the option `topic` instead of a column", field="topic")
     if semantics != "at-least-once" and "born_at" not in columns:
         raise Invalid(
             f"{semantics} needs rows that are equal in a repetition; add their creation time, "
