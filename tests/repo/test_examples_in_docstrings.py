@@ -12,6 +12,7 @@ from tests.repo.tree import Tree
 
 PACKAGES = ("libs/client/src/ortoo/client/", "libs/spark/src/ortoo/spark/")
 INDENTED = re.compile(r"(?:^ {4}.*\n(?:[ \t]*\n)*)+", re.MULTILINE)
+Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def examples(docstring: str, indentation: int = 0) -> Iterator[str]:
@@ -27,12 +28,15 @@ def examples(docstring: str, indentation: int = 0) -> Iterator[str]:
 def documented(source: str) -> Iterator[tuple[str, str, int]]:
     """Name, docstring and its indentation, of a module, its public functions and classes, and their methods."""
     module = ast.parse(source)
-    bodies: list[tuple[str, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]] = [("", module)]
-    for outer in (module, *(node for node in module.body if isinstance(node, ast.ClassDef))):
-        for node in outer.body:
-            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name[0] != "_":
-                bodies.append((node.name, node))
-    for name, body in bodies:
+    nodes: list[tuple[str, Documented]] = [("", module)]
+    outers: list[ast.Module | ast.ClassDef] = [
+        module,
+        *(node for node in module.body if isinstance(node, ast.ClassDef)),
+    ]
+    for outer in outers:
+        inner = (node for node in outer.body if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef))
+        nodes.extend((node.name, node) for node in inner if not node.name.startswith("_"))
+    for name, body in nodes:
         if docstring := ast.get_docstring(body, clean=False):
             yield name, docstring, body.body[0].col_offset
 

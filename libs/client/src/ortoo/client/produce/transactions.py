@@ -2,16 +2,15 @@
 
 The producer begins a transaction, and the checker returns a verdict that was lost:
 
-# Called when a verdict was lost: find out and return it.
-async def checker(check: TransactionCheck) -> Verdict:
-    return Verdict.COMMIT if await db.has_order(check.messages[0].keys[0]) else Verdict.ROLL_BACK
+    async def checker(check: TransactionCheck) -> Verdict:
+        return Verdict.COMMIT if await db.has_order(check.messages[0].keys[0]) else Verdict.ROLL_BACK
 
 
-async def pay(mq: Client) -> None:
-    async with mq.transactional_producer("orders", "billing", checker) as producer:
-        # An exception in the block rolls back, its end commits.
-        async with producer.transaction(Message(b"paid", keys=("17",))):
-            await db.pay(17)
+    async def pay(mq: Client) -> None:
+        async with mq.transactional_producer("orders", "billing", checker) as producer:
+            # An exception in the block rolls back, its end commits.
+            async with producer.transaction(Message(b"paid", keys=("17",))):
+                await db.pay(17)
 """
 
 import asyncio

@@ -48,7 +48,7 @@ class Shares:
 
     @property
     def registration(self) -> session_pb2.RegisterConsumer:
-        """This client's registration as a group member."""
+        """The registration of this client as a group member."""
         settings = self._settings
         return write(
             session_pb2.RegisterConsumer,

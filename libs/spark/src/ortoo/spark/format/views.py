@@ -1,6 +1,8 @@
 """Views as tables of one moment: the lag of groups, and messages that wait for a retry or were parked.
 
-spark.read.format("ortoo").option("view", "groups").load()
+For example:
+
+    spark.read.format("ortoo").option("view", "groups").load()
 """
 
 from collections.abc import Iterator, Mapping, Sequence
