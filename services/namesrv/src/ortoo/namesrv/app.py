@@ -20,7 +20,7 @@ from ortoo.common.process.retry import Backoff
 from ortoo.common.process.service import Running
 from ortoo.common.process.settings import Loaded
 from ortoo.common.telemetry.findings_service import findings_servicer
-from ortoo.common.telemetry.process_metrics import register_memory
+from ortoo.common.telemetry.process_metrics import register_connections, register_memory
 from ortoo.common.telemetry.role import Telemetry
 from ortoo.common.telemetry.settings_service import settings_servicer
 from ortoo.namesrv.catalog.catalog import Catalog
@@ -105,9 +105,11 @@ async def open_namesrv(
                 settings_servicer("namesrv", live),
             ],
             outermost=[telemetry.calls],
-            layers=guards,
+            guards=guards,
             grace_s=settings.stop_grace_s,
             drain_delay_s=settings.drain_delay_s,
+            connections_max=settings.connections_max,
+            connections_per_address_max=settings.connections_per_address_max,
             cluster_tls=cluster_listener(settings),
             memory=memory,
         )
@@ -118,6 +120,7 @@ async def open_namesrv(
         background.every("deletions", settings.expiry_interval_s, directory.end_deletions, clock=clock)
         background.every("handle keys", KEYS_INTERVAL_S, directory.renew_handle_keys, clock=clock)
         register(telemetry.metrics, directory, elections)
+        register_connections(telemetry.metrics, server.ended_connections)
         await parts.enter_async_context(server)
         servers.append(server)
 
