@@ -143,7 +143,9 @@ def test_mistakes_are_named_before_any_task_runs(read: Read) -> None:
     """Check 3: Spark shows the error with the option and the probable name."""
     with pytest.raises(Exception, match="did you mean maxOffsetsPerTrigger"):
         read(maxOffsetPerTrigger="1")
-    with pytest.raises(Exception, match=r"maxOffsetsPerTrigger.*for streaming queries; a batch read is bounded by"):
+    with pytest.raises(
+        Exception, match=r"maxOffsetsPerTrigger.*only with streaming queries \(a batch read is bounded by"
+    ):
         read(maxOffsetsPerTrigger="1").count()
 
 

@@ -79,7 +79,7 @@ def test_a_wrong_option_is_named_with_what_was_expected(
 def test_an_option_of_streams_is_refused_by_a_batch(name: str) -> None:
     """A batch read would ignore it silently. The schema is requested before the kind of read is known."""
     given = {"address": "127.0.0.1:1", "subscribe": "t", name: "1"}
-    with pytest.raises(OrtooError, match=f"{name}.*for streaming queries"):
+    with pytest.raises(OrtooError, match=f"{name}.*only with streaming queries"):
         read_options.parse(given, streaming=False)
     other = {"minOffsetsPerTrigger": "1"} if name == "maxTriggerDelay" else {}
     read_options.parse(given | other, streaming=False, for_schema=True)

@@ -68,7 +68,7 @@ async def fill(mq: "Client", enode: EnodeName) -> Answer:
             everything = sorted(order) == sorted((one.enode, one.write_queue_count) for one in topic.placements)
             await mq.admin.update_topic(topic.name, publish_order=[] if everything else order)
             changed.append(topic.name)
-    return Answer({"enode": enode, "changed": changed}, f"{len(changed)} topics send to {enode} again")
+    return Answer({"enode": enode, "changed": changed}, f"resumed sends to {enode} in {len(changed)} topics")
 
 
 async def _placed(mq: "Client", enode: str) -> "list[TopicInfo]":

@@ -164,7 +164,7 @@ async def _enode_known(address: str, clock: Clock) -> None:
 
 
 def tls_address_beside(listen_address: str) -> str:
-    """The address for TLS: the next port if it is free, else any free one; empty for an invalid address."""
+    """The address for TLS: the next port if it is free, or else any free one (empty for an invalid address)."""
     host, _, port = listen_address.rpartition(":")
     if not port.isdecimal():
         return ""
