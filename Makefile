@@ -226,6 +226,7 @@ docs: $(READY)  ## Regenerate what documents are generated: the decisions' list,
 	@$(PY) -m tests.repo.adr_index docs/adr
 	@$(PY) -m tests.repo.client_api docs/client-api.md
 	@$(PY) -m tests.repo.settings_page docs/reference/settings.md
+	@$(PY) -m tests.repo.log_events_page docs/operations/log-events.md
 	@$(PY) -m tests.repo.features docs/features.md
 	@$(PY) -m tests.repo.rooms_page docs/rooms.md
 	@$(PY) -m bench.table

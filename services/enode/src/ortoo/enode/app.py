@@ -10,9 +10,9 @@ from ortoo.common.cluster.address_server import found_name_servers, listed_again
 from ortoo.common.cluster.live_settings import LiveSettings
 from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
-from ortoo.common.process.logs import get_logger
 from ortoo.common.process.memory_budget import MemoryBudget, memory_bytes
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.service import Running

@@ -11,9 +11,9 @@ from ortoo.common.grpc.cluster_token import cluster_token, read_token
 from ortoo.common.grpc.inner.guard import inner_guards
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.grpc.tls import cluster_listener
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
-from ortoo.common.process.logs import get_logger
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
@@ -23,6 +23,7 @@ from ortoo.common.telemetry.findings_service import findings_servicer
 from ortoo.common.telemetry.process_metrics import register_connections, register_memory
 from ortoo.common.telemetry.role import Telemetry
 from ortoo.common.telemetry.settings_service import settings_servicer
+from ortoo.namesrv import log_events
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.encryption import read_encryption
 from ortoo.namesrv.decisions.handle_keys import KeyRotation
@@ -67,7 +68,7 @@ async def open_namesrv(
         if users and settings.keeps_secrets_open:
             raise service.secrets_would_be_open()
         if users and not encryption.encrypts:
-            _log.warning("secrets of users are kept in the clear; give secrets_key_file", users=users)
+            _log.emit(log_events.SECRETS_UNENCRYPTED, users=users)
         directory = Directory(
             catalog,
             await catalog.contents(),
@@ -146,6 +147,6 @@ async def _opened_catalog(
             if not settings.database_url or settings.database_url.startswith("sqlite"):
                 raise
             if attempt == 0:
-                _log.error("waiting for the database", reason=str(error))
+                _log.emit(log_events.DATABASE_UNAVAILABLE_WAITING, reason=str(error))
             await clock.sleep(backoff.delay_s(attempt, randomness))
             attempt += 1

@@ -69,8 +69,8 @@ def run(work: Coroutine[Any, Any, None]) -> None:
     """Run a command until it ends, Ctrl-C, or the end of the reader of its output."""
     import asyncio
 
+    from ortoo.common.logs.logger import configure
     from ortoo.common.machine.standard_files import EXIT_UNREAD
-    from ortoo.common.process.logs import configure
 
     configure(level="error")
     try:

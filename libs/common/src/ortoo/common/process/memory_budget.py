@@ -13,8 +13,9 @@ from pathlib import Path
 
 from ortoo.common.errors import Overloaded
 from ortoo.common.errors.findings import Finding
+from ortoo.common.logs import log_events
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock, SystemClock
-from ortoo.common.process.logs import get_logger
 
 CGROUPS, CGROUPS_OF_PROCESS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 LIMIT_V1, LIMIT_V2 = "memory.limit_in_bytes", "memory.max"
@@ -348,4 +349,4 @@ class MemoryBudget:
         self.evicted += evicted
         if evicted and now_s - self._told_at_s >= TELL_INTERVAL_S:
             self._told_at_s = now_s
-            _log.warning("those who do not read are ended: the memory is used up", since_start=dict(self.evicted))
+            _log.emit(log_events.SLOW_READERS_EVICTED, since_start=dict(self.evicted))

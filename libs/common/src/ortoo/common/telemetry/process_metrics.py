@@ -9,9 +9,9 @@ from pathlib import Path
 
 from ortoo.common.errors.findings import Finding, process_version
 from ortoo.common.errors.status import FAILURES_TOLD
+from ortoo.common.logs.logger import lines_dropped
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.containment import CONTAINED_FAILURES
-from ortoo.common.process.logs import lines_dropped
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.telemetry.histogram import DELAY_S, Histogram
 from ortoo.common.telemetry.metrics import Metrics

@@ -15,7 +15,8 @@ from ortoo.common.grpc.around.layers import OBSERVING, Call, Layer
 from ortoo.common.grpc.front.calls import FrontContext
 from ortoo.common.grpc.front.serving import SMALL_BYTES
 from ortoo.common.grpc.limits.connections import Peer, end_connections, peer_of
-from ortoo.common.process.logs import get_logger
+from ortoo.common.logs import log_events
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.memory_budget import MemoryBudget, MemoryShare
 
 CALL_BYTES = 16 << 10
@@ -152,4 +153,4 @@ class CallMemory(Layer):
         """Log what was ended, not so often that peers who connect again fill the log."""
         if self._budget.now_s() - self._told_at_s >= TELL_INTERVAL_S:
             self._told_at_s = self._budget.now_s()
-            _log.warning("connections are ended whose peers do not read, or send too long headers", **self.ended)
+            _log.emit(log_events.CONNECTIONS_CLOSED, **self.ended)

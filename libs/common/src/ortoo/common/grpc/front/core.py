@@ -17,8 +17,9 @@ from typing import Any
 import grpc
 from grpc._cython import cygrpc
 
+from ortoo.common.logs import log_events
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
 
 EVENTS_MAX = 256
 """So many events are taken before the loop's other work has its turn, of which a call of grpc.aio needs several."""
@@ -270,7 +271,7 @@ class Core:
             needed += [cygrpc.auth_context, cygrpc.WriteFlag.buffer_hint]
             return cls(core, clock) if all(needed) else None
         except (AttributeError, ValueError) as error:
-            _log.warning("this version of grpcio has no queue front; single messages cost more", reason=str(error))
+            _log.emit(log_events.COMPLETION_QUEUE_UNAVAILABLE, reason=str(error))
             return None
 
     def register(self, method: str, begun: Callable[[CoreCall], None]) -> None:

@@ -18,9 +18,11 @@ from ortoo.common.grpc.limits.connection_limits import (
 from ortoo.common.grpc.limits.connections import DESCRIPTORS, Connection, Peer, connections_to, end_connection
 from ortoo.common.grpc.limits.core_sockets import CoreSockets
 from ortoo.common.grpc.limits.memory_guard import MemoryGuard, Step
+from ortoo.common.logs import log_events
+from ortoo.common.logs.log_event import LogEvent
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.machine.allocator import give_back_freed, resident_bytes
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
 
 LOOK_INTERVAL_S: Final = 1.0
 CROWDED_INTERVAL_S: Final = 0.1
@@ -87,7 +89,7 @@ class ConnectionWatch:
         if len(os.listdir(DESCRIPTORS)) <= self._limits.of_address_max:
             return False
         surplus = self._limits.surplus(connections_to(self.ports))
-        self._end(surplus, "address", "an address has too many connections; those that are silent longest are ended")
+        self._end(surplus, "address", log_events.CONNECTIONS_CLOSED_TOO_MANY)
         return bool(surplus)
 
     def _look_at_resets(self) -> None:
@@ -109,11 +111,11 @@ class ConnectionWatch:
         self._rates.keep({one.peer for one in sockets} - beyond)
         if beyond:
             found = [one for one in connections_to(self.ports) if one.peer in beyond]
-            self._end(found, "resets", "a peer opens and resets streams without end; its connection is ended")
+            self._end(found, "resets", log_events.CONNECTIONS_CLOSED_RAPID_RESET)
 
     def _end_heaviest(self) -> None:
         chosen = heaviest(connections_to(self.ports), self._receipts)
-        self._end(chosen, "memory", "the memory is used up; the connections that sent most of late are ended")
+        self._end(chosen, "memory", log_events.CONNECTIONS_CLOSED_MEMORY)
 
     def _learn_receipts(self) -> None:
         """Keep what each peer had sent until now."""
@@ -122,13 +124,13 @@ class ConnectionWatch:
             self._receipts, self._receipts_at_s = self._receipts_next, now_s
             self._receipts_next = {one.peer: one.received_bytes for one in connections_to(self.ports)}
 
-    def _end(self, connections: list[Connection], reason: str, event: str) -> None:
+    def _end(self, connections: list[Connection], reason: str, event: LogEvent) -> None:
         ended = [one for one in connections if end_connection(one.descriptor, one.peer)]
         self.ended[reason] += len(ended)
         now_s = self._clock.monotonic_s()
         if ended and now_s - self._told_at_s.get(reason, float("-inf")) >= TELL_INTERVAL_S:
             self._told_at_s[reason] = now_s
             addresses = sorted({one.peer[0] for one in ended})
-            _log.warning(
+            _log.emit(
                 event, connections=len(ended), since_start=self.ended[reason], addresses=addresses[:ADDRESSES_LOGGED]
             )

@@ -10,7 +10,7 @@ from apache.rocketmq.v2.admin_pb2_grpc import AdminServicer
 from apache.rocketmq.v2.definition_pb2 import Status
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceServicer
 from ortoo.common.errors import Forbidden, Invalid
-from ortoo.common.process import logs
+from ortoo.common.logs import logger as logs
 from ortoo.common.process.containment import told_as
 from ortoo.snode.rocketmq.protocol.caller import Caller, Context
 from ortoo.snode.rocketmq.protocol.codes import Refused, status_of
