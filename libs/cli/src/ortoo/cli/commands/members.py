@@ -82,3 +82,18 @@ async def remove(mq: "Client", enode: EnodeName, member: Number, disk: Disk = ""
     """Remove a replica, such as one with a lost disk. To replace one, add the new one first."""
     await mq.admin.members.remove(enode, member, disk)
     return Answer({"enode": enode, "removed": member}, f"removed replica {member} from {enode}")
+
+
+async def accept_store(
+    mq: "Client",
+    enode: EnodeName,
+    store: Annotated[str, typer.Argument(help="The id of the new store, as in the error and in `ortoo doctor`.")],
+) -> Answer:
+    """Accept another store of an enode. Messages that only the former store holds are lost."""
+    former = await mq.admin.members.accept_store(enode, store)
+    if former == store:
+        return Answer({"enode": enode, "store": store, "former_store": former}, f"{enode} keeps its store {store}")
+    return Answer(
+        {"enode": enode, "store": store, "former_store": former},
+        f"accepted store {store} of {enode}; after it has registered, its former store {former} is rejected",
+    )

@@ -93,6 +93,15 @@ class MemberAdmin:
         """Remove a replica. Errors: NotFound, Conflict when it leads, Unavailable."""
         await self._call("RemoveMember", enode_members_pb2.RemoveMemberRequest(enode=enode, member=_id(number, disk)))
 
+    async def accept_store(self, enode: str, store_id: str) -> str:
+        """Accept another store of an enode, such as an empty one; returns the id of the store that it replaces.
+
+        Until the new store has registered, the registered one is accepted too. Its id as `store_id` cancels the change.
+        Errors: NotFound for an enode that was never registered, Invalid, Unavailable.
+        """
+        request = member_admin_pb2.AcceptStoreRequest(enode=enode, store_id=store_id)
+        return str((await self._call("AcceptStore", request)).former_store_id)
+
 
 def _id(number: int, disk: str) -> member_report_pb2.MemberId:
     if not 1 <= number <= NUMBER_MAX:
