@@ -191,7 +191,7 @@ TROUBLES: dict[str, tuple[Breaking, tuple[str, ...], str, str]] = {
     "no group": (nothing, ("--group", "stabel"), "unknown group", "did you mean stable?"),
     "nobody consumes": (nothing, ("--group", "stable", "--topic", "orders"), "nobody consumes", "start a consumer"),
     "read-only": (read_only, ("--topic", "orders"), "permission", "topic update"),
-    "switched off": (switch_off, ("--group", "stable"), "group switched off", "switch it on"),
+    "switched off": (switch_off, ("--group", "stable"), "group switched off", "enable it"),
     "deleted": (delete, (), "deleted topics", "ortoo topic undelete orders"),
     "enode away": (lambda c: c.close("enode-0"), ("--topic", "orders"), "enode away", "start it again"),
     "name server away": (lambda c: c.close("namesrv-0"), (), "name server away", "start it"),
