@@ -1,4 +1,4 @@
-"""Which enodes and snodes are there: leases that end unless they are renewed. Pure: `now_s` is monotonic seconds."""
+"""The registered enodes and snodes: leases that end unless they are renewed. Pure: `now_s` is monotonic seconds."""
 
 import dataclasses
 import math
@@ -18,7 +18,7 @@ REPLACED_KEPT = 8
 
 @dataclass(frozen=True, slots=True)
 class Enode:
-    """A storage node, as it says itself."""
+    """A storage node, as it registers itself."""
 
     name: str
     address: str
@@ -26,9 +26,9 @@ class Enode:
     alive: bool = True
     role: str = ""
     epoch: int = 0
-    """Which reign of the enode the address serves."""
+    """The epoch of the enode that the address serves."""
     members: tuple[EnodeMember, ...] = ()
-    """What the name server knows of its members; an enode does not say that here."""
+    """The replicas from their reports to the name server; a registration does not set them."""
     index_nearly_full: bool = False
     refuses_writes: str = ""
 
@@ -48,7 +48,7 @@ class _EnodeLease:
     enode: Enode
     until_s: float
     left: tuple[str, ...] = ()
-    """Where it was before in this reign, without an end of the lease in between."""
+    """Its earlier addresses in this epoch, since the lease last ended."""
 
 
 @dataclass(slots=True)
@@ -61,34 +61,34 @@ class _SnodeLease:
 
 
 class Leases:
-    """All leases. A dead enode stays known, because topics lie on it; a dead snode is forgotten."""
+    """All leases. A dead enode is kept, because it holds topics; a dead snode is removed."""
 
     def __init__(self, lease_s: float) -> None:
-        """Begin with nobody; a lease lasts `lease_s`."""
+        """Start without leases; a lease lasts `lease_s`."""
         self._lease_s = lease_s
         self._enodes: dict[str, _EnodeLease] = {}
         self._snodes: dict[str, _SnodeLease] = {}
 
     def enodes(self) -> Mapping[str, Enode]:
-        """All known enodes by name."""
+        """All registered enodes by name."""
         return {name: lease.enode for name, lease in self._enodes.items()}
 
     def enodes_alive(self) -> dict[str, bool]:
-        """Which enodes there are, and whether each is alive."""
+        """All registered enodes, and whether each is alive."""
         return {name: enode.alive for name, enode in self.enodes().items()}
 
     def snodes(self) -> Mapping[str, Snode]:
-        """All living snodes by name."""
+        """All live snodes by name."""
         return {name: lease.snode for name, lease in self._snodes.items()}
 
     def register_enode(self, enode: Enode, now_s: float) -> Enode | None:
-        """Give or renew a lease; the enode if that is news.
+        """Grant or renew a lease; returns the enode if anything changed.
 
-        Errors: Invalid, Conflict, Overloaded; Fenced when another member of the enode leads in a later epoch.
+        Errors: Invalid, Conflict, Overloaded; Fenced if another replica of the enode leads in a later epoch.
         """
         check_process_name(enode.name, "enode.name")
         check_address(enode.address, "enode.address")
-        check_text(enode.store_id, "enode.store_id", "the id that the store got when it was made")
+        check_text(enode.store_id, "enode.store_id", "the id that the store got when it was created")
         known = self._enodes.get(enode.name)
         if known is not None and self._lives(known, now_s) and known.enode.store_id != enode.store_id:
             raise Conflict(
@@ -105,7 +105,7 @@ class Leases:
             if known.enode.epoch > enode.epoch:
                 raise Fenced(
                     f"enode {enode.name!r} is led from {known.enode.address} in epoch {known.enode.epoch}, and this is "
-                    f"epoch {enode.epoch}, which is over",
+                    f"epoch {enode.epoch}, which has ended",
                     field="enode.epoch",
                 )
             if self._lives(known, now_s) and known.enode.epoch == enode.epoch:
@@ -115,12 +115,12 @@ class Leases:
         return None if known is not None and known.enode == enode else enode
 
     def _left(self, known: _EnodeLease, enode: Enode, now_s: float) -> tuple[str, ...]:
-        """Where it has left. Errors: Conflict when it is there all the same."""
+        """Its earlier addresses. Errors: Conflict if it is still there."""
         if enode.address in known.left:
             raise Conflict(
                 f"enode {enode.name!r} is alive at {known.enode.address}, and this one is at {enode.address}, where it "
-                f"was before: two processes have copies of store {enode.store_id}, and each stores what the other one "
-                "does not have; stop one of them",
+                f"was before: two processes have copies of store {enode.store_id}, and each stores messages that the "
+                "other one does not have; stop one of them",
                 field="enode.address",
                 retry_after_ms=_left_ms(known.until_s, now_s),
             )
@@ -128,7 +128,7 @@ class Leases:
         return (*known.left, known.enode.address)[-REPLACED_KEPT:] if moved else known.left
 
     def put_members(self, members: MemberSet, now_s: float) -> Enode | None:
-        """Know an enode by its members, and where its leader is when that is new; the enode if that is news.
+        """Set the replicas of an enode, and its leader's address if it is new; returns the enode if anything changed.
 
         Errors: Overloaded.
         """
@@ -147,7 +147,7 @@ class Leases:
         return known.enode
 
     def register_snode(self, snode: Snode, incarnation: str, *, shares_membership: bool, now_s: float) -> Snode | None:
-        """Give or renew a lease; the snode if that is news. Errors: Invalid, Conflict, Fenced, Overloaded."""
+        """Grant or renew a lease; the snode if anything changed. Errors: Invalid, Conflict, Fenced, Overloaded."""
         check_process_name(snode.name, "snode.name")
         check_address(snode.address, "snode.address")
         if snode.cluster_address:
@@ -162,7 +162,7 @@ class Leases:
             )
         self._check_membership(snode.name, shares_membership, now_s)
         if known is None and len(self._snodes) >= SNODES_MAX:
-            raise Overloaded(f"{SNODES_MAX} snodes are registered, which is the most; stop some")
+            raise Overloaded(f"{SNODES_MAX} snodes are registered, the maximum; stop some")
         replaced = known.replaced if known is not None else deque(maxlen=REPLACED_KEPT)
         if known is not None and known.incarnation != incarnation:
             replaced.append(known.incarnation)
@@ -171,9 +171,10 @@ class Leases:
         return None if known is not None and known.snode == snode else snode
 
     def end_enode(self, name: str, epoch: int | None = None) -> Enode | None:
-        """End a lease at once; the dead enode if it was alive. Of one reign only that one's lease, if `epoch` is given.
+        """End a lease at once; returns the dead enode if it was alive. With `epoch`, only a lease of that epoch or
+        earlier.
 
-        A member that led and stops ends nothing that its successor has.
+        A former leader that shuts down thus does not end the lease of its successor.
         """
         lease = self._enodes.get(name)
         if lease is None or not lease.enode.alive or (epoch is not None and lease.enode.epoch > epoch):
@@ -182,12 +183,12 @@ class Leases:
         return lease.enode
 
     def end_snode(self, name: str) -> Snode | None:
-        """End a lease at once; the dead snode if it was alive."""
+        """End a lease at once; returns the dead snode if it was registered."""
         lease = self._snodes.pop(name, None)
         return None if lease is None else dataclasses.replace(lease.snode, alive=False)
 
     def expire(self, now_s: float) -> tuple[list[Enode], list[Snode]]:
-        """End all leases whose time has come; those that died now."""
+        """End all expired leases; returns the processes whose leases ended now."""
         enodes = [n for n, lease in self._enodes.items() if lease.enode.alive and lease.until_s <= now_s]
         snodes = [n for n, lease in self._snodes.items() if lease.until_s <= now_s]
         return (
@@ -203,11 +204,11 @@ class Leases:
             return
         dead = next((name for name, lease in self._enodes.items() if not lease.enode.alive), None)
         if dead is None:
-            raise Overloaded(f"{ENODES_MAX} enodes are registered, which is the most; stop some")
+            raise Overloaded(f"{ENODES_MAX} enodes are registered, the maximum; stop some")
         del self._enodes[dead]
 
     def _check_membership(self, name: str, shares_membership: bool, now_s: float) -> None:
-        """Two snodes of which one keeps group membership for itself would split every group."""
+        """Two snodes split every group if one of them does not share its group membership. Errors: Conflict."""
         for other in self._snodes.values():
             if other.snode.name == name or other.until_s <= now_s:
                 continue

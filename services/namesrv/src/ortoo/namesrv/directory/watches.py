@@ -38,8 +38,7 @@ class Watches:
         """A snapshot, then every change; a new snapshot for a reader that is too slow. Errors: Overloaded."""
         if self.count >= self.watchers_max:
             raise Overloaded(
-                f"{self.count} watchers are connected, the maximum; use another name server, or raise "
-                "watchers_max",
+                f"{self.count} watchers are connected, the maximum; use another name server, or raise watchers_max",
                 retry_after_ms=1000,
             )
         self.count += 1
