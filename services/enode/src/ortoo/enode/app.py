@@ -10,15 +10,15 @@ from ortoo.common.cluster.address_server import found_name_servers, listed_again
 from ortoo.common.cluster.live_settings import LiveSettings
 from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
-from ortoo.common.process.logs import get_logger
 from ortoo.common.process.memory_budget import MemoryBudget, memory_bytes
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.service import Running
 from ortoo.common.process.settings import Loaded
 from ortoo.common.telemetry.findings_service import findings_servicer
-from ortoo.common.telemetry.process_metrics import register_memory
+from ortoo.common.telemetry.process_metrics import register_connections, register_memory
 from ortoo.common.telemetry.role import Telemetry
 from ortoo.common.telemetry.settings_service import settings_servicer
 from ortoo.enode.cluster.topic_copies import TopicCopies
@@ -77,6 +77,7 @@ async def open_enode(
         found = Findings("enode", settings.name)
         services = [findings_servicer(found, clock), settings_servicer("enode", live)]
         server = enode_server(handlers, settings, telemetry.calls, token, memory, services)
+        register_connections(telemetry.metrics, server.ended_connections)
         handlers.streams = Streams(background, server.draining)
         background.contained("drain", _let_go(handlers, server.draining))
         parts.callback(serving.measured(telemetry.metrics))

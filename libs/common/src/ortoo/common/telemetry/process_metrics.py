@@ -4,14 +4,14 @@ import os
 import resource
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from ortoo.common.errors.findings import Finding, process_version
 from ortoo.common.errors.status import FAILURES_TOLD
+from ortoo.common.logs.logger import lines_dropped
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.containment import CONTAINED_FAILURES
-from ortoo.common.process.logs import lines_dropped
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.telemetry.histogram import DELAY_S, Histogram
 from ortoo.common.telemetry.metrics import Metrics
@@ -109,6 +109,16 @@ def _resident_bytes() -> int:
 def _open_files() -> int:
     folder = Path("/proc/self/fd")
     return len(list(folder.iterdir())) if folder.exists() else 0
+
+
+def register_connections(metrics: Metrics, ended: Callable[[], Mapping[str, int]]) -> None:
+    """Name what is read of the connections that the process ended."""
+    metrics.counter(
+        "ortoo_connections_ended_total",
+        "Connections that the process ended because of what their peers did, by reason.",
+        lambda: {(reason,): count for reason, count in ended().items()},
+        labels=("reason",),
+    )
 
 
 def register_memory(metrics: Metrics, budget: MemoryBudget) -> None:

@@ -23,7 +23,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.service import Running
 from ortoo.common.process.settings import Loaded
 from ortoo.common.telemetry.findings_service import findings_servicer
-from ortoo.common.telemetry.process_metrics import register_memory
+from ortoo.common.telemetry.process_metrics import register_connections, register_memory
 from ortoo.common.telemetry.role import Telemetry
 from ortoo.common.telemetry.settings_service import settings_servicer
 from ortoo.enode.consensus.joining import Joining
@@ -82,10 +82,12 @@ async def open_member(
         speaking = GrpcServer(
             settings.member_listen_address if tls is None else "",
             [(NAME, add)],
-            layers=inner_guards(settings, token),
+            guards=inner_guards(settings, token),
             cluster_tls=tls,
             grace_s=0.0,
             setting="member_listen_address",
+            connections_max=settings.connections_max,
+            connections_per_address_max=settings.connections_per_address_max,
         )
         metrics = telemetry.metrics
         lives = Lives(settings, joining, channels, name_servers, background, words, metrics, clock, randomness)
@@ -120,6 +122,7 @@ async def open_member(
         about_members: AddServicer = partial(add_EnodeMembersServiceServicer_to_server, lives.members)
         services = [(MEMBERS_NAME, about_members), findings_servicer(found, clock), settings_servicer("enode", live)]
         lives.server = enode_server(lives.service, settings, telemetry.calls, token, memory, services)
+        register_connections(metrics, lives.server.ended_connections)
         await stack.enter_async_context(telemetry.open(ready=lambda: lives.server.serving))
         await stack.enter_async_context(speaking)
         lives.member_address = reached_at(speaking.address or speaking.cluster_address, settings.advertised_address)
