@@ -51,8 +51,8 @@ async def open_namesrv(
 ) -> AsyncIterator[Running]:
     """Run a name server; leaving the block drains it.
 
-    `open_catalog` opens the database; the default uses a thread.
-    Errors: Invalid, Conflict, Unsupported, DataLoss, Unavailable, as from `Catalog.open` and the server.
+    `open_catalog` opens the database; the default uses a thread. Errors: Invalid, Conflict, Unsupported, DataLoss,
+    Unavailable, as from `Catalog.open` and the server.
     """
     clock, randomness = clock or SystemClock(), randomness or Randomness()
     live = live or LiveSettings(Loaded(settings, {}), clock=clock)
@@ -138,8 +138,7 @@ async def open_namesrv(
 async def _opened_catalog(
     open_catalog: OpenCatalog, settings: Settings, clock: Clock, randomness: Randomness
 ) -> Catalog:
-    """Open the database; a remote one is awaited, so that the start order does not matter. Errors: as
-    `Catalog.open`."""
+    """Open the database; a remote one is awaited, in any start order. Errors: as `Catalog.open`."""
     attempt, backoff, new_id = 0, Backoff(first_s=0.1, max_s=2.0), randomness.uuid_text()
     while True:
         try:

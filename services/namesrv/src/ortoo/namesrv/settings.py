@@ -47,12 +47,10 @@ class Settings(InnerSettings):
     insecure: bool = False
     """Whether users are stored although other machines reach this name server without authentication. It then has
     neither `cluster_token_file`, nor mutual TLS, nor `admin_token_file`: every caller can read their secrets. Set it
-    only
-    if the network keeps clients away."""
+    only if the network keeps clients away."""
     secrets_key_file: str = ""
     """A file with the key that encrypts secrets in the database, 32 bytes in base64. Empty = secrets are stored in
-    plain
-    text."""
+    plain text."""
     secrets_key_files_previous: str = ""
     """Files with earlier keys, separated by `;`. Secrets encrypted with them are encrypted again at the next start."""
     handle_key_interval_ms: Annotated[int, Range(3_600_000, 366 * DAY_MS)] = 30 * DAY_MS

@@ -45,9 +45,8 @@ class Catalog:
     async def open(cls, database_url: str, data_dir: Path, new_id: str) -> Self:
         """Open or create the database; a directory without an id permanently gets `new_id`.
 
-        Errors: Invalid (the URL or the folder), Conflict (another name server uses the file), Unsupported (a newer
-        schema,
-        or a driver is missing), DataLoss (the file is damaged), Unavailable (the database does not answer).
+        Errors: Invalid (the URL or the folder), Conflict (another name server uses the file). Unsupported (a newer
+        schema, or a missing driver), DataLoss (the file is damaged), Unavailable (the database does not answer).
         """
         url = url_of(database_url, data_dir)
         engine = engine_of(url)

@@ -34,7 +34,7 @@ class Transactions:
     def run(self, work: Callable[[], T]) -> T:
         """Run `work`, which is one transaction; retry a few times if nothing was stored and a retry can succeed.
 
-        Errors: those of `work`; Unavailable, which states if the outcome is unknown; DataLoss only for damage.
+        Errors: those of `work`. Unavailable states if the outcome is unknown. DataLoss only for damage.
         """
         for last in (False,) * (TRIES - 1) + (True,):
             self._is_committing = False
@@ -64,13 +64,13 @@ class Transactions:
             )
         if self._is_committing and (_is_lost(error) or code == SQLITE_IO_ERROR):
             return Unavailable(
-                f"the name server's database failed while it stored the change ({error.orig}): the outcome is unknown; "
-                "check whether it was stored, or make the change again",
+                f"the name server's database failed while it stored the change ({error.orig}): the outcome is unknown. "
+                "Check whether it was stored, or make the change again",
                 retry_after_ms=1000,
             )
         if state == READ_ONLY:
             return Unavailable(
-                "the name server's database is read-only: set database_url to the primary; the directory as last read "
+                "the name server's database is read-only: set database_url to the primary. The directory as last read "
                 "is still served",
                 retry_after_ms=1000,
             )
@@ -126,7 +126,7 @@ def _is_lost(error: sa.exc.DBAPIError) -> bool:
 
 def _failed(reason: object) -> Unavailable:
     return Unavailable(
-        f"the name server's database failed ({reason}); check that it runs and has space and permissions, then "
+        f"the name server's database failed ({reason}). Check that it runs and has space and permissions, then "
         "retry; the directory as last read is still served",
         retry_after_ms=1000,
     )

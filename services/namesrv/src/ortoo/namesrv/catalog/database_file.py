@@ -16,7 +16,7 @@ from ortoo.common.errors import Conflict, Invalid
 def kept_alone(url: sa.URL) -> Iterator[None]:
     """Lock a database file against other name servers and other users, for the duration of the block.
 
-    Errors: Conflict if another name server uses it; as `_keep_private`; Invalid if the lock cannot be created.
+    Errors: as `_keep_private`. Conflict if another name server uses it, Invalid if the lock cannot be created.
     """
     if url.get_backend_name() == "sqlite" and url.database:
         with _locked(Path(url.database)):
@@ -58,14 +58,14 @@ def _lock(descriptor: int, file: Path) -> None:
 def _keep_private(database: Path) -> None:
     """Let only this user read the secrets. SQLite gives the files beside the database the mode of the database.
 
-    Errors: Invalid if the file belongs to another user; Conflict if the write-ahead log of another database is beside
+    Errors: Invalid if the file belongs to another user. Conflict if the write-ahead log of another database is beside
     it, which SQLite would delete.
     """
     changes = Path(f"{database}-wal")
     if not database.exists() and changes.exists() and changes.stat().st_size:
         raise Conflict(
-            f"{changes} has the last changes of a database that was moved away: move it beside that database, and name "
-            "it like the database with -wal appended",
+            f"{changes} has the last changes of a database that was moved away; move it beside that database, named "
+            "like it with -wal appended",
             field="database_url",
         )
     try:

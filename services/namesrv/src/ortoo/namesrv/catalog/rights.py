@@ -35,7 +35,7 @@ class Rights:
     def acquire(self, resource: str, owner: str, lease_ms: int) -> Right:
         """Grant or renew a right. A renewal keeps the epoch; a new owner gets the next one.
 
-        Errors: Invalid; Conflict, naming the owner, while another owner has it.
+        Errors: Invalid. Conflict, naming the owner, while another owner has it.
         """
         _check(resource, owner)
         if not LEASE_MS_MIN <= lease_ms <= LEASE_MS_MAX:
@@ -59,7 +59,7 @@ class Rights:
         return Right(resource, owner, epoch, lease_ms)
 
     def release(self, resource: str, owner: str, epoch: int) -> None:
-        """Release a right; no effect if it has ended already. Errors: Invalid; Fenced for an older epoch."""
+        """Release a right; no effect if it has ended already. Errors: Invalid, Fenced for an older epoch."""
         _check(resource, owner)
         row, _ = self._locked(resource)
         if row is None or row.until_ms == 0:

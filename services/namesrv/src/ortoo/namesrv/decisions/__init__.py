@@ -1,2 +1,1 @@
-"""Decisions about topics, groups and processes: current state and requests in, new state out. Pure; for all
-packages."""
+"""Decisions about topics, groups and processes: state and requests in, new state out. Pure; for all packages."""

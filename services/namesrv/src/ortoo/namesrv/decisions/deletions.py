@@ -77,7 +77,7 @@ def undelete(
 ) -> Topic:
     """The restored topic, chosen from the `deleted` ones of its name.
 
-    Errors: Invalid, NotFound; AlreadyExists when another topic has the name; Conflict when several had it.
+    Errors: Invalid, NotFound. AlreadyExists if another topic has the name, Conflict if several had it.
     """
     check_topic_name(name, "name")
     found = [one for one in deleted if not one.is_due and topic_id in (0, one.topic_id)]
@@ -87,20 +87,20 @@ def undelete(
         )
     if existing is not None:
         raise AlreadyExists(
-            f"a new topic {name} was created with id {existing.topic_id:#x} meanwhile; delete that one first "
+            f"a new topic {name} was created with id {existing.topic_id:#x} meanwhile. Delete that one first "
             f"(`ortoo topic delete {name}`; it can be restored too), then retry with --id {found[0].topic_id:#x}",
             field="name",
         )
     if len(found) > 1:
         ids = ", ".join(f"{one.topic_id:#x}" for one in found)
-        raise Conflict(f"several topics {name} were deleted; choose one by its id: {ids}", field="topic_id")
+        raise Conflict(f"several topics {name} were deleted, choose one by its id: {ids}", field="topic_id")
     return dataclasses.replace(found[0].topic, version=version)
 
 
 def undelete_group(name: str, existing: Group | None, deletion: DeletedGroup | None, *, version: int) -> Group:
     """The restored group, which also replaces a group that was created automatically meanwhile.
 
-    Errors: Invalid, NotFound; AlreadyExists if a group of this name was declared since.
+    Errors: Invalid, NotFound. AlreadyExists if a group of this name was declared since.
     """
     check_group_name(name, "name")
     if deletion is None or deletion.is_due:

@@ -84,7 +84,7 @@ class Leases:
     def register_enode(self, enode: Enode, now_s: float) -> Enode | None:
         """Grant or renew a lease; returns the enode if anything changed.
 
-        Errors: Invalid, Conflict, Overloaded; Fenced if another replica of the enode leads in a later epoch.
+        Errors: Invalid, Conflict, Overloaded. Fenced if another replica of the enode leads in a later epoch.
         """
         check_process_name(enode.name, "enode.name")
         check_address(enode.address, "enode.address")
@@ -93,7 +93,7 @@ class Leases:
         if known is not None and self._lives(known, now_s) and known.enode.store_id != enode.store_id:
             raise Conflict(
                 f"enode {enode.name!r} is alive at {known.enode.address} with store {known.enode.store_id}, and this "
-                f"one has store {enode.store_id}; give this one another name, or stop the other and retry when its "
+                f"one has store {enode.store_id}. Give this one another name, or stop the other and retry when its "
                 "lease has ended",
                 field="enode.store_id",
                 retry_after_ms=_left_ms(known.until_s, now_s),
@@ -119,7 +119,7 @@ class Leases:
         if enode.address in known.left:
             raise Conflict(
                 f"enode {enode.name!r} is alive at {known.enode.address}, and this one is at {enode.address}, where it "
-                f"was before: two processes have copies of store {enode.store_id}, and each stores messages that the "
+                f"was before. Two processes have copies of store {enode.store_id}, and each stores messages that the "
                 "other one does not have; stop one of them",
                 field="enode.address",
                 retry_after_ms=_left_ms(known.until_s, now_s),
@@ -171,8 +171,7 @@ class Leases:
         return None if known is not None and known.snode == snode else snode
 
     def end_enode(self, name: str, epoch: int | None = None) -> Enode | None:
-        """End a lease at once; returns the dead enode if it was alive. With `epoch`, only a lease of that epoch or
-        earlier.
+        """End a lease at once; returns the dead enode. With `epoch`, only a lease of that epoch or earlier.
 
         A former leader that shuts down thus does not end the lease of its successor.
         """
@@ -216,7 +215,7 @@ class Leases:
                 lonely = name if not shares_membership else other.snode.name
                 raise Conflict(
                     f"snode {other.snode.name!r} is alive at {other.snode.address}, and snode {lonely!r} does not "
-                    "share group membership: groups would be split; give all snodes the same redis_url "
+                    "share group membership, which splits groups. Give all snodes the same redis_url "
                     "(ORTOO_SNODE_REDIS_URL), or stop the other one and retry when its lease has ended",
                     field="shares_membership",
                     retry_after_ms=_left_ms(other.until_s, now_s),

@@ -198,8 +198,8 @@ class Members:
             )
         if before is not None and report.member in known.living and self._is_copy(before, report, now_s):
             raise Conflict(
-                f"two processes have copies of the disk of replica {report.member.number} of enode {report.enode!r}, "
-                f"at {before.report.member_address} and at {report.member_address}; stop one of them, and empty its disk",
+                f"two processes have copies of the disk of replica {report.member.number} of {report.enode!r}, "
+                f"at {before.report.member_address} and at {report.member_address}. Stop one of them, and empty its disk",
                 field="member_address",
                 retry_after_ms=max(1, math.ceil((before.at_s + self.lease_s - now_s) * 1000)),
             )
@@ -237,7 +237,7 @@ class Members:
             raise Conflict(
                 f"enode {report.enode!r} is the replica set {known.set_id}, of which replica "
                 f"{others[0].report.member.number} is alive at {others[0].report.address}, and this replica is of "
-                f"{report.set_id}; give this enode another name, or stop the other and retry",
+                f"{report.set_id}. Give this enode another name, or stop the other and retry",
                 field="set_id",
                 retry_after_ms=max(1, math.ceil((max(one.at_s for one in others) + self.lease_s - now_s) * 1000)),
             )

@@ -122,7 +122,7 @@ def check_not_offered(name: str, offered: Iterable[OfferedTopic]) -> None:
     for one in offered:
         where = ", ".join(placement.enode for placement in one.placements)
         raise Conflict(
-            f"a topic {name} with its messages is stored on {where}, from an earlier directory; adopt it with "
+            f"a topic {name} with its messages is stored on {where}, from an earlier directory. Adopt it with "
             f"`ortoo topic adopt {name}`, or create another one beside it with ignore_offers",
             field="name",
         )

@@ -63,8 +63,7 @@ class Standing:
         return (*self.earlier, self.proposal) if self.proposal else self.earlier
 
     def turns(self, members: MemberSet) -> list[Proposal]:
-        """All proposals since the last known leader. Without one, the first proposal may have won, so it is left
-        out."""
+        """All proposals since the last known leader. Without one, the first may have won and is left out."""
         own = [one for one in self._all if one.epoch > self.before_set]
         return [one for one in own[members.led_by is None :] if one.epoch > members.led_epoch]
 
@@ -197,7 +196,7 @@ def _missed(
 
 
 def elected(members: MemberSet, standing: Standing, number: int, disk: str = "") -> Proposal:
-    """An operator's choice. Errors: NotFound; Conflict, with the reason why that replica cannot become leader now."""
+    """An operator's choice. Errors: NotFound, and Conflict with the reason why that replica cannot lead now."""
     latest = members.configuration()
     if latest is None:
         raise NotFound(f"no replica of enode {members.enode!r} reports; start its replicas first", field="enode")

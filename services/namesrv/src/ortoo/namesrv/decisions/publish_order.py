@@ -39,7 +39,7 @@ def check_publish_order(order: Sequence[PublishPlace], write_queue_counts: Mappi
             )
         if not 1 <= place.queue_count <= most:
             raise Invalid(
-                f"{place.queue_count} queues; {place.enode} has {most} that accept messages: give 1 to {most}, "
+                f"{place.queue_count} queues; {place.enode} has {most} that accept messages. Give 1 to {most}, "
                 "or change the order together with write_queue_count",
                 field=f"{field}.queue_count",
             )

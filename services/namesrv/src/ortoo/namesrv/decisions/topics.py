@@ -62,7 +62,7 @@ class Topic:
     message_type: MessageType = MessageType.UNSPECIFIED
     publish_order: PublishOrder = ()
     lite_ttl_ms: int = 0
-    """For a parent of lite topics: time without a message after which a lite topic is deleted; 0 = never."""
+    """For a parent of lite topics, the time without a message after which a lite topic is deleted; 0 = never."""
 
     def placement(self, enode: str) -> Placement | None:
         """Its queues on one enode."""
@@ -164,13 +164,13 @@ def place(topic: str, named: Collection[str], enodes: Mapping[str, bool], field:
     for name in sorted(named):
         if name not in enodes:
             raise NotFound(
-                f"no enode {name!r} has registered; alive are: {known}; start it, or fix the name", field=field
+                f"no enode {name!r} has registered; start it, or correct the name. Live enodes: {known}", field=field
             )
         if not enodes[name]:
-            raise Conflict(f"enode {name!r} is not alive; start it, or name others; alive are: {known}", field=field)
+            raise Conflict(f"enode {name!r} is not alive; start it, or name others. Live enodes: {known}", field=field)
     if not named and not alive:
         raise Conflict(
-            f"topic {topic!r} cannot be placed: no enode is alive; start one (it registers within seconds), then retry",
+            f"topic {topic!r} cannot be placed: no enode is alive. Start one (it registers within seconds), then retry",
             retry_after_ms=1000,
         )
     return sorted(named) or alive
@@ -184,8 +184,8 @@ def change(request: TopicChange, existing: Topic | None, enodes: Mapping[str, bo
     write = request.write_queue_count or min(topic.write_queue_count, read)
     if read < topic.read_queue_count:
         raise Invalid(
-            f"topic {topic.name} has {topic.read_queue_count} read queues with their messages; {read} would lose some; "
-            "lower write_queue_count instead, so that the other queues are drained",
+            f"topic {topic.name} has {topic.read_queue_count} read queues with their messages; {read} would lose some. "
+            "Instead lower write_queue_count, so that the other queues are drained",
             field="read_queue_count",
         )
     _check_counts(read, write)
@@ -221,8 +221,8 @@ def _check_counts(read: int, write: int) -> None:
             raise Invalid(f"{count} queues; give 1 to {QUEUE_COUNT_MAX}", field=field)
     if write > read:
         raise Invalid(
-            f"{write} write queues but {read} read queues: messages in the others could never be read; "
-            "give at most as many as read_queue_count",
+            f"{write} write queues but {read} read queues: messages in the others could never be read. "
+            "Give at most as many as read_queue_count",
             field="write_queue_count",
         )
 

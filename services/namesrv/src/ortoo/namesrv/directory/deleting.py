@@ -12,7 +12,7 @@ from ortoo.namesrv.decisions.topics import Topic
 def delete_topic(
     name: str, version: int, now_ms: int, grace_ms: int, stored: Transaction
 ) -> tuple[DeletedTopic, RouteChange]:
-    """Delete a topic, which is kept to be restored. Errors: Invalid, NotFound; Conflict if its version differs."""
+    """Delete a topic, which is kept to be restored. Errors: Invalid, NotFound, Conflict if its version differs."""
     topic = topics.found(name, stored.topic(name))
     if version not in (0, topic.version):
         what = f"topic {name} has version {topic.version}, not {version}: it was changed meanwhile; read it again"

@@ -340,8 +340,8 @@ class Directory:
             answer, change = decide(stored)
             if change is not None and self._routes.growth_bytes(change) > max(0, self._routes.room_bytes):
                 raise Overloaded(
-                    f"the directory is full: all its contents must fit into {ROUTES_BYTES_MAX} bytes; "
-                    "delete unused topics or groups"
+                    f"the directory is full: all its contents must fit into {ROUTES_BYTES_MAX} bytes. "
+                    "Delete unused topics or groups"
                 )
             return (answer, change), change is not None
 

@@ -3,8 +3,8 @@
     ortoo-namesrv backup FILE [-c SETTINGS]     name servers may be running
     ortoo-namesrv restore FILE [-c SETTINGS]    into an empty database that no name server uses
 
-The first line is a JSON header, then one line for each stored row, and a last one with the number of rows and the
-CRC-32C of everything before it. Secrets are in their stored form: encrypted if the name server has a key.
+The first line is a JSON header, followed by one line for each stored row. The last line has the number of rows and the
+CRC-32C of all earlier lines. Secrets are in their stored form: encrypted if the name server has a key.
 """
 
 import argparse
@@ -47,8 +47,7 @@ def backup(database_url: str, data_dir: Path, file: Path) -> str:
     """Write a consistent copy of all rows to a file that only its user may read; returns a summary.
 
     Errors: NotFound without a database, Unsupported for a schema that is not this version's, Conflict if the file is
-    not
-    a backup, Unavailable, OSError.
+    not a backup, Unavailable, OSError.
     """
     _check_replaceable(file)
     url = url_of(database_url, data_dir)
@@ -85,8 +84,7 @@ def restore(database_url: str, data_dir: Path, file: Path, new_id: str, now_ms: 
     """Restore a backup into an empty database, completely or not at all; returns a summary.
 
     `new_id` is only temporary: the directory keeps its id. Errors: Conflict if the database is not empty or a name
-    server
-    uses its file; Invalid, DataLoss, Unsupported for a file that is not a valid backup; Unavailable.
+    server uses its file. Invalid, DataLoss, Unsupported for an invalid backup. Unavailable.
     """
     rows = [(name, _as_of_now(name, row, now_ms)) for name, row in read_backup(file)]
     url = url_of(database_url, data_dir)

@@ -33,9 +33,9 @@ NAME = "ortoo.v1.NameService"
 def secrets_would_be_open() -> Conflict:
     """The reason why a name server stores no users."""
     return Conflict(
-        "every caller of this name server could read the secrets of its users: give all roles one cluster_token_file "
-        "or mutual TLS (tls_cluster_listen_address), or name servers and snodes one admin_token_file, or set insecure "
-        "= true where the network keeps clients away from name servers",
+        "every caller of this name server could read the secrets of its users. Give all roles one cluster_token_file "
+        "or mutual TLS (tls_cluster_listen_address), or give name servers and snodes one admin_token_file. Set "
+        "insecure = true only if the network keeps clients away from name servers",
         field="insecure",
     )
 
