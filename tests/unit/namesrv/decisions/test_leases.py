@@ -53,7 +53,7 @@ def test_second_store_under_a_living_name_is_refused() -> None:
     """Another store is refused during the lease, with the remaining time; then it may have the name."""
     leases = Leases(15)
     enode(leases, 0)
-    with pytest.raises(Conflict, match="give this one another name") as caught:
+    with pytest.raises(Conflict, match="Give this one another name") as caught:
         enode(leases, 14, store_id="other")
     assert caught.value.retry_after_ms == 1000
     assert enode(leases, 15, store_id="other") == Enode("e", "h:1", "other")
@@ -68,7 +68,7 @@ def test_a_copy_of_a_store_beside_its_origin_is_named_and_routes_stay_with_one()
     enode(leases, 0)
     assert enode(leases, 5, address="h:2") == Enode("e", "h:2", "s")
     for now_s in (6, 10, 19.9):
-        with pytest.raises(Conflict, match="two processes have copies of store s") as caught:
+        with pytest.raises(Conflict, match="Two processes have copies of store s") as caught:
             enode(leases, now_s)
         assert caught.value.retry_after_ms
         if now_s == 6:

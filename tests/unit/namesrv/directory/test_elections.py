@@ -48,7 +48,7 @@ async def test_a_proposal_that_has_won_is_offered_no_more() -> None:
 
 
 async def test_a_set_that_is_founded_anew_inherits_no_failed_turns() -> None:
-    """Failed proposals of the previous set do not extend the time of a replica of this one, even with the same disks."""
+    """Failed proposals of the previous set give this one no additional time, even with the same disks."""
     clock, stored = VirtualClock(), ProposalRow()
     elections = Elections(stored, lambda members: None, lease_s=3.0, shared=False, clock=clock)  # type: ignore[arg-type]
     for incarnation, set_id in enumerate(("set", "another"), 1):

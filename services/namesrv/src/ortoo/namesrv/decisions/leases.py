@@ -215,7 +215,7 @@ class Leases:
                 lonely = name if not shares_membership else other.snode.name
                 raise Conflict(
                     f"snode {other.snode.name!r} is alive at {other.snode.address}, and snode {lonely!r} does not "
-                    "share group membership, which splits groups. Give all snodes the same redis_url "
+                    "share group membership: groups would be split. Give all snodes the same redis_url "
                     "(ORTOO_SNODE_REDIS_URL), or stop the other one and retry when its lease has ended",
                     field="shares_membership",
                     retry_after_ms=_left_ms(other.until_s, now_s),

@@ -199,7 +199,7 @@ class Members:
         if before is not None and report.member in known.living and self._is_copy(before, report, now_s):
             raise Conflict(
                 f"two processes have copies of the disk of replica {report.member.number} of {report.enode!r}, "
-                f"at {before.report.member_address} and at {report.member_address}. Stop one of them, and empty its disk",
+                f"at {before.report.member_address} and {report.member_address}. Stop one of them, and empty its disk",
                 field="member_address",
                 retry_after_ms=max(1, math.ceil((before.at_s + self.lease_s - now_s) * 1000)),
             )
