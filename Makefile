@@ -229,6 +229,7 @@ docs: $(READY)  ## Regenerate what documents are generated: the decisions' list,
 	@$(PY) -m tests.repo.log_events_page docs/operations/log-events.md
 	@$(PY) -m tests.repo.features docs/features.md
 	@$(PY) -m tests.repo.rooms_page docs/rooms.md
+	@$(PY) -m tests.store_files docs/formats/files.md
 	@$(PY) -m bench.table
 	@$(PY) -m bench.capacity --page
 

@@ -54,7 +54,7 @@ async def test_routes_above_the_limit_of_a_message_are_loaded() -> None:
     directory, none = Large(change), None
     large: Any = directory
     absent: Any = none
-    handlers = service.NameService(large, absent, absent, absent)
+    handlers = service.NameService(large, absent, absent, absent, absent)
     server = GrpcServer(
         "127.0.0.1:0", [(service.NAME, lambda added: add_NameServiceServicer_to_server(handlers, added))]
     )
@@ -70,8 +70,7 @@ async def test_routes_above_the_limit_of_a_message_are_loaded() -> None:
 
 
 def test_an_older_reader_loses_nothing_by_parts() -> None:
-    """Only the first part is marked as a snapshot; a watcher that does not combine parts reads the others as
-    changes."""
+    """Only the first part is marked as a snapshot; a watcher that reads parts alone takes the others as changes."""
     parts = list(change_to(everything(), with_handle_keys=True))
     assert len(parts) > 8
     assert [part.snapshot for part in parts] == [True] + [False] * (len(parts) - 1)

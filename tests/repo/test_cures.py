@@ -11,7 +11,7 @@ from ortoo.cli.app import COMMANDS, FAMILIES
 ROOT = Path(__file__).parents[2]
 SOURCES = (
     *("services/enode/src/ortoo/enode/observe/findings.py", "services/namesrv/src/ortoo/namesrv/catalog/catalog.py"),
-    "services/namesrv/src/ortoo/namesrv/decisions/refusals.py",
+    "libs/common/src/ortoo/common/cluster/refused.py",
     *("services/snode/src/ortoo/snode/rpc/operators/reasons.py", "libs/cli/src/ortoo/cli/doctor/findings.py"),
     *("libs/common/src/ortoo/common/process/memory_budget.py", "libs/common/src/ortoo/common/cluster/live_settings.py"),
 )

@@ -95,6 +95,7 @@ def test_what_others_still_hold_of_a_lost_majority_is_nothing_of_what_comes_afte
             assert await locked(parts, topic_id, 0) > generation
             with pytest.raises(Fenced):
                 parts.store.locks.table.check((topic_id, "g", 0), generation, given_here=True)
+            await sent(client, 5, [])  # name servers take it for the enode when the former leader's lease has ended
 
     play(script, shape=THREE)
 

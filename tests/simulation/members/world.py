@@ -9,6 +9,7 @@ from ortoo.enode.members.driver import (
     AppendEpoch,
     AppendMembers,
     Committed,
+    Contradicted,
     Cut,
     CutDone,
     DeleteBelow,
@@ -239,6 +240,8 @@ class World:
             leads = isinstance(self.up(number).role, Leader)
             self.machines[number].member, actions = step(self.up(number), event, self.now_s)
             for action in actions:
+                if isinstance(action, Contradicted):
+                    raise Violation(f"the leader's log parts at {action.end}: {action.committed} is committed")
                 self.act(number, action, leads=leads)
             self.following.pop(0)
         for one in self.running():

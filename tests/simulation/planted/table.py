@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 
-from tests.simulation.planted import conversations, deferred, durability, idempotence, offsets, pops
+from tests.simulation.planted import conversations, deferred, durability, idempotence, offsets, pops, replicas
 
 SEEDS_MAX = 500
 NO_FAULTS = ("--no-faults", "--scenario", "cancelling")
@@ -18,9 +18,10 @@ OPTIONS: Mapping[str, Sequence[str]] = {
     "name_without_sync": CRASHES,
     "called_off_by_asking_again": NO_FAULTS,
     "called_off_and_kept": NO_FAULTS,
+    "a_missing_file_is_evidence": ("--members", "3", "--fault", "lost file"),
 }
 """Of what the standard draw finds too seldom, or not at all: where processes end, leases end within the run."""
-MODULES: Sequence[ModuleType] = (durability, idempotence, offsets, pops, deferred, conversations)
+MODULES: Sequence[ModuleType] = (durability, idempotence, offsets, pops, deferred, conversations, replicas)
 
 
 def planted() -> Mapping[str, tuple[str, Callable[[], None]]]:

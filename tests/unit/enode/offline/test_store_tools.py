@@ -138,7 +138,12 @@ async def test_repair_shows_before_it_does(folder: Path, capsys: pytest.CaptureF
     assert repair.main([str(folder), "--caches"]) == 3
     assert bytes_of(folder) == before
     assert repair.main([str(folder), "--caches", "--apply"]) == 0
-    assert {name for name in bytes_of(folder) if not name.endswith(".seg")} == {"begin", "durable", "identity"}
+    assert {name for name in bytes_of(folder) if not name.endswith(".seg")} == {
+        "begin",
+        "durable",
+        "identity",
+        "serials",
+    }
     store = await opened(folder)
     assert store.offsets.of(1, "billing") == {0: 7}
     await store.close()

@@ -144,6 +144,12 @@ class AdminServiceStub:
     """
     ElectMember: _aio.UnaryUnaryMultiCallable[_member_admin_pb2.ElectMemberRequest, _member_admin_pb2.ElectMemberResponse]
     """Proposes a replica as leader when no replica leads."""
+    AcceptStore: _aio.UnaryUnaryMultiCallable[_member_admin_pb2.AcceptStoreRequest, _member_admin_pb2.AcceptStoreResponse]
+    """Accepts that a registered enode returns with another store, such as an empty one. Without it the other store is
+    refused. After its return the former store is refused, and messages that only the former one has are lost.
+
+    grpcurl -plaintext -d '{"enode":"enode-0","store_id":"3f2a"}' HOST:PORT ortoo.v1.AdminService/AcceptStore
+    """
     AddMember: _aio.UnaryUnaryMultiCallable[_enode_members_pb2.AddMemberRequest, _enode_members_pb2.AddMemberResponse]
     """Adds the waiting disk of a replica. It starts as a learner and becomes a voter when it has caught up."""
     RemoveMember: _aio.UnaryUnaryMultiCallable[_enode_members_pb2.RemoveMemberRequest, _enode_members_pb2.RemoveMemberResponse]
@@ -505,6 +511,18 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_member_admin_pb2.ElectMemberRequest, _abc.Awaitable[_member_admin_pb2.ElectMemberResponse]],
     ) -> _abc.Awaitable[_member_admin_pb2.ElectMemberResponse]:
         """Proposes a replica as leader when no replica leads."""
+
+    @_abc_1.abstractmethod
+    def AcceptStore(
+        self,
+        request: _member_admin_pb2.AcceptStoreRequest,
+        context: _aio.ServicerContext[_member_admin_pb2.AcceptStoreRequest, _abc.Awaitable[_member_admin_pb2.AcceptStoreResponse]],
+    ) -> _abc.Awaitable[_member_admin_pb2.AcceptStoreResponse]:
+        """Accepts that a registered enode returns with another store, such as an empty one. Without it the other store is
+        refused. After its return the former store is refused, and messages that only the former one has are lost.
+
+        grpcurl -plaintext -d '{"enode":"enode-0","store_id":"3f2a"}' HOST:PORT ortoo.v1.AdminService/AcceptStore
+        """
 
     @_abc_1.abstractmethod
     def AddMember(

@@ -194,6 +194,54 @@ class MemberStatus(_message.Message):
 Global___MemberStatus: _TypeAlias = MemberStatus  # noqa: Y015
 
 @_typing.final
+class AcceptStoreRequest(_message.Message):
+    """An operator's permission for an enode to return with another store."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENODE_FIELD_NUMBER: _builtins.int
+    STORE_ID_FIELD_NUMBER: _builtins.int
+    enode: _builtins.str
+    """The enode's name."""
+    store_id: _builtins.str
+    """The id of the store or of the replica set, as in the refusal. The id of the registered store revokes a permission."""
+    def __init__(
+        self,
+        *,
+        enode: _builtins.str = ...,
+        store_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["enode", b"enode", "store_id", b"store_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcceptStoreRequest: _TypeAlias = AcceptStoreRequest  # noqa: Y015
+
+@_typing.final
+class AcceptStoreResponse(_message.Message):
+    """The permission is stored. Until the new store registers, the former one may register too."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FORMER_STORE_ID_FIELD_NUMBER: _builtins.int
+    former_store_id: _builtins.str
+    """The id of the registered store."""
+    def __init__(
+        self,
+        *,
+        former_store_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["former_store_id", b"former_store_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcceptStoreResponse: _TypeAlias = AcceptStoreResponse  # noqa: Y015
+
+@_typing.final
 class ElectMemberRequest(_message.Message):
     """An operator's choice of a leader, when no replica leads."""
 

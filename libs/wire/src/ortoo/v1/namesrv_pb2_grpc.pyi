@@ -89,6 +89,12 @@ class NameServiceStub:
     """Proposes a replica as leader, when none leads and no name server proposes one automatically. An enode with two
     replicas may need this.
     """
+    AcceptStore: _aio.UnaryUnaryMultiCallable[_member_admin_pb2.AcceptStoreRequest, _member_admin_pb2.AcceptStoreResponse]
+    """Accepts that a registered enode returns with another store, such as an empty one. Without it the other store is
+    refused. After its return the former store is refused, and messages that only the former one has are lost.
+
+    grpcurl -plaintext -d '{"enode":"enode-0","store_id":"3f2a"}' HOST:PORT ortoo.v1.NameService/AcceptStore
+    """
     WatchRoutes: _aio.UnaryStreamMultiCallable[_namesrv_pb2.WatchRoutesRequest, _namesrv_pb2.WatchRoutesResponse]
     """The complete directory first, then every change as it happens."""
 
@@ -319,6 +325,18 @@ class NameServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.Awaitable[_member_admin_pb2.ElectMemberResponse]:
         """Proposes a replica as leader, when none leads and no name server proposes one automatically. An enode with two
         replicas may need this.
+        """
+
+    @_abc_1.abstractmethod
+    def AcceptStore(
+        self,
+        request: _member_admin_pb2.AcceptStoreRequest,
+        context: _aio.ServicerContext[_member_admin_pb2.AcceptStoreRequest, _abc.Awaitable[_member_admin_pb2.AcceptStoreResponse]],
+    ) -> _abc.Awaitable[_member_admin_pb2.AcceptStoreResponse]:
+        """Accepts that a registered enode returns with another store, such as an empty one. Without it the other store is
+        refused. After its return the former store is refused, and messages that only the former one has are lost.
+
+        grpcurl -plaintext -d '{"enode":"enode-0","store_id":"3f2a"}' HOST:PORT ortoo.v1.NameService/AcceptStore
         """
 
     @_abc_1.abstractmethod

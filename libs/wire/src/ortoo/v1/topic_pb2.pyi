@@ -513,6 +513,7 @@ class Enode(_message.Message):
     REFUSES_WRITES_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     MEMBERS_FIELD_NUMBER: _builtins.int
+    MADE_FROM_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name in the cluster, which it keeps across restarts."""
     address: _builtins.str
@@ -535,6 +536,10 @@ class Enode(_message.Message):
     """
     epoch: _builtins.int
     """The epoch of the enode that this address serves; a larger one is newer. 0 = the enode never had another leader."""
+    made_from: _builtins.str
+    """The id of the store or the replica set that an operator made this store of, such as that of a backup; empty = of none.
+    Said at a registration: a known enode may come back with another store that was made of its own.
+    """
     @_builtins.property
     def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___EnodeMember]:
         """All replicas of the enode, by number; empty if its only process registers itself."""
@@ -551,10 +556,11 @@ class Enode(_message.Message):
         refuses_writes: _builtins.str = ...,
         epoch: _builtins.int = ...,
         members: _abc.Iterable[Global___EnodeMember] | None = ...,
+        made_from: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "alive", b"alive", "epoch", b"epoch", "index_nearly_full", b"index_nearly_full", "members", b"members", "name", b"name", "refuses_writes", b"refuses_writes", "role", b"role", "store_id", b"store_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "alive", b"alive", "epoch", b"epoch", "index_nearly_full", b"index_nearly_full", "made_from", b"made_from", "members", b"members", "name", b"name", "refuses_writes", b"refuses_writes", "role", b"role", "store_id", b"store_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

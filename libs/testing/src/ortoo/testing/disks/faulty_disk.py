@@ -186,6 +186,10 @@ class FaultyDisk:
         free = self.inner.free_bytes(folder)
         return min(free, self._bytes_left) if self._write_error == errno.ENOSPC else free
 
+    def inode(self, path: Path) -> tuple[int, int] | None:
+        """Which file or folder a path leads to."""
+        return self.inner.inode(path)
+
     def spend(self, length: int) -> tuple[int, int]:
         """How many of so many bytes the disk takes, and the error for the rest."""
         with self._mutex:

@@ -199,6 +199,13 @@ class MemoryDisk:
         with self._mutex:
             return max(0, self.capacity_bytes - self.image.used_bytes())
 
+    def inode(self, path: Path) -> tuple[int, int] | None:
+        """Which file or folder a path leads to; a disk after a crash is another device."""
+        with self._mutex:
+            folder, number = self.image.folders.get(path), self.image.number_of(path)
+            found = id(folder) if folder is not None else number
+            return None if found is None else (id(self.image), found)
+
     def do(self, operation: Operation) -> None:
         """Let one thing happen, and record it if so wished."""
         with self._mutex:

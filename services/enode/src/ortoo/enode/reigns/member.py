@@ -95,7 +95,7 @@ async def open_member(
         register_memory(metrics, memory)
         metrics.counter(
             "ortoo_cut_messages_total",
-            "Messages that were cut out of this member's log, for no majority had them.",
+            "Messages that were cut out of this member's log, for the leader does not have them.",
             lambda: lives.cut_messages,
         )
         metrics.counter(

@@ -1,4 +1,8 @@
-"""The registered enodes and snodes: leases that end unless they are renewed. Pure: `now_s` is monotonic seconds."""
+"""The registered enodes and snodes: leases that end unless they are renewed. Pure: `now_s` is monotonic seconds.
+
+The registered store of an enode outlives its lease. An enode that returned with an empty folder would assign the
+offsets and message ids of its former store again.
+"""
 
 import dataclasses
 import math
@@ -7,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ortoo.common.cluster.names import check_process_name
+from ortoo.common.cluster.refused import DOUBLE_FIELD, LEASE_FIELD, STORE_FIELD
 from ortoo.common.errors import Conflict, Fenced, Overloaded
-from ortoo.namesrv.decisions.members import EnodeMember, MemberSet
+from ortoo.namesrv.decisions.members import EnodeMember, MemberId, MemberReport, MemberSet
 from ortoo.namesrv.decisions.texts import check_address, check_text
 
 ENODES_MAX = 1_000
@@ -31,6 +36,34 @@ class Enode:
     """The replicas from their reports to the name server; a registration does not set them."""
     index_nearly_full: bool = False
     refuses_writes: str = ""
+    made_from: str = ""
+    """The id of the store from which an operator made this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownStore:
+    """The registered store of an enode, which is kept when its processes end."""
+
+    enode: str
+    store_id: str
+    """The id of its store, or of its replica set."""
+    replicas: tuple[MemberId, ...] = ()
+    """The last known replicas of the set, including learners; empty for an enode without replicas."""
+    version: int = 0
+    """The number of changes, so that an older copy of the database is ignored."""
+    accepted: str = ""
+    """The id of another store that an operator has permitted to replace the registered one."""
+
+    def changed(self, store_id: str, replicas: tuple[MemberId, ...]) -> "KnownStore":
+        """The next version. The permission for another store ends when a store other than the registered one is set."""
+        accepted = self.accepted if store_id == self.store_id else ""
+        version = self.version + 1
+        return dataclasses.replace(self, store_id=store_id, replicas=replicas, version=version, accepted=accepted)
+
+    def accepting(self, store_id: str) -> "KnownStore":
+        """The next version, with a permission for another store; the registered store's id revokes a permission."""
+        accepted = store_id if store_id != self.store_id else ""
+        return dataclasses.replace(self, version=self.version + 1, accepted=accepted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +122,8 @@ class Leases:
         check_process_name(enode.name, "enode.name")
         check_address(enode.address, "enode.address")
         check_text(enode.store_id, "enode.store_id", "the id that the store got when it was created")
+        self.check_double(enode, now_s)
         known = self._enodes.get(enode.name)
-        if known is not None and self._lives(known, now_s) and known.enode.store_id != enode.store_id:
-            raise Conflict(
-                f"enode {enode.name!r} is alive at {known.enode.address} with store {known.enode.store_id}, and this "
-                f"one has store {enode.store_id}. Give this one another name, or stop the other and retry when its "
-                "lease has ended",
-                field="enode.store_id",
-                retry_after_ms=_left_ms(known.until_s, now_s),
-            )
         left: tuple[str, ...] = ()
         if known is None:
             self._make_room_for_enode()
@@ -113,6 +139,30 @@ class Leases:
             enode = dataclasses.replace(enode, members=known.enode.members)
         self._enodes[enode.name] = _EnodeLease(enode, now_s + self._lease_s, left)
         return None if known is not None and known.enode == enode else enode
+
+    def check_double(self, enode: Enode, now_s: float, *, may_succeed: bool = False) -> None:
+        """Refuse an enode that is alive with another store. Errors: Conflict.
+
+        `may_succeed` = this store may replace the other one, and only has to wait for the end of its lease.
+        """
+        known = self._enodes.get(enode.name)
+        if known is None or not self._lives(known, now_s) or known.enode.store_id == enode.store_id:
+            return
+        left_ms = _left_ms(known.until_s, now_s)
+        alive = f"enode {enode.name!r} is alive at {known.enode.address} with store {known.enode.store_id}, and this "
+        if may_succeed:
+            raise Conflict(
+                f"{alive}is its successor, store {enode.store_id}. It gets the lease when the other one has ended "
+                f"(in {left_ms} ms, unless it is renewed); stop the other process if it still runs",
+                field=LEASE_FIELD,
+                retry_after_ms=left_ms,
+            )
+        raise Conflict(
+            f"{alive}one has store {enode.store_id}. Give this one another name, or stop the other and retry when its "
+            "lease has ended",
+            field=DOUBLE_FIELD,
+            retry_after_ms=left_ms,
+        )
 
     def _left(self, known: _EnodeLease, enode: Enode, now_s: float) -> tuple[str, ...]:
         """Its earlier addresses. Errors: Conflict if it is still there."""
@@ -224,3 +274,38 @@ class Leases:
 
 def _left_ms(until_s: float, now_s: float) -> int:
     return max(1, math.ceil((until_s - now_s) * 1000))
+
+
+def may_come(known: KnownStore | None, store_id: str, made_from: str) -> bool:
+    """Whether an enode may use a store: the registered one, a permitted one, or one that an operator made of these."""
+    return known is None or not {known.store_id, known.accepted or known.store_id}.isdisjoint((store_id, made_from))
+
+
+def check_store(known: KnownStore | None, enode: str, store_id: str, made_from: str) -> None:
+    """Refuse a store that may not be used; the error names the command that permits it. Errors: Conflict."""
+    if known is None or may_come(known, store_id, made_from):
+        return
+    raise Conflict(
+        f"enode {enode!r} is known by store {known.store_id}, and this is store {store_id}. Check whether its volume "
+        "is mounted and its data_dir is the right one. If the former store is permanently lost, "
+        f"`ortoo enode accept-store {enode} {store_id}` lets the enode continue with this one",
+        field=STORE_FIELD,
+    )
+
+
+def check_lineage(known: KnownStore | None, report: MemberReport) -> None:
+    """Refuse a replica set with the id of a registered one and none of its replicas. Errors: Conflict.
+
+    Replicas change one at a time, so that consecutive configurations of a set have replicas in common.
+    """
+    if known is None or not known.replicas or report.set_id != known.store_id or not report.voters:
+        return
+    if report.member in known.replicas or not set(known.replicas).isdisjoint(report.voters):
+        return
+    numbers = ", ".join(f"{one.number} (disk {one.disk})" for one in known.replicas)
+    raise Conflict(
+        f"set {report.set_id} of enode {report.enode!r} has the replicas {numbers}; replica {report.member.number} "
+        f"(disk {report.member.disk}) is none of them, and its log names none of them. It created another set with "
+        "the same id. Stop it, empty its folder, and add it as a new replica",
+        field="set_id",
+    )

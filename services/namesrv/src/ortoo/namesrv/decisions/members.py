@@ -16,6 +16,8 @@ from ortoo.namesrv.decisions.texts import check_address, check_text
 MEMBERS_MAX = 64
 """The maximum number of replicas of one enode that may report, including empty disks that wait to be added."""
 SETS_MAX = 1_000
+RANDOM_PARTS = 1 << 32
+"""An incarnation is a count of starts times this, and a random part; a smaller number is a bare count."""
 FOLLOWS_ONLY = "SLAVE"
 """The role of a replica that no name server proposes."""
 
@@ -75,6 +77,8 @@ class MemberReport:
     committed: int = 0
     role: str = ""
     is_leaving: bool = False
+    made_from: str = ""
+    """The id of the store or the set that an operator made this set of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +121,8 @@ class MemberSet:
     """The epoch of the last leader."""
     take_overs: int = 0
     """The number of leader changes since this name server started."""
+    last: MemberReport | None = None
+    """The last known configuration of voters and learners, also of replicas that no longer report."""
 
     def alive(self) -> list[Reported]:
         """The last reports of live replicas that have the log, by replica."""
@@ -141,7 +147,7 @@ class MemberSet:
         A replica of the set that no log names waits as well. Its addition was interrupted by another change or by the
         end of the leader.
         """
-        latest, leader = self.configuration(), self.leader()
+        latest, leader = self.configuration() or self.last, self.leader()
         voters, learners = (latest.voters, latest.learners) if latest else ((), ())
         known = {*voters, *learners}
         waiting = {one for one in self.living - known if not self.reports[one].report.voters}
@@ -190,13 +196,16 @@ class Members:
         before = known.reports.get(report.member)
         if before is None and len(known.reports) >= MEMBERS_MAX:
             raise Overloaded(f"{MEMBERS_MAX} processes report as replicas of {report.enode!r}; stop some")
-        if before is not None and before.report.incarnation > report.incarnation:
+        is_copy = before is not None and report.member in known.living and self._is_copy(before, report, now_s)
+        if before is not None and not is_copy and _is_older(report.incarnation, before.report.incarnation):
             raise Fenced(
                 f"a later start of replica {report.member.number} of enode {report.enode!r} has reported, at "
-                f"{before.report.address}; stop one of the two",
+                f"{before.report.address}; stop one of the two. If there is only one, its disk was restored from an "
+                "older copy and lacks acknowledged messages and votes. Stop it, empty its folder, and add it as a new "
+                "replica",
                 field="incarnation",
             )
-        if before is not None and report.member in known.living and self._is_copy(before, report, now_s):
+        if before is not None and is_copy:
             raise Conflict(
                 f"two processes have copies of the disk of replica {report.member.number} of {report.enode!r}, "
                 f"at {before.report.member_address} and {report.member_address}. Stop one of them, and empty its disk",
@@ -205,6 +214,7 @@ class Members:
             )
         known.set_id = report.set_id or known.set_id
         known.reports[report.member] = Reported(report, now_s)
+        known.last = known.configuration() or known.last
         (known.living.discard if report.is_leaving else known.living.add)(report.member)
         _note_leader(known)
         return known
@@ -225,7 +235,8 @@ class Members:
 
     def _is_copy(self, before: Reported, report: MemberReport, now_s: float) -> bool:
         """Whether the same incarnation of a disk with a log reports from two addresses."""
-        same = before.report.incarnation == report.incarnation and report.set_id == before.report.set_id != ""
+        same = _is_same_start(before.report.incarnation, report.incarnation)
+        same = same and report.set_id == before.report.set_id != ""
         return same and before.report.member_address != report.member_address and before.at_s + self.lease_s > now_s
 
     def _check_set(self, known: MemberSet, report: MemberReport, now_s: float) -> None:
@@ -243,7 +254,18 @@ class Members:
             )
         self.sets[known.enode].reports.clear()
         known.living.clear()
+        known.last = None
         known.led_by, known.led_epoch = None, 0
+
+
+def _is_same_start(one: int, other: int) -> bool:
+    """Whether two incarnations are of one start of a disk, or of starts of two copies with the same count."""
+    return one == other or (min(one, other) >= RANDOM_PARTS and one // RANDOM_PARTS == other // RANDOM_PARTS)
+
+
+def _is_older(incarnation: int, known: int) -> bool:
+    """Whether a start is not later than a known one. A disk restored from a copy repeats the counts of known starts."""
+    return incarnation < known or (incarnation != known and _is_same_start(incarnation, known))
 
 
 def _note_leader(known: MemberSet) -> None:

@@ -221,8 +221,8 @@ def _check_counts(read: int, write: int) -> None:
             raise Invalid(f"{count} queues; give 1 to {QUEUE_COUNT_MAX}", field=field)
     if write > read:
         raise Invalid(
-            f"{write} write queues but {read} read queues: messages in the others could never be read, "
-            "so give at most as many as read_queue_count",
+            f"{write} write queues but {read} read queues, so that messages in the others could never be read; "
+            "give at most as many as read_queue_count",
             field="write_queue_count",
         )
 

@@ -119,10 +119,10 @@ class EnodeMachine(RoleMachine):
             self.disk.killed()
         super().kill()
 
-    def cut_power(self, fate: Fate = USUAL_FATE) -> None:
-        """End everything; what was not synced may be lost or torn."""
+    def cut_power(self, fate: Fate = USUAL_FATE, *, inside_write: bool = False) -> None:
+        """End everything; what was not synced may be lost or torn. `inside_write` as in `SimulatedDisk.stop`."""
         if self.alive:
-            self.disk.power_cut(fate)
+            self.disk.power_cut(fate, inside_write=inside_write)
         super().cut_power()
 
 

@@ -1,12 +1,21 @@
 """A machine's disk over all lives of the process that works on it."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from ortoo.common.process.randomness import Randomness
-from ortoo.testing.disks.disk_image import DiskImage, Fate
+from ortoo.testing.disks.disk_image import (
+    KEEP_EVERYTHING,
+    Create,
+    DiskImage,
+    Fate,
+    SyncData,
+    SyncFolder,
+    Write,
+)
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.simulation.disk.disk_work import Latency, SimulatedDiskWork
 from ortoo.testing.simulation.disk.platter import Platter, PowerIsOff
@@ -39,10 +48,17 @@ class SimulatedDisk(FaultyDisk):
         self._work = SimulatedDiskWork(loop, self._chance, self._latency, self._writes)
         return self._work
 
-    def stop(self) -> None:
-        """The process ends now: of each lane's first piece of work some part may have happened, or all of it."""
+    def stop(self, *, inside_write: bool = False) -> None:
+        """The process ends now: of each lane's first piece of work some part may have happened, or all of it.
+
+        With `inside_write`, the half of the first write of each has happened, unless another change comes before it.
+        """
         for lane in self._work.lanes if self._work is not None else ():
-            if lane.waiting and happens(self._chance, INTERRUPTED):
+            if lane.waiting and inside_write:
+                self.platter.operations_left = 1
+                self.platter.torn = lambda length: length // 2 + 1  # no multiple of a frame's alignment
+                _interrupted(lane.waiting[0])
+            elif lane.waiting and happens(self._chance, INTERRUPTED):
                 self.platter.operations_left = CUT_AFTER[self._chance.below(len(CUT_AFTER))]
                 self.platter.torn = lambda length: self._chance.below(length + 1)
                 _interrupted(lane.waiting[0])
@@ -76,15 +92,34 @@ class MachineDisk:
         """The process is gone; what it wrote is in the system's memory and is written by and by."""
         self.current.stop()
 
-    def power_cut(self, fate: Fate) -> None:
-        """The machine is off: what was not synced arrived or did not."""
-        self.current.stop()
+    def power_cut(self, fate: Fate, *, inside_write: bool = False) -> None:
+        """The machine is off: what was not synced arrived or did not. `inside_write` as in `SimulatedDisk.stop`."""
+        self.current.stop(inside_write=inside_write)
         self._image = self._image.crashed(self._chance, fate)
 
     def destroyed(self) -> None:
         """All of it is gone."""
         self.current.stop()
         self._image = DiskImage()
+
+    def image(self) -> DiskImage:
+        """A copy of all that programs read on it, as of now."""
+        return self._image.crashed(self._chance, KEEP_EVERYTHING)
+
+    def put_back(self, image: DiskImage) -> None:
+        """Let it be as it was when a copy was made of it. No process works on it."""
+        self.current.stop()
+        self._image = image.crashed(self._chance, KEEP_EVERYTHING)
+
+    def put(self, path: Path, content: bytes) -> None:
+        """Give a file this content, durably. No process works on the disk."""
+        with contextlib.suppress(KeyError):
+            self.remove(path)
+        number = self._image.files_made + 1
+        self._image.apply(Create(path, number))
+        self._image.apply(Write(number, 0, content))
+        self._image.apply(SyncData(number))
+        self._image.apply(SyncFolder(path.parent))
 
     def at_next(self, work: str, loop: VirtualLoop, patience_s: float, happen: Callable[[], object]) -> None:
         """Call `happen` once: when a "name" has changed, or a "write" begins, or after so many seconds."""

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import grpc
 
@@ -23,6 +24,8 @@ from ortoo.v1.member_report_pb2 import MemberId
 
 CLOCK_OFF_MS = 30_000.0
 LOOK_S = 0.3
+NEEDED_FILES = ("reign", "reign", "outline", "identity")
+"""Files without which a replica does not start."""
 CALL_TIMEOUT_S = 3.0
 
 
@@ -90,6 +93,34 @@ class MemberInjector(Injector):
 
     def _emptied_disk(self, fault: Fault) -> Undo | None:
         """A minority's disk is gone, and an operator puts an empty one in its place."""
+        machine = self._taken(fault)
+        if machine is None:
+            return None
+        machine.cut_power()
+        machine.disk.destroyed()
+        return lambda: self._begin_anew(machine)
+
+    def _lost_file(self, fault: Fault) -> Undo | None:
+        """One small file of a replica is gone. A supervisor starts it again and again, until an operator empties it."""
+        machine = self._taken(fault)
+        if machine is None:
+            return None
+        machine.kill()
+        name = NEEDED_FILES[int(fault.amount * len(NEEDED_FILES)) % len(NEEDED_FILES)]
+        path = Path("/") / machine.name / name
+        if path in machine.disk.files():
+            machine.disk.remove(path)
+        machine.start()
+
+        def emptied() -> None:
+            machine.cut_power()
+            machine.disk.destroyed()
+            self._begin_anew(machine)
+
+        return emptied
+
+    def _taken(self, fault: Fault) -> MemberMachine | None:
+        """The machine whose disk is to be replaced; None when another one is, or this one may not be lost."""
         machine = self._enode(fault)
         if self._replacing or not isinstance(machine, MemberMachine) or not self._is_a_member(machine):
             return None
@@ -97,15 +128,13 @@ class MemberInjector(Injector):
             return None
         self.flipped = ""
         self._replacing = machine.name
-        machine.cut_power()
-        machine.disk.destroyed()
+        return machine
 
-        def replaced() -> None:
-            machine.start()
-            loop = self.world.loop
-            self._stops.append(loop.create_task(self._replace(machine), context=loop.outside.context.copy()))
-
-        return replaced
+    def _begin_anew(self, machine: MemberMachine) -> None:
+        """Start a machine with an empty disk, and let an operator admit it."""
+        machine.start()
+        loop = self.world.loop
+        self._stops.append(loop.create_task(self._replace(machine), context=loop.outside.context.copy()))
 
     def _bit_flip(self, fault: Fault) -> None:
         """What one disk has wrong the others have: it is no excuse for a loss."""
