@@ -62,11 +62,11 @@ def test_second_store_under_a_living_name_is_refused() -> None:
 
 
 def test_the_successor_of_a_store_waits_for_the_lease_alone() -> None:
-    """An operator made it of the known store: the refusal has a field of its own, and ends with the lease."""
+    """An operator made it from the registered store. The error has a separate field, and ends with the lease."""
     leases = Leases(15)
     enode(leases, 0)
     successor = Enode("e", "h:2", "other", made_from="s")
-    with pytest.raises(Conflict, match="gets the lease when the other one's has ended") as caught:
+    with pytest.raises(Conflict, match="gets the lease when the other one has ended") as caught:
         leases.check_double(successor, 14, may_succeed=True)
     assert caught.value.field == LEASE_FIELD
     assert LEASE_FIELD not in OTHER_STORE_FIELDS

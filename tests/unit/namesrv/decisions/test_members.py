@@ -97,7 +97,7 @@ def test_an_earlier_start_is_fenced() -> None:
 
 @pytest.mark.parametrize("incarnation", [(3 << 32) + 5, (3 << 32) + 9, (2 << 32) + 9, 7])
 def test_a_disk_that_was_put_back_from_an_older_copy_is_named(incarnation: int) -> None:
-    """It counts starts that are known already, with another random part; a start that comes next is heard."""
+    """It repeats the count of a known start with another random part; the next start is accepted."""
     members = Members(lease_s=3.0)
     said(report(1, incarnation=(3 << 32) + 7), members=members)
     with pytest.raises(Fenced, match="restored from an older copy"):
@@ -106,11 +106,11 @@ def test_a_disk_that_was_put_back_from_an_older_copy_is_named(incarnation: int) 
 
 
 def test_two_copies_of_a_disk_that_are_started_are_named() -> None:
-    """Both count the same start, each with a random part of its own."""
+    """Both have the same count of starts, each with another random part."""
     members = Members(lease_s=3.0)
     said(report(1, incarnation=(3 << 32) + 7), members=members)
     copy = dataclasses.replace(report(1, incarnation=(3 << 32) + 9), member_address="clone:2", address="clone:1")
-    with pytest.raises(Conflict, match="two processes have copies of the disk of member 1"):
+    with pytest.raises(Conflict, match="two processes have copies of the disk of replica 1"):
         members.put(copy, 2.0)
 
 

@@ -124,7 +124,7 @@ class ReportMemberRequest(_message.Message):
     is_leaving: _builtins.bool
     """The process shuts down, and this is its last report."""
     made_from: _builtins.str
-    """The id of the store or the replica set that an operator made this set of; empty = of none."""
+    """The id of the store or replica set from which an operator made this set; empty = none."""
     @_builtins.property
     def member(self) -> Global___MemberId:
         """The replica that reports."""

@@ -537,8 +537,8 @@ class Enode(_message.Message):
     epoch: _builtins.int
     """The epoch of the enode that this address serves; a larger one is newer. 0 = the enode never had another leader."""
     made_from: _builtins.str
-    """The id of the store or the replica set that an operator made this store of, such as that of a backup; empty = of none.
-    Said at a registration: a known enode may come back with another store that was made of its own.
+    """The id of the store or replica set from which an operator made this store, such as that of a backup; empty =
+    none. Set in a registration: a registered enode may return with a store that was made from its own.
     """
     @_builtins.property
     def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___EnodeMember]:

@@ -40,7 +40,7 @@ class Catalog:
         self._database = database
         self._engine = database.engine
         self.stores = Stores(database)
-        """By which store each enode is known."""
+        """The registered store of each enode."""
         self._held = contextlib.ExitStack()
         """The resources to release on close: the thread, and the lock of a file."""
 

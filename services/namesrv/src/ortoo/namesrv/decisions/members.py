@@ -17,7 +17,7 @@ MEMBERS_MAX = 64
 """The maximum number of replicas of one enode that may report, including empty disks that wait to be added."""
 SETS_MAX = 1_000
 RANDOM_PARTS = 1 << 32
-"""An incarnation is a count of starts times this, and a random part; a smaller number is a bare count."""
+"""An incarnation is a count of starts times this, plus a random part; a smaller number is only a count."""
 FOLLOWS_ONLY = "SLAVE"
 """The role of a replica that no name server proposes."""
 

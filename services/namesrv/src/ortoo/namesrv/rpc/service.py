@@ -253,7 +253,7 @@ class NameService(NameServiceServicer):
         return admin_pb.ElectMemberResponse(proposal=write(report_pb.Proposal, proposal))
 
     async def AcceptStore(self, request: admin_pb.AcceptStoreRequest, context: Context) -> admin_pb.AcceptStoreResponse:
-        """Let an enode come back with another store."""
+        """Permit an enode to return with another store."""
         former = await self.stores.accept(request.enode, request.store_id)
         return admin_pb.AcceptStoreResponse(former_store_id=former)
 
