@@ -22,7 +22,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class ScaledObjectRef(_message.Message):
-    """The group and topic whose backlog is requested."""
+    """The group and topic whose lag is requested."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -74,7 +74,7 @@ Global___ScaledObjectRef: _TypeAlias = ScaledObjectRef  # noqa: Y015
 
 @_typing.final
 class IsActiveResponse(_message.Message):
-    """Whether there is a backlog."""
+    """Whether the group has a lag."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

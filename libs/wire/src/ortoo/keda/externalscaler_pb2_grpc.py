@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class ExternalScalerStub:
-    """The backlog of a group.
+    """The lag of a group, as a metric for autoscaling.
     """
 
     def __init__(self, channel):
@@ -58,11 +58,11 @@ class ExternalScalerStub:
 
 
 class ExternalScalerServicer:
-    """The backlog of a group.
+    """The lag of a group, as a metric for autoscaling.
     """
 
     def IsActive(self, request, context):
-        """Whether there is a backlog. Without one, KEDA scales to zero.
+        """Whether the group has a lag. Without one, KEDA scales to zero.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -121,7 +121,7 @@ def add_ExternalScalerServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ExternalScaler:
-    """The backlog of a group.
+    """The lag of a group, as a metric for autoscaling.
     """
 
     @staticmethod

@@ -15,11 +15,11 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ExternalScalerStub:
-    """The backlog of a group."""
+    """The lag of a group, as a metric for autoscaling."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     IsActive: _aio.UnaryUnaryMultiCallable[_externalscaler_pb2.ScaledObjectRef, _externalscaler_pb2.IsActiveResponse]
-    """Whether there is a backlog. Without one, KEDA scales to zero."""
+    """Whether the group has a lag. Without one, KEDA scales to zero."""
     StreamIsActive: _aio.UnaryStreamMultiCallable[_externalscaler_pb2.ScaledObjectRef, _externalscaler_pb2.IsActiveResponse]
     """As IsActive; a new response follows whenever the result changes."""
     GetMetricSpec: _aio.UnaryUnaryMultiCallable[_externalscaler_pb2.ScaledObjectRef, _externalscaler_pb2.GetMetricSpecResponse]
@@ -28,7 +28,7 @@ class ExternalScalerStub:
     """The current value of a metric."""
 
 class ExternalScalerServicer(metaclass=_abc_1.ABCMeta):
-    """The backlog of a group."""
+    """The lag of a group, as a metric for autoscaling."""
 
     @_abc_1.abstractmethod
     def IsActive(
@@ -36,7 +36,7 @@ class ExternalScalerServicer(metaclass=_abc_1.ABCMeta):
         request: _externalscaler_pb2.ScaledObjectRef,
         context: _aio.ServicerContext[_externalscaler_pb2.ScaledObjectRef, _abc.Awaitable[_externalscaler_pb2.IsActiveResponse]],
     ) -> _abc.Awaitable[_externalscaler_pb2.IsActiveResponse]:
-        """Whether there is a backlog. Without one, KEDA scales to zero."""
+        """Whether the group has a lag. Without one, KEDA scales to zero."""
 
     @_abc_1.abstractmethod
     def StreamIsActive(

@@ -548,9 +548,9 @@ class UpdateGroupRequest(_message.Message):
     notify_members_changed: _builtins.bool
     """Whether group members are notified at once when the membership changes; otherwise they check every 20 s."""
     slow_consumer_threshold_messages: _builtins.int
-    """A group member is slow when its backlog is larger than this number of messages."""
+    """A group member is slow when its lag is larger than this number of messages."""
     slow_consumer_grace_ms: _builtins.int
-    """The time without an acknowledgement after which a slow member is evicted, milliseconds. 0 = a large backlog is
+    """The time without an acknowledgement after which a slow member is evicted, milliseconds. 0 = a large lag is
     enough.
     """
     unacknowledged_bytes_max: _builtins.int

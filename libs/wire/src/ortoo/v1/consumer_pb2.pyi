@@ -133,7 +133,7 @@ class _CloseReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CloseReas
     CLOSE_REASON_CLIENT_LEFT: _CloseReason.ValueType  # 1
     """The client closed it."""
     CLOSE_REASON_SLOW_CONSUMER: _CloseReason.ValueType  # 2
-    """The client acknowledged nothing while its backlog grew."""
+    """The client acknowledged nothing while its lag grew."""
     CLOSE_REASON_EXPIRED: _CloseReason.ValueType  # 3
     """The client sent nothing until the session expired."""
     CLOSE_REASON_SHUTDOWN: _CloseReason.ValueType  # 4
@@ -151,7 +151,7 @@ CLOSE_REASON_UNSPECIFIED: CloseReason.ValueType  # 0
 CLOSE_REASON_CLIENT_LEFT: CloseReason.ValueType  # 1
 """The client closed it."""
 CLOSE_REASON_SLOW_CONSUMER: CloseReason.ValueType  # 2
-"""The client acknowledged nothing while its backlog grew."""
+"""The client acknowledged nothing while its lag grew."""
 CLOSE_REASON_EXPIRED: CloseReason.ValueType  # 3
 """The client sent nothing until the session expired."""
 CLOSE_REASON_SHUTDOWN: CloseReason.ValueType  # 4
@@ -201,7 +201,7 @@ class PushRequest(_message.Message):
 
     @_builtins.property
     def suspend(self) -> Global___Suspend:
-        """Pauses the delivery from some queues or from all. The session keeps the queues."""
+        """Suspends the delivery from some queues or from all. The session keeps the queues."""
 
     def __init__(
         self,
@@ -226,8 +226,8 @@ Global___PushRequest: _TypeAlias = PushRequest  # noqa: Y015
 
 @_typing.final
 class Suspend(_message.Message):
-    """The queues whose delivery is paused. Each request replaces the previous one. A session may pause as long as it
-    sends heartbeats; a paused queue does not make it a slow consumer.
+    """The queues whose delivery is suspended. Each request replaces the previous one. A session may stay suspended as long as it
+    sends heartbeats; a suspended queue does not make it a slow consumer.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -235,10 +235,10 @@ class Suspend(_message.Message):
     EVERYTHING_FIELD_NUMBER: _builtins.int
     QUEUES_FIELD_NUMBER: _builtins.int
     everything: _builtins.bool
-    """Pause all queues."""
+    """Suspend all queues."""
     @_builtins.property
     def queues(self) -> _containers.RepeatedCompositeFieldContainer[_topic_pb2.Queue]:
-        """Pause these queues. Queues that the session does not own are ignored."""
+        """Suspend these queues. Queues that the session does not own are ignored."""
 
     def __init__(
         self,

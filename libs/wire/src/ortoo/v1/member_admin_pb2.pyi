@@ -204,7 +204,7 @@ class AcceptStoreRequest(_message.Message):
     enode: _builtins.str
     """The enode's name."""
     store_id: _builtins.str
-    """The id of the store or of the replica set, as in the refusal. The id of the registered store revokes a permission."""
+    """The id of the store or of the replica set, as in the refusal. The id of the registered store removes a permission."""
     def __init__(
         self,
         *,

@@ -467,7 +467,7 @@ Global___WatchTransactionChecksRequest: _TypeAlias = WatchTransactionChecksReque
 
 @_typing.final
 class WatchTransactionChecksResponse(_message.Message):
-    """A check of a transaction. The first response has no transaction; it confirms that the producer is registered."""
+    """A check of a transaction. The first response has no transaction; it reports that the producer is registered."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

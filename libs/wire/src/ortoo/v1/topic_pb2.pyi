@@ -345,9 +345,9 @@ class Group(_message.Message):
     consume_enabled: _builtins.bool
     """Whether its members may consume. In PutGroup, absent = unchanged; a new group may consume."""
     slow_consumer_threshold_messages: _builtins.int
-    """A member is slow if its backlog is larger than this number of messages and it acknowledges nothing; 0 = 1,024."""
+    """A member is slow if its lag is larger than this number of messages and it acknowledges nothing; 0 = 1,024."""
     slow_consumer_grace_ms: _builtins.int
-    """The time without an acknowledgement after which a slow member is evicted, milliseconds. 0 = a large backlog is
+    """The time without an acknowledgement after which a slow member is evicted, milliseconds. 0 = a large lag is
     enough. Absent = 10,000.
     """
     created_at_ms: _builtins.int

@@ -310,7 +310,7 @@ class Directory:
             self._tell(snode=snode)
 
     async def end_watches_when(self, event: asyncio.Event) -> None:
-        """End all watches as soon as `event` is set, which happens at shutdown."""
+        """End all watches as soon as `event` is set, which is when the process shuts down."""
         await event.wait()
         self.watches.end()
 
