@@ -226,8 +226,8 @@ Global___PushRequest: _TypeAlias = PushRequest  # noqa: Y015
 
 @_typing.final
 class Suspend(_message.Message):
-    """The queues whose delivery is suspended. Each request replaces the previous one. A session may stay suspended as long as it
-    sends heartbeats; a suspended queue does not make it a slow consumer.
+    """The queues whose delivery is suspended. Each request replaces the previous one. A session may stay suspended as long
+    as it sends heartbeats; a suspended queue does not make it a slow consumer.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

@@ -510,7 +510,7 @@ class Command(_message.Message):
     @_builtins.property
     def reconnect(self) -> Global___Reconnect:
         """Close the connections and connect again. Only clients of RocketMQ's protocol support it. The empty result
-        confirms that they were notified.
+        means that they were notified.
         """
 
     def __init__(
