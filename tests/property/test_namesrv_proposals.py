@@ -1,4 +1,4 @@
-"""Proposals of several name servers over one database have unique epochs, whatever replicas report and when."""
+"""Proposals of name servers with one database have unique epochs, whatever replicas report and when."""
 
 from dataclasses import dataclass, field, replace
 
@@ -37,13 +37,13 @@ REPORTS = st.builds(
 
 @dataclass
 class NameServer:
-    """The knowledge of one name server."""
+    """The state of one name server."""
 
     members: Members = field(default_factory=lambda: Members(lease_s=3.0))
     standing: Standing = Standing()
 
     def hear(self, one: MemberReport, now_s: float) -> Proposal | None:
-        """Take a report; returns the proposal that follows from it."""
+        """Store a report; returns the proposal that follows."""
         return wanted(self.members.put(one, now_s), self.standing)
 
 
@@ -62,7 +62,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_epochs_are_unique_and_grow(steps: list[tuple[str, int, object]]) -> None:
-    """Reports are late and duplicated, name servers restart, and they decide at one moment and store at another."""
+    """Reports may be late and duplicate. Name servers restart, and decide and store at different times."""
     database, servers = ProposalRow(), [NameServer() for _ in range(3)]
     said: list[MemberReport] = []
     decided: dict[int, tuple[int, Proposal]] = {}
