@@ -1,4 +1,4 @@
-"""A deleted group lives as a deleted topic does: it can come back for a while, then nothing is kept of it."""
+"""A deleted group can be restored for a while, like a deleted topic; then enodes delete its state."""
 
 import asyncio
 import shutil
@@ -17,7 +17,7 @@ COUNT = 10
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    """One of each role; the declared group g and the group u, there by use alone, have consumed all of topic t."""
+    """One process of each role; the declared group g and the automatic group u have consumed all of topic t."""
     async with open_cluster(tmp_path) as opened:
         await opened.create_topic("t", queues=1)
         async with connect(opened.address) as mq:
@@ -30,7 +30,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 
 async def consumed(mq: Client, group: str, count: int) -> None:
-    """A member of a group acknowledges so many messages and leaves."""
+    """A group member acknowledges this number of messages and leaves."""
     async with asyncio.timeout(20), mq.consumer(group, "t", ConsumerSettings(from_first=True)) as consumer:
         async for message in consumer:
             message.ack()
@@ -47,7 +47,7 @@ def kept(cluster: Cluster) -> list[str]:
 
 
 async def until(cluster: Cluster, *groups: str) -> None:
-    """Wait until the enode keeps offsets of these groups alone."""
+    """Wait until the enode keeps offsets of only these groups."""
     async with asyncio.timeout(20):
         while kept(cluster) != list(groups):
             await cluster.clock.sleep(0.02)
@@ -59,7 +59,7 @@ async def named(mq: Client) -> dict[str, GroupInfo]:
 
 
 async def test_a_deleted_group_comes_back_as_it_was(cluster: Cluster) -> None:
-    """B-085: settings and offsets, over restarts; also when its members have made it anew by using it meanwhile."""
+    """Settings and offsets are restored, also after restarts and after a use created the group again."""
     async with connect(cluster.address) as mq, asyncio.timeout(60):
         assert {name: group.by_use for name, group in (await named(mq)).items()} == {"g": False, "u": True}
         await mq.admin.delete_group("g")
@@ -84,13 +84,13 @@ async def test_a_deleted_group_comes_back_as_it_was(cluster: Cluster) -> None:
         assert not (await named(mq))["g"].by_use
         await mq.admin.delete_group("g")
         await mq.admin.groups.update("g", attempts_max=5)
-        with pytest.raises(AlreadyExists, match="declared anew"):
+        with pytest.raises(AlreadyExists, match="declared again"):
             await mq.admin.undelete_group("g")
         assert kept(cluster) == ["g", "u"]
 
 
 async def test_what_is_deleted_after_the_directory_was_restored_goes(cluster: Cluster, tmp_path: Path) -> None:
-    """Enodes and snodes that heard of versions after the backup take what the restored directory says for news."""
+    """Enodes and snodes that have seen versions after the backup accept the restored directory as newer."""
     folder, file = cluster.folder / "namesrv", tmp_path / "directory.backup"
     async with connect(cluster.address) as mq, asyncio.timeout(60):
         backup("", folder, file)
@@ -110,7 +110,7 @@ async def test_what_is_deleted_after_the_directory_was_restored_goes(cluster: Cl
 
 
 async def test_nothing_is_kept_of_a_group_whose_deletion_is_due(cluster: Cluster) -> None:
-    """B-085: at once, or when its grace period is over; who comes by its name later begins anew and stays."""
+    """At once or after its grace period. A later group of its name starts without offsets and is kept."""
     async with connect(cluster.address) as mq, asyncio.timeout(60):
         await cluster.clock.sleep(0.01)  # a deletion in the millisecond of the last use would leave what was used
         await mq.admin.delete_group("u", at_once=True)
@@ -121,7 +121,7 @@ async def test_nothing_is_kept_of_a_group_whose_deletion_is_due(cluster: Cluster
         await consumed(mq, "u", COUNT)
         assert kept(cluster) == ["g", "u"]
         await cluster.close("enode-0")
-        await cluster.open_enode("enode-0")  # it is told again of what was due, and has done it
+        await cluster.open_enode("enode-0")  # it gets the due deletions again, and has carried them out
         await mq.admin.ensure_topic("later")
         assert kept(cluster) == ["g", "u"]
         await cluster.close("namesrv-0")

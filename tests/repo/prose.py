@@ -121,7 +121,9 @@ def _of_python(name: str, source: str) -> Iterator[Text]:
                 line = value.lineno
                 for part in re.split(r"\n\s*\n|\n(?=\s*(?:[*-] |\d+[.)] ))", value.value):
                     prose = " ".join(
-                        piece.strip() for piece in part.split("\n") if not piece.lstrip().startswith(">>>")
+                        piece.strip()
+                        for piece in part.split("\n")
+                        if not piece.lstrip().startswith(">>>") and not piece.startswith(" " * (value.col_offset + 4))
                     )
                     if prose.strip():
                         yield Text(name, line, "docstring", re.sub(r"^(?:[*-] |\d+[.)] )", "", prose.strip()))

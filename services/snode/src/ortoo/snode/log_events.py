@@ -1,4 +1,4 @@
-"""The log events of snodes: name, level, meaning, and the remedy."""
+"""The log events of snodes: name, level, meaning and remedy."""
 
 from ortoo.common.logs.log_event import debug, error, info, warning
 

@@ -1,4 +1,4 @@
-"""The name server's metrics: the size of the directory, live processes, leaders of enodes."""
+"""The name server's metrics: the size of the directory, processes, and replicas."""
 
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.namesrv.directory.directory import Directory
@@ -6,7 +6,7 @@ from ortoo.namesrv.directory.elections import Elections
 
 
 def register(metrics: Metrics, directory: Directory, elections: Elections) -> None:
-    """Register the metrics of `directory` and of `elections`."""
+    """Register the metrics of `directory` and `elections`."""
     metrics.gauge("rocketmq_topic_number", "Topics.", lambda: len(directory.topics()))
     metrics.gauge("rocketmq_consumer_group_number", "Consumer groups.", lambda: len(directory.groups()))
     metrics.counter(
@@ -14,11 +14,11 @@ def register(metrics: Metrics, directory: Directory, elections: Elections) -> No
     )
     metrics.gauge(
         "ortoo_process_alive",
-        "1 for each process whose lease runs, 0 for an enode whose lease ran out.",
+        "1 for each process with a valid lease, 0 for an enode whose lease expired.",
         lambda: {(kind, name): int(alive) for kind, name, alive in directory.processes()},
         labels=("node_type", "node_id"),
     )
-    metrics.gauge("ortoo_route_watchers", "Processes that follow the routes.", lambda: directory.watches.count)
+    metrics.gauge("ortoo_route_watchers", "Processes that watch the routes.", lambda: directory.watches.count)
     metrics.counter(
         "ortoo_changes_total",
         "Changes of topics and groups requested from this name server, by outcome.",
@@ -27,25 +27,25 @@ def register(metrics: Metrics, directory: Directory, elections: Elections) -> No
     )
     metrics.gauge(
         "ortoo_enode_under_replicated",
-        "Voting replicas of an enode that do not report.",
+        "Voters of an enode that do not report.",
         lambda: {(one.enode,): len(one.missing()) for one in elections.sets()},
         labels=("enode",),
     )
     metrics.gauge(
         "ortoo_enode_leaderless",
-        "1 for an enode of which members report and none leads.",
+        "1 for an enode whose replicas report and have no leader.",
         lambda: {(one.enode,): int(one.leader() is None) for one in elections.sets() if one.alive()},
         labels=("enode",),
     )
     metrics.gauge(
         "ortoo_enode_epoch",
-        "Epoch of the last known leader of an enode with replicas.",
+        "The epoch of the last leader that an enode's replicas reported.",
         lambda: {(one.enode,): one.led_epoch for one in elections.sets()},
         labels=("enode",),
     )
     metrics.counter(
         "ortoo_enode_take_overs_total",
-        "Changes of the leader of an enode, as seen by this name server.",
+        "Leader changes of an enode, as seen by this name server.",
         lambda: {(one.enode,): one.take_overs for one in elections.sets()},
         labels=("enode",),
     )

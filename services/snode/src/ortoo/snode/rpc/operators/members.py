@@ -35,6 +35,8 @@ class MemberAdmin(DirectoryAdmin):
     """The replicas: leader, state, lag."""
     ElectMember = passed_on("ElectMember")
     """Propose a replica when the enode has no leader."""
+    AcceptStore = passed_on("AcceptStore")
+    """Accept another store of an enode, so that the enode can register with it."""
 
     async def HandOver(self, request: pb.HandOverRequest, context: Context) -> pb.HandOverResponse:
         """Transfer leadership to another replica."""
