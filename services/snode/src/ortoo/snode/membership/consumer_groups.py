@@ -54,7 +54,8 @@ class ConsumerGroups:
     async def run(self) -> None:
         """Assign queues wherever something has changed, for ever.
 
-        A group whose assignment fails is skipped. If the loop itself fails, it ends the process: consumers would get no queues.
+        A group whose assignment fails is skipped. If the loop itself fails the process ends, because no consumer would
+        get queues.
         """
         while True:
             await self._wake.wait()
