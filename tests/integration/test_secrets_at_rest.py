@@ -63,7 +63,7 @@ async def test_a_secret_in_the_clear_is_told_once(tmp_path: Path) -> None:
     for put in (True, False):
         with capture_logs() as logs:
             await secret_after(tmp_path, {}, put=put)
-        told.append([line for line in logs if "secrets_key_file" in line["event"]])
+        told.append([line for line in logs if "secrets_unencrypted" in line["event"]])
     assert told[0] == []
     [warning] = told[1]
     assert (warning["log_level"], warning["users"]) == ("warning", 1)
