@@ -156,8 +156,8 @@ def test_a_mode_is_changed_only_while_nobody_has_messages_or_it_is_forced() -> N
             await change(TOPIC, GROUP, Mode.OFFSETS, force=False)
         assert (refused.value.field, refused.value.message) == (
             "force",
-            "members of group billing have 1 messages and 0 queues of orders: stop them first, or force it; "
-            "what they have is delivered again",
+            "consumers of group billing have 1 messages and 0 queues of orders: stop them first, or use force to "
+            "deliver these messages again",
         )
         assert await change(TOPIC, GROUP, Mode.POP, force=False) is Mode.POP
         assert await change(TOPIC, GROUP, Mode.POP_IN_ORDER, force=True) is Mode.POP

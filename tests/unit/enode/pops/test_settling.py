@@ -83,7 +83,7 @@ def test_a_pop_that_was_called_off_hears_why_it_has_nothing() -> None:
         with pytest.raises(Conflict) as refused:
             await it.leasing.pop(wish)
         told = (refused.value.message, refused.value.field)
-        assert told == ("nobody waits for this pop any more: it was called off", "attempt_id")
+        assert told == ("this pop was cancelled by its client", "attempt_id")
 
     play(scenario)
 
