@@ -76,7 +76,7 @@ def test_a_commit_by_an_older_generation_is_refused_also_while_the_newer_is_on_i
         assert (refused.value.field, refused.value.message) == (
             "generation",
             f"queue {queue_ids[-1]} was committed by generation {newest}, this commit is of {generation}: another "
-            "member owns the queue now",
+            "group member owns the queue now",
         )
     on_the_way.settle(OffsetsCommitted(1, "g", 6, ((1, 7), (5, 1))))
     on_the_way.check(offsets, 1, "g", (1,), 5)

@@ -1,6 +1,6 @@
 """Delayed messages: stored aside, read into memory before they are due, then appended to their queues.
 
-A delivery and the end of its timer are one frame of the log, so a crash can neither lose a message nor deliver it
+A delivery and the end of its timer are one frame of the log. So a crash can neither lose a message nor deliver it
 twice. Times are those of the wall clock. When it is set forward, messages that became due are delivered at once. When
 it is set back, messages that are not due yet wait.
 """

@@ -86,7 +86,7 @@ class IdentifiedIntake:
         try:
             found = place.result() if place.done() else await asyncio.shield(place)
         except Exception as error:  # the new messages are stored, so the error must not claim that none is
-        raise Unavailable(f"another request for the same message failed: {error}; send it again") from None
+            raise Unavailable(f"another request for the same message failed: {error}; send it again") from None
         return found if is_own or found.duplicate else replace(found, duplicate=True)
 
     async def _store_new(

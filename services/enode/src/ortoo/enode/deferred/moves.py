@@ -37,7 +37,7 @@ class TimerMoves:
         """Store every delayed message below a place again; returns the number of bytes.
 
         Staged messages are stored again too. None if one is still being delivered or recalled.
-        Errors: Overloaded, Unavailable, NotFound while a topic is being deleted; then no segment may be deleted.
+        Errors: Overloaded, Unavailable, NotFound (a topic is being deleted). Then no segment may be deleted.
         """
         self._moved_bytes, moved = 0, 0
         for _ in range(LOOKS_MAX):

@@ -1,4 +1,4 @@
-"""Sending to the other replicas: one stream each; messages may be lost."""
+"""Sending messages to the other replicas, over one stream each. Messages may be lost."""
 
 import asyncio
 import contextlib

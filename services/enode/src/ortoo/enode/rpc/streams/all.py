@@ -24,7 +24,7 @@ class Stream(Protocol[Q, R]):
     """Whether open requests are answered before the server stops; otherwise they are abandoned."""
 
     async def serve(self, requests: AsyncIterator[Q], scope: Scope) -> None:
-        """Read requests until there are no more; the work runs in tasks of `scope`."""
+        """Read requests until the peer ends its side; the work runs in tasks of `scope`."""
 
 
 class Streams:
@@ -36,7 +36,7 @@ class Streams:
         self._draining = draining
 
     async def run(self, name: str, stream: Stream[Any, R], requests: AsyncIterator[Any]) -> AsyncIterator[R]:
-        """Yield the answers of `stream`. Its tasks are in a separate scope, since this generator may end at any await."""
+        """Yield the answers of `stream`. Its tasks have a scope of their own: this generator may end at any yield."""
         scope = self._background.scope(name, failed=stream.outbox.fail)
         reading = scope.start("read", _read(stream, requests, scope))
         draining = scope.start("drain", self._drain(stream, reading))

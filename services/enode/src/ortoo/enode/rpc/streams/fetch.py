@@ -111,8 +111,8 @@ class FetchStream(ReadStream):
     async def _read(self, request: enode_pb2.FetchBatchesRequest) -> tuple[Bulky, int]:
         """Read now, under a reservation; at the end of the queue wait without one.
 
-        A waiting read gets bytes that were just stored. They are in the store's memory anyway, and shared by all waiting
-        reads, so only reads of older batches need a reservation.
+        A waiting read gets bytes that were just stored. They are in the store's memory anyway, and shared by all
+        waiting reads, so only reads of older batches need a reservation.
         """
         topic_id, queue_id = request.topic_id, request.queue_id
         if self._topics.lacks(topic_id, queue_id):

@@ -1,4 +1,4 @@
-"""The Lease stream: pops and verdicts of many consumers; most pops wait."""
+"""The Lease stream: pops and verdicts of many consumers. Most pops wait."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 

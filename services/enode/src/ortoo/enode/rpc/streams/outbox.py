@@ -14,10 +14,10 @@ R = TypeVar("R")
 class Outbox(Generic[R]):
     """The answers of one stream, in the order in which they are put, and a bound on their bytes.
 
-    Bytes are reserved before the work that needs them, and released when the transport takes the answer. So a peer that
-    does not read its answers is soon no longer served, and costs at most `bytes_max` of memory. Reservations are granted
-    in the order of the requests; one that is larger than the bound is granted when it is alone. All are also drawn from
-    the call's share of the process's memory.
+    Bytes are reserved before the work that needs them, and released when the transport takes the answer. So a peer
+    that does not read its answers is soon no longer served, and costs at most `bytes_max` of memory. Reservations are
+    granted in the order of the requests; one that is larger than the bound is granted when it is alone. All are also
+    drawn from the call's share of the process's memory.
     """
 
     def __init__(self, *, bytes_max: int) -> None:

@@ -49,7 +49,7 @@ class PushedDown:
     async def choose(
         self, fetch: Fetch, work: DiskWork, request: enode_pb2.FetchBatchesRequest, bytes_max: int, wait_ms: int = 0
     ) -> Chosen:
-        """Scan from the request's offset on, until `bytes_max` were found, the scan limit is reached, or the queue ends.
+        """Scan from the request's offset until `bytes_max` are found, the scan limit is reached, or the queue ends.
 
         At the end of the queue wait up to `wait_ms`. An error behind the first part is left to the next read.
         Errors: as `Store.fetch`; Unsupported.
