@@ -443,9 +443,9 @@ def test_a_joiner_learns_first_and_votes_then() -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (AddLearner(TWO.member), "there already"),
-        (Remove(FOUR.member), "is not there"),
-        (Remove(ONE.member), "hand over to another first"),
+        (AddLearner(TWO.member), "in the set already"),
+        (Remove(FOUR.member), "is not in the set"),
+        (Remove(ONE.member), "transfer leadership to another first"),
     ],
 )
 def test_changes_that_make_no_sense_are_refused(change: Event, why: str) -> None:

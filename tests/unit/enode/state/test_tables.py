@@ -200,9 +200,9 @@ def test_a_use_that_does_not_fit_is_refused_with_what_to_do() -> None:
         check(Mode.OFFSETS, Mode.POP_IN_ORDER, group="g", topic="t")
     assert refused.value.field == "group"
     assert refused.value.message == (
-        "group g consumes topic t by offsets (push sessions and pulls); this asks for it by pop, in the order of "
-        "message groups, and both at once would deliver messages twice or never. Use another group, or stop its "
-        "members and change it: ortoo group mode g t --set pop-in-order (AdminService/SetDeliveryMode)"
+        "group g consumes topic t by offsets (push sessions and pulls); this request consumes it by pop, in the "
+        "order of message groups. Both at once would deliver messages twice or never. Use another group, or stop its "
+        "consumers and change the mode: ortoo group mode g t --set pop-in-order (AdminService/SetDeliveryMode)"
     )
 
 

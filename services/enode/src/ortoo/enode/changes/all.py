@@ -100,7 +100,7 @@ class ProducerWindow(Change):
 
 @dataclass(frozen=True, slots=True)
 class QueueEnds(Change):
-    """In a checkpoint: the end of a queue, known even when none of its frames is left."""
+    """In a checkpoint: the end of a queue, kept even after all its frames are deleted."""
 
     topic_id: U64
     queue_id: U32

@@ -27,9 +27,9 @@ _log = get_logger("groups")
 class GroupLives:
     """Drops offsets, locks and modes of groups, only by the contents of the log, so that a replay does the same.
 
-    A group that is missing in a directory is kept: it may be another directory, or an older one. State is dropped in two
-    cases. A deletion of the group is due, by its version, and the group was not used after the deletion. Or the group
-    was not used for the retention time, and this enode never learned of a declaration.
+    A group that is missing in a directory is kept: it may be another directory, or an older one. State is dropped in
+    two cases. A deletion of the group is due, by its version, and the group was not used after the deletion. Or the
+    group was not used for the retention time, and this enode never learned of a declaration.
     """
 
     def __init__(self, store: Store, clock: Clock, *, retention_ms: int, following: Callable[[], bool]) -> None:
@@ -93,7 +93,7 @@ class GroupLives:
             await self._drop(pairs, "silent", may_go)
 
     def _is_unused(self, topic_id: int, group: str, since_ms: int) -> bool:
-        """Whether a group has state in a topic, has not used it since `since_ms`, and has no accepted change pending."""
+        """Whether a group has state in a topic, last used it before `since_ms`, and has no accepted change pending."""
         at_ms = self._groups.seen_at_ms(topic_id, group) or 0
         return 0 < at_ms < since_ms and (topic_id, group) not in self._engine.accepted
 

@@ -33,8 +33,8 @@ def registration(
 ) -> Announcing:
     """Announce `enode` to renew its leases at least every `interval_s`.
 
-    An announcement holds whether the index is nearly full, why the enode refuses writes if it does, and the `topics`
-    that the directory does not know.
+    An announcement holds whether the index is nearly full, and why the enode refuses writes if it does. It also holds
+    the `topics` that the directory does not know.
     """
 
     def stub(address: str) -> namesrv_pb2_grpc.NameServiceStub:

@@ -46,8 +46,8 @@ def check(stored: Mode, wanted: Mode, *, group: str, topic: str) -> None:
     if stored in (Mode.UNDECIDED, wanted):
         return
     raise Conflict(
-        f"group {group} consumes topic {topic} {_WORDS[stored]}; this asks for it {_WORDS[wanted]}, and both at once "
-        f"would deliver messages twice or never. Use another group, or stop its members and change it: "
+        f"group {group} consumes topic {topic} {_WORDS[stored]}; this request consumes it {_WORDS[wanted]}. Both at "
+        f"once would deliver messages twice or never. Use another group, or stop its consumers and change the mode: "
         f"ortoo group mode {group} {topic} --set {_NAMES[wanted]} (AdminService/SetDeliveryMode)",
         field="group",
     )
