@@ -80,6 +80,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "enode elect": ("enode-0 1",),
     "enode add": ("enode-0 3",),
     "enode remove": ("enode-0 3",),
+    "enode accept-store": ("enode-0 store-2",),
     "export": ("",),
     "apply": ("-f {file}",),
     "topic delete": ("steps",),
@@ -169,6 +170,9 @@ def tell_of_members(monkeypatch: pytest.MonkeyPatch) -> None:
     async def number(*_: object) -> int:
         return 2
 
+    async def former(*_: object) -> str:
+        return "store-1"
+
     async def lost(*_: object) -> tuple[OfferedTopic, ...]:
         return (OfferedTopic("lost", 1 << 63, (TopicPlacement("enode-0", 4, 4),), ""),)
 
@@ -182,6 +186,7 @@ def tell_of_members(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemberAdmin, "list", found)
     for method in ("hand_over", "elect", "add", "remove"):
         monkeypatch.setattr(MemberAdmin, method, number)
+    monkeypatch.setattr(MemberAdmin, "accept_store", former)
     monkeypatch.setattr(Admin, "list_offered_topics", lost)
     monkeypatch.setattr(Admin, "adopt_topics", adopted)
 
@@ -196,12 +201,12 @@ async def park_one(mq: Client) -> None:
 
 
 def test_every_command_is_called() -> None:
-    """B-149: a command that is new has to be among those whose JSON is looked at."""
+    """A command that is new has to be among those whose JSON is looked at."""
     assert set(leaves(typer.main.get_command(app))) == WORDS.keys() | WITHOUT_JSON
 
 
 async def test_each_command_prints_an_object_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """B-149: all of them have one shape, and integers of 64 bits are strings, as in JSON of protobuf."""
+    """All of them have one shape, and integers of 64 bits are strings, as in JSON of protobuf."""
     file = tmp_path / "cluster.toml"
     file.write_text('[[topic]]\nname = "new"\n\n[[group]]\nname = "billing"\nattempts = 7\n')
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))

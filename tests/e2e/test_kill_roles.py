@@ -8,7 +8,7 @@ from tests.e2e.kill_roles import kill_dev, kill_roles
 
 
 async def test_three_kills_of_each_role_lose_nothing(tmp_path: Path) -> None:
-    """F2, I1, I2, I6, I13, E-078, E-107: each role killed three times, and all at once: every promise holds."""
+    """E-078, E-107: each role killed three times, and all at once: every promise holds."""
     ledger = await kill_roles(tmp_path, seed=3, kills=3)
     assert ledger.faults == []
     assert len(ledger.acknowledged) + len(ledger.unknown) == ledger.sent

@@ -67,7 +67,7 @@ async def told_what_is_lost(mq: Client, consumer: Consumer | PullConsumer, losse
 
 @pytest.mark.parametrize("wanted", ["*", "red || blue"])
 async def test_a_consumer_is_told_what_is_lost_and_goes_on_behind_it(cluster: Cluster, wanted: str) -> None:
-    """G12, F9: it is pushed what lies behind."""
+    """G12: it is pushed what lies behind."""
     losses: list[LostMessages] = []
     settings = ConsumerSettings(from_first=True, on_loss=losses.append)
     async with connect(cluster.address) as mq:

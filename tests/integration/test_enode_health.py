@@ -130,7 +130,7 @@ async def test_full_disk_stops_sends_alone_and_it_resumes(tmp_path: Path) -> Non
 async def test_failed_fsync_ends_acknowledging_until_a_restart(tmp_path: Path) -> None:
     """After an fdatasync failed nothing is acknowledged any more, though it would work again; health says so.
 
-    B-142: who restarts processes is told that this one can do its work no more; a full disk heals without that.
+    Who restarts processes is told that this one can do its work no more; a full disk heals without that.
     """
     disk = TroubledDisk()
     async with (
@@ -155,7 +155,7 @@ async def test_failed_fsync_ends_acknowledging_until_a_restart(tmp_path: Path) -
 
 
 async def test_ready_is_an_enode_that_others_know(tmp_path: Path) -> None:
-    """B-141: neither without a name server, nor under a name that another one has; one that was known stays ready."""
+    """Neither without a name server, nor under a name that another one has; one that was known stays ready."""
     async with lease_giver() as giver:
         giver.refuses = True
         async with open_lone_enode(

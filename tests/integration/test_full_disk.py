@@ -9,7 +9,7 @@ from ortoo.testing.store.full_disk import NotAllowed, fill
 
 
 async def test_a_disk_filled_under_load_refuses_sends_and_resumes_when_there_is_space(tmp_path: Path) -> None:
-    """E-220, F10: the process lives, refused sends stored nothing, reads and commits go on, sends resume alone."""
+    """E-220: the process lives, refused sends stored nothing, reads and commits go on, sends resume alone."""
     try:
         report = await fill(2, 64 << 20, tmp_path)
     except NotAllowed as error:

@@ -74,7 +74,7 @@ def _pid(transaction: Transaction) -> int:
 
 
 async def test_a_read_only_primary_is_unavailable(catalog: Catalog, database: Postgres) -> None:
-    """Rule 3: nothing is lost there, so nobody is told so; when it takes changes again they are stored."""
+    """Nothing is lost there, so nobody is told so; when it takes changes again they are stored."""
     _sql(database, "alter database postgres set default_transaction_read_only = on")
     try:
         catalog._engine.dispose()
@@ -90,7 +90,7 @@ async def test_a_read_only_primary_is_unavailable(catalog: Catalog, database: Po
 async def test_a_connection_that_is_lost_before_the_commit_costs_a_second_run(
     catalog: Catalog, database: Postgres
 ) -> None:
-    """Rule 3: the backend is ended amid the transaction: nothing was stored, so it is run again, and stored once."""
+    """The backend is ended amid the transaction: nothing was stored, so it is run again, and stored once."""
 
     def fault(transaction: Transaction, run: int) -> None:
         if run == 1:
@@ -101,7 +101,7 @@ async def test_a_connection_that_is_lost_before_the_commit_costs_a_second_run(
 
 
 async def test_a_connection_that_is_always_lost_is_unavailable_soon(catalog: Catalog, database: Postgres) -> None:
-    """Rule 3: the tries are bounded, and none of them stored anything."""
+    """The tries are bounded, and none of them stored anything."""
     with pytest.raises(Unavailable, match="database failed"):
         await _put(catalog, "c", lambda it, _: _sql(database, f"select pg_terminate_backend({_pid(it)})"))
     assert await _names(catalog) == set()
@@ -110,7 +110,7 @@ async def test_a_connection_that_is_always_lost_is_unavailable_soon(catalog: Cat
 async def test_a_connection_that_is_lost_at_the_commit_leaves_the_outcome_unknown(
     catalog: Catalog, database: Postgres
 ) -> None:
-    """Rule 3: nobody knows whether the commit arrived, so it is not run again, and the client is told exactly that."""
+    """Nobody knows whether the commit arrived, so it is not run again, and the client is told exactly that."""
     pids: list[int] = []
 
     def at_commit(connection: sa.Connection) -> None:
@@ -132,7 +132,7 @@ async def test_a_connection_that_is_lost_at_the_commit_leaves_the_outcome_unknow
 async def test_a_database_that_says_nothing_more_is_given_up_and_found_again(
     database: Postgres, tmp_path: Path
 ) -> None:
-    """Rule 3: one that is frozen ends no statement by its own clock, and would hold the threads for good."""
+    """One that is frozen ends no statement by its own clock, and would hold the threads for good."""
     _sql(database, "drop schema public cascade; create schema public")
     async with deaf_relay(f"127.0.0.1:{database.port}") as relay, asyncio.timeout(60):
         port = relay.address.rpartition(":")[2]
@@ -153,7 +153,7 @@ async def test_a_database_that_says_nothing_more_is_given_up_and_found_again(
 
 
 async def test_concurrent_changes_are_run_again(catalog: Catalog, database: Postgres) -> None:
-    """Rule 3: a unique violation and a serialization failure are somebody else's change: the decision is made anew."""
+    """A unique violation and a serialization failure are somebody else's change: the decision is made anew."""
 
     def unique(transaction: Transaction, run: int) -> None:
         if run == 1:
@@ -175,7 +175,7 @@ async def test_concurrent_changes_are_run_again(catalog: Catalog, database: Post
 
 @pytest.mark.parametrize(("state", "error"), [("53100", Unavailable), ("42P01", Unavailable), ("XX001", DataLoss)])
 async def test_only_damaged_data_are_called_damaged(state: str, error: type[Exception], catalog: Catalog) -> None:
-    """Rule 3: a full disk or a missing table is no loss of data; a damaged page is."""
+    """A full disk or a missing table is no loss of data; a damaged page is."""
 
     def fault(transaction: Transaction, run: int) -> None:
         transaction._connection.execute(
@@ -188,7 +188,7 @@ async def test_only_damaged_data_are_called_damaged(state: str, error: type[Exce
 
 
 async def test_sqlite_damage_is_data_loss_and_a_full_disk_is_not(tmp_path: Path) -> None:
-    """Rule 3: the same for a file: a page limit stands for the full disk, garbage for the damage."""
+    """The same for a file: a page limit stands for the full disk, garbage for the damage."""
     catalog = await Catalog.open("", tmp_path, "d")
 
     def full(transaction: Transaction, run: int) -> None:

@@ -1,7 +1,7 @@
 """Structured logs: events with key-value pairs, for people on a terminal and JSON elsewhere.
 
-A log line never raises and never waits. Lines of a process go to standard error by a `LineWriter`: what its reader does
-not take is dropped and counted.
+A log line never raises and never waits. A `LineWriter` writes the lines of a process to standard error. Lines that the
+reader does not take in time are dropped and counted.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ class Logger:
         self._logger: Any = structlog.get_logger(f"ortoo.{component}", component=component)
 
     def emit(self, event: LogEvent, /, **values: object) -> None:
-        """Write one line: the event at its level with key-value fields; `exc_info` adds a traceback."""
+        """Write one line: the event at its level with key-value fields. `exc_info=True` adds a traceback."""
         write = getattr(self._logger, event.level)
         try:
             write(event.name, **values)
@@ -82,7 +82,7 @@ def use_standard_logging() -> None:
 
 
 class _QueuedLogger:
-    """What structlog hands its lines to."""
+    """The sink of structlog: the queue of this process."""
 
     def __init__(self, *_: object) -> None:
         self._write = _writer().write

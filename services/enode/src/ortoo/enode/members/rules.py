@@ -64,7 +64,7 @@ class Rules:
         return sorted(flushed, reverse=True)[members.majority - 1]
 
     def counted_position(self, stream: Stream | None) -> int:
-        """Only frames sent on a stream matched in this epoch count, whatever position the follower reports (B-044)."""
+        """Only frames sent on a stream matched in this epoch count, whatever position the follower reports."""
         return min(stream.flushed, stream.sent) if stream and stream.is_matched else 0
 
     def speaks_now(self, leader: Leader, follower: Process, stream: int) -> bool:

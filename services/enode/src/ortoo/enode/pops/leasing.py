@@ -45,8 +45,8 @@ from ortoo.enode.store.store import Store
 class Leasing:
     """Pops, acknowledgements, nacks and renewals of one store. Belongs to its event loop."""
 
-    def __init__(self, store: Store, clock: Clock, background: Background) -> None:
-        """Serve the messages of `store`; parking runs in `background`."""
+    def __init__(self, store: Store, clock: Clock, background: Background, first_number: int = 0) -> None:
+        """Serve the messages of `store`; parking runs in `background`. Lease numbers begin at `first_number`."""
         self._store = store
         self._clock = clock
         self._background = background
@@ -55,7 +55,7 @@ class Leasing:
         self._reading = PopReading(store, self.opened, clock)
         self.parking = Parking(store, self._reading, clock, background)
         self._settling = Settling(store, self.parking, clock)
-        self.lines = Lines(store, clock)
+        self.lines = Lines(store, clock, first_number)
         """The pop lines and waiting pops of all groups."""
         self.expired_totals: Counter[tuple[int, str]] = Counter()
         """(topic id, group) to the number of messages that expired before the group got them."""

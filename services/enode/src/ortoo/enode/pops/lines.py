@@ -195,14 +195,14 @@ class GroupLines:
 class Lines:
     """All groups' lines. It is notified of durable messages, set offsets and deleted topics."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
-        """Begin without groups; subscribe to the committer of `store`."""
+    def __init__(self, store: Store, clock: Clock, first_number: int = 0) -> None:
+        """Begin without groups. Lease numbers begin at `first_number` within an opening of the store."""
         self._store = store
         self._clock = clock
         self._waiters = Waiters(clock, waiters_max=WAITERS_MAX, what="pops")
         self._topics: defaultdict[int, dict[str, GroupLines]] = defaultdict(dict)
         """Topic id to group name to lines."""
-        self._count = 0
+        self._count = first_number
         store.engine.committer.on_stored.append(self.messages_stored)
         store.engine.committer.on_applied.append(self.change_applied)
 
