@@ -18,7 +18,7 @@ class Rules:
     def may_promise(self, reign: Reign, epoch: int, candidate: Process) -> bool:
         """One vote an epoch, in rising epochs, for one start of one disk (raft §5.2; Paxos' promise).
 
-        A restarted candidate does not know which messages it sent in its epoch, so it gets no more votes for it.
+        A restarted candidate does not know which messages it sent in its epoch, so it gets no vote for it again.
         """
         return epoch > reign.epoch or (epoch == reign.epoch and candidate == reign.leader)
 
