@@ -184,7 +184,7 @@ def test_a_message_that_becomes_free_while_it_waits_for_its_time_comes_at_that_t
 
 
 def test_one_pop_may_bring_several_messages_of_a_message_group_one_behind_another() -> None:
-    """With the heads: the messages directly behind, up to one that is leased elsewhere or waits; no last attempt."""
+    """With the heads it leases the messages directly behind, up to one leased elsewhere or waiting; no last attempt."""
     it = line(in_order=True)
     it.see_keys(0, ["a", "a", "b", "a", "b", "c", "a"])
     heads: list[int] = []

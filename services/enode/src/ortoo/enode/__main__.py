@@ -34,8 +34,8 @@ ROLE = front.Role(
     important=IMPORTANT,
     epilog="`ortoo-enode inspect DIR` reads a store without the server. `ortoo-enode repair DIR` lists the damage of "
     "one, and repairs it on request. `ortoo-enode elect DIR --lose` continues with one disk of a set that lost its "
-    "majority. `ortoo-enode backup DIR BACKUP` copies a store, also while it is served, and `ortoo-enode restore BACKUP "
-    "DIR` makes a store of the copy. Each has its own -h.",
+    "majority. `ortoo-enode backup DIR BACKUP` copies a store, also while it is served, and `ortoo-enode restore "
+    "BACKUP DIR` makes a store of the copy. Each has its own -h.",
 )
 
 

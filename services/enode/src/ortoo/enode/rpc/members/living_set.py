@@ -86,6 +86,7 @@ def check_answer(answer: pb.EnodeMembers, address: str, set_id: str, member: Mem
         raise Conflict(
             f"name server {address} hears replicas {', '.join(map(str, living))} of enode {answer.enode}, set "
             f"{answer.set_id}: this disk is of set {set_id}, and two sets would continue from here. Let the disk "
-            f"follow them, or stop them first and try again when they no longer report; if their disks are lost, {OVERRIDE}",
+            f"follow them, or stop them first and try again when they no longer report. If their disks are lost, "
+            f"{OVERRIDE}",
             field="namesrv_address",
         )
