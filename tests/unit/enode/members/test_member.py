@@ -467,7 +467,7 @@ def test_a_voter_without_which_nothing_could_be_decided_is_not_removed() -> None
     run(HeartbeatAnswer(1, TWO, 1, 1, 10))
     (refused,) = run(Remove(TWO.member))
     assert isinstance(refused, Refused)
-    assert "start member 3" in refused.reason
+    assert "start replica 3" in refused.reason
     assert run(Remove(THREE.member)) == (AppendMembers(Configuration((ONE.member, TWO.member))),)
     run(HeartbeatAnswer(1, THREE, 1, 1, 10))
     assert run(Remove(TWO.member)) == (AppendMembers(Configuration((ONE.member, THREE.member))),)
