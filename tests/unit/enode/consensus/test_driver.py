@@ -78,7 +78,7 @@ async def test_nobody_hands_over_to_a_member_that_is_gone() -> None:
     clock.at_s += 1.0
     driver.post(HeartbeatAnswer(1, THREE, 1, 1, 10))
     assert driver.most_complete() == THREE.member
-    with pytest.raises(Conflict, match="member 2 does not answer"):
+    with pytest.raises(Conflict, match="replica 2 does not answer"):
         driver.asked(HandOver(TWO.member))
     assert driver.member.may_append()
 

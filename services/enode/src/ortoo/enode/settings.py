@@ -16,9 +16,9 @@ from ortoo.enode.deferred.checks import CheckSchedule
 from ortoo.enode.log.settings import DAY_MS, RETENTION, FlushMode, StoreSettings
 
 GROUP_RETENTION_MS_MIN = 120_000
-"""Snodes say every half minute who pops."""
+"""Snodes report popping groups every half minute, so a shorter retention would drop groups in use."""
 SLAVE_MEMORY_LESS_PERCENT = 10
-"""A member that follows serves no readers, so its memory is better left to the page cache."""
+"""A follower serves no reads, so its memory is better used by the page cache."""
 IMPORTANT = (
     "name",
     "cluster",
@@ -32,31 +32,31 @@ IMPORTANT = (
     "store.flush_mode",
 )
 LIMITS = ("group_retention_ms", "delay_max_ms", "dedup_window_ms")
-"""Settings of what serves clients that change while it does."""
+"""Settings of the client-facing parts that can be changed while the enode runs."""
 
 
 class Durability(enum.StrEnum):
-    """When a send is acknowledged in an enode of several members. Everything else waits for a majority's disks."""
+    """When a send is acknowledged in an enode of several replicas. All other changes wait for a majority of disks."""
 
     REPLICAS = "replicas"
-    """When it is on a majority of the members' disks."""
+    """When it is on a majority of the replicas' disks."""
     LEADER = "leader"
-    """When it is on the leader's disk: a take-over may lose it."""
+    """When it is on the leader's disk: a change of leader may lose it."""
 
 
 class NodeRole(enum.StrEnum):
     """RocketMQ's roles, with its names."""
 
     ASYNC_MASTER = "ASYNC_MASTER"
-    """May lead, and then acknowledges sends when its own disk has them."""
+    """May lead, and then acknowledges a send when its own disk has it."""
     SYNC_MASTER = "SYNC_MASTER"
-    """May lead, and then acknowledges sends when a majority of disks has them."""
+    """May lead, and then acknowledges a send when a majority of disks has it."""
     SLAVE = "SLAVE"
     """Follows, and leads only when an operator elects it."""
 
 
 DURABILITY_OF = {NodeRole.ASYNC_MASTER: Durability.LEADER, NodeRole.SYNC_MASTER: Durability.REPLICAS}
-"""What a role says about acknowledgements, when it is chosen by name."""
+"""The durability that a role implies when it is set explicitly."""
 
 
 @dataclass(frozen=True)
@@ -120,21 +120,21 @@ class Settings(InnerSettings):
 
     @property
     def check_schedule(self) -> CheckSchedule:
-        """When the producers of open transactions are asked."""
+        """The schedule of transaction checks."""
         return CheckSchedule(
             self.transaction_check_after_ms, self.transaction_check_interval_ms, self.transaction_checks_max
         )
 
     @property
     def store_settings(self) -> StoreSettings:
-        """Those of the storage engine, which also knows whose store it is."""
+        """The settings of the storage engine, with the names of the enode and the cluster."""
         early = self.member_listen_address and self.durability is Durability.LEADER
         mode = FlushMode.ASYNC if early else self.store.flush_mode
         return dataclasses.replace(self.store, enode=self.name, cluster=self.cluster, flush_mode=mode)
 
     @property
     def member_address_list(self) -> tuple[str, ...]:
-        """Where the members are when the set begins, by number."""
+        """The addresses of the replicas of a new set, by number."""
         return tuple(one.strip() for one in self.member_addresses.split(";") if one.strip())
 
     def check(self) -> None:
@@ -152,34 +152,34 @@ class Settings(InnerSettings):
 
     def _check_members(self) -> None:
         if self.members not in (1, 2, 3, 5):
-            raise Invalid(f"{self.members}; a set begins with 1, 3 or 5 members, or 2 by hand", field="members")
+            raise Invalid(f"{self.members}; a new set has 1, 3 or 5 replicas, or 2 by hand", field="members")
         if self.member_listen_address:
             check_address(self.member_listen_address, "member_listen_address")
             if self.store.flush_mode is FlushMode.ASYNC:
-                raise Invalid("async; a member acknowledges as `durability` says", field="store.flush_mode")
+                raise Invalid("async; with several replicas set `durability` instead", field="store.flush_mode")
         elif self.members > 1 or self.member > 1 or self.role in (NodeRole.SYNC_MASTER, NodeRole.SLAVE):
-            who = "a member" if self.role is NodeRole.ASYNC_MASTER else f"a {self.role} is a member, and"
-            raise Invalid(f"{who} needs one for the others; give host:port", field="member_listen_address")
+            who = "a replica" if self.role is NodeRole.ASYNC_MASTER else f"a {self.role} is a replica, and"
+            raise Invalid(f"{who} needs an address for the others; give host:port", field="member_listen_address")
         for address in self.member_address_list:
             check_address(address, "member_addresses")
         if self.members > 1 and self.member == 1 and len(self.member_address_list) != self.members:
             raise Invalid(
-                f"{len(self.member_address_list)} addresses; expected those of all {self.members} members, by number",
+                f"{len(self.member_address_list)} addresses; expected those of all {self.members} replicas, by number",
                 field="member_addresses",
             )
 
     @classmethod
     def completed(cls, loaded: Loaded[Self]) -> Loaded[Self]:
-        """What a role says of durability and the other way round; a SLAVE leaves more memory to the page cache."""
+        """Derive durability from the role or the other way round; a SLAVE uses less memory for its own caches."""
         for name, short in cls.HIDDEN.items():
             if loaded.origins[name] != "default":
                 raise Invalid(f"is taken from {short}; set {short} instead", field=name)
         chosen, origins = loaded.settings, loaded.origins
         follows: dict[str, tuple[Any, str]] = {}
-        """Setting to its value, and the setting that it follows from."""
+        """Setting to its value, and the setting from which it is derived."""
         said = DURABILITY_OF.get(chosen.role)
         if not chosen.member_listen_address:
-            pass  # with one disk both mean the same
+            pass  # with one disk both durabilities are the same
         elif origins["role"] == "default":
             if chosen.durability is Durability.REPLICAS:
                 follows["role"] = (NodeRole.SYNC_MASTER, "durability")
