@@ -81,7 +81,7 @@ def of_address(seen: Examination) -> Iterator[Finding]:
         yield Finding("unknown host", f"no machine is named {host}", cure)
     elif seen.refused:
         cure = f"start it (`ortoo dev`, or ortoo-snode), or fix the port: {PORTS}"
-        yield Finding("nobody listens", f"nothing listens on {address}", cure)
+        yield Finding("connection refused", f"nothing listens on {address}", cure)
     elif not seen.connects:
         cure = "check that the machine runs, and what a firewall, a security group or a NetworkPolicy lets through"
         yield Finding("unreachable", f"{address} does not answer at all", cure)
@@ -134,7 +134,7 @@ def _from_inside(facts: Facts) -> Iterator[Finding]:
     if facts.inside_error:
         cure = "ask as a user with the rights of an admin (docs/operations/access.md), or upgrade the snode"
         seen = f"the processes were not asked for what they know themselves: {facts.inside_error}"
-        yield Finding("not looked inside", seen, cure, serious=False)
+        yield Finding("processes not queried", seen, cure, serious=False)
     for one in facts.inside:
         yield Finding(one.name, one.seen, one.cure, one.serious, one.consequence, one.process)
 
@@ -147,7 +147,7 @@ def _of_processes(facts: Facts) -> Iterator[Finding]:
         yield Finding("clock skew", seen, cure)
     if facts.name_server_error:
         cure = "start it, or look at its database; sending and receiving go on, changes of topics and groups do not"
-        yield Finding("name server away", f"no name server answers: {facts.name_server_error}", cure)
+        yield Finding("name server unavailable", f"no name server answers: {facts.name_server_error}", cure)
     enodes = facts.cluster.enodes
     if not enodes:
         cure = "start ortoo-enode with the same name servers (-n) as the snode"
@@ -155,7 +155,7 @@ def _of_processes(facts: Facts) -> Iterator[Finding]:
     for enode in enodes:
         if not enode.alive:
             cure = "start it again with its volume; its messages are in its log, and its queues wait for it"
-            yield Finding("enode away", f"the lease of enode {enode.name} ({enode.address}) ran out", cure)
+            yield Finding("enode unavailable", f"the lease of enode {enode.name} ({enode.address}) ran out", cure)
         if enode.index_nearly_full:
             seen = f"the index of enode {enode.name} is nearly full; then sends to some queues are refused"
             cure = (
@@ -203,7 +203,7 @@ def _of_members(facts: Facts) -> Iterator[Finding]:
                 f"start it with its volume; if its disk is lost, start it with an empty one, then "
                 f"ortoo enode add {name} {away[0]}, then ortoo enode remove {name} {away[0]} --disk OLD"
             )
-            yield Finding("member missing", seen, cure, serious=len(away) >= enode.majority)
+            yield Finding("replica unavailable", seen, cure, serious=len(away) >= enode.majority)
         for one in enode.members:
             if one.state == "waiting":
                 seen = f"member {one.number} of enode {name} has an empty disk and is no member yet"
@@ -213,7 +213,7 @@ def _of_members(facts: Facts) -> Iterator[Finding]:
         if behind := [one.number for one in enode.members if one.state == "following" and one.epoch < led]:
             seen = f"of enode {name} members {', '.join(map(str, behind))} have not heard of epoch {led} yet"
             cure = f"wait a few seconds; if it stays so, the leader cannot reach them: {show}, and their logs"
-            yield Finding("epoch behind", seen, cure, serious=False)
+            yield Finding("stale epoch", seen, cure, serious=False)
 
 
 def _of_directory(facts: Facts) -> Iterator[Finding]:
@@ -224,10 +224,10 @@ def _of_directory(facts: Facts) -> Iterator[Finding]:
         cure = (
             f"take them in: ortoo topic adopt {good[0] if len(good) == 1 else '--all'} (docs/operations/directory.md)"
         )
-        yield Finding("unknown topics", seen, cure)
+        yield Finding("unregistered topics", seen, cure)
     for one in [one for one in facts.offered if one.obstacle][:NAMES_MAX]:
         seen = f"enodes hold a topic {one.name} that the directory does not know"
-        yield Finding("unknown topics", seen, one.obstacle)
+        yield Finding("unregistered topics", seen, one.obstacle)
     if facts.deleted:
         first = facts.deleted[0].topic.name
         seen = f"{_some([one.topic.name for one in facts.deleted])} deleted; their messages still take space"
@@ -273,10 +273,10 @@ def _of_group(facts: Facts) -> Iterator[Finding]:
         yield Finding("unknown group", f"there is no group {facts.group}", cure)
     elif not group.consume_enabled:
         cure = f"switch it on: grpcurl ... ortoo.v1.AdminService/UpdateGroup (ortoo group describe {group.name})"
-        yield Finding("group switched off", f"group {group.name} may not consume", cure)
+        yield Finding("group disabled", f"group {group.name} may not consume", cure)
     elif facts.lag_messages and facts.members == 0 and not facts.pops:
         seen = f"group {group.name} is {facts.lag_messages} messages behind, and it has no consumer"
-        yield Finding("nobody consumes", seen, "start a consumer of this group, and look at its log")
+        yield Finding("no consumers", seen, "start a consumer of this group, and look at its log")
 
 
 def _near(name: str, names: Sequence[str]) -> str:

@@ -17,14 +17,14 @@ def refused(seen: str, error: Conflict | Fenced) -> Finding:
     """The finding; `seen` says which process is refused, and why."""
     if error.field == STORE_FIELD:
         return Finding(
-            "another store",
+            "store mismatch",
             seen,
             "the enode gets no lease and takes no messages, lest it give offsets and message ids a second time",
             "mount its volume and correct its data_dir, then restart it; if its former store is gone for good, "
             "ortoo enode accept-store ENODE STORE",
         )
     return Finding(
-        "refused double",
+        "registration rejected",
         seen,
         "it gets no lease: nobody is sent there, and of two with one name one cannot serve",
         "stop one of the two, or give one another name (-p shows its settings)",

@@ -134,7 +134,7 @@ class Lives:
             yield from source()
         if times := self.doubts.times:
             yield Finding(
-                "state differs",
+                "state mismatch",
                 f"what this member folded from its log was not what the leader has, {times} times in a row",
                 "it folds its log again by itself; should it lead before, it may serve what is wrong",
                 "mistrust the machine's memory; if it goes on, report the line of its log that names the tables",

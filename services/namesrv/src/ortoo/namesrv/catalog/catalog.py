@@ -72,7 +72,7 @@ class Catalog:
         """Whether it answers."""
         if self._database.failure:
             yield Finding(
-                "database away",
+                "database unavailable",
                 f"the name server's database does not answer: {self._database.failure}",
                 "topics, groups and users cannot be changed; sending and receiving go on",
                 "look at PostgreSQL, or at the disk of data_dir, then at the name server's log; it heals by itself",

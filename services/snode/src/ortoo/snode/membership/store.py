@@ -114,7 +114,7 @@ class MembershipStore:
         """Whether the store is away."""
         if not self.connected.is_set():
             yield Finding(
-                "membership store away",
+                "membership store unavailable",
                 "Redis, the store of groups' members (redis_url), does not answer this snode",
                 "snodes go on with the members they knew last: who joins or leaves at another one is not heard of",
                 "start it, or look at its log and the network; it heals by itself, and nothing in it needs a backup",

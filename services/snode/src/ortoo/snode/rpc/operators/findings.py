@@ -91,14 +91,14 @@ def _unheard(heard: Sequence[Asked]) -> Iterator[Finding]:
         reason = one.error.message
         if one.role == "name server":
             yield Finding(
-                "name server away",
+                "name server unavailable",
                 f"the name server {one.address} does not answer: {reason}",
                 "when the last one is away, nobody hears of changes of topics, groups and processes",
                 "start it, or look at its log and its database; or take it out of namesrv_address",
             )
         else:
             yield Finding(
-                f"{one.role} silent",
+                f"{one.role} unresponsive",
                 f"{one.role} {one.name} ({one.address}) has a lease, and does not answer a snode: {reason}",
                 "requests that need it wait and fail" if one.role == "enode" else "its clients wait and fail",
                 "look at its processor time, its log and the network between; restart it if it is frozen",
