@@ -75,7 +75,7 @@ CHANGING = (
     Task("what can come back", "topic deleted", "steps"),
     Task("take that back too", "topic undelete steps", "topic steps is back with 8 queues"),
     Task("a group too many", "group delete audit", "audit"),
-    Task("what is wrong", "doctor --patience 10", "ortoo dlq list billing says why"),
+    Task("what is wrong", "doctor --patience 10", "ortoo dlq list billing shows the reasons"),
 )
 
 

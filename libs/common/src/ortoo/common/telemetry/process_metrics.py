@@ -53,9 +53,9 @@ class ProcessMetrics:
         if usual_s > LATE_S:
             yield Finding(
                 "event loop lag",
-                f"its event loop serves timers {usual_s:.1f} s late",
-                "everything that it does is as late, and leases may run out",
-                "give it more processor time, add snodes, or move topics to another enode",
+                f"timers of its event loop run {usual_s:.1f} s late",
+                "all its work is delayed as much, and leases may expire",
+                "give it more CPU time, add snodes, or move topics to another enode",
             )
 
     def register(self, metrics: Metrics) -> None:
