@@ -293,8 +293,8 @@ class MemoryBudget:
             yield Finding(
                 "memory budget exhausted",
                 f"{self.used_bytes} of {self.bytes_max} bytes are held for clients, most for {', '.join(most)}",
-                "requests are refused as Overloaded, and clients that do not read are disconnected",
-                "raise memory_budget_bytes or the container's limit, or find clients that do not read: ortoo clients",
+                "requests are refused as Overloaded, and who does not read is ended",
+                "raise memory_budget_bytes or the container's limit, or find who does not read: ortoo clients",
             )
 
     def by_kind(self) -> dict[tuple[str, ...], int]:

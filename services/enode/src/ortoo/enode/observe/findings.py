@@ -1,4 +1,4 @@
-"""Problems that an enode reports of itself: its disk, its log, its groups, its messages."""
+"""Findings of an enode about itself: its disk, its log, its groups, its messages."""
 
 from collections import defaultdict, deque
 from collections.abc import Iterator
@@ -14,100 +14,100 @@ SLOW_FLUSH_S = 0.1
 """A flush that takes longer on average makes every durable send wait."""
 HANGING_FLUSH_S = 2.0
 SAMPLES = 20
-"""Samples of flushes kept; each health check takes one."""
+"""The number of samples of flush times; one is taken at each check of the enode's health."""
 CLOCK_BACK_MS = 2_000
 TRIES_MANY = 3
-"""Attempts from which a message counts as failing."""
+"""A message with this many attempts counts as failing."""
 PIECES_MAX = 10_000
-"""Maximum of ranges of groups' queues that one check reads."""
+"""The number of intervals of groups that are examined."""
 NAMES_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
 class EnodeFindings:
-    """Checks an open store, on its event loop, without disk reads."""
+    """Examines an open store, on its event loop; it reads no disk."""
 
     store: Store
     clock: Clock
     _flushes: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=SAMPLES))
-    """For each sample: the total number of flushes, and their total duration in s."""
+    """Samples of (number of flushes, their total seconds)."""
 
     def look(self) -> None:
-        """Take a sample of the durations of flushes; to be called twice a second."""
+        """Take a sample of the flush times; to be called twice a second."""
         appender = self.store.engine.appender
         self._flushes.append((appender.flushes, appender.flush_s))
 
     def _flush_s(self) -> float:
-        """Average duration of the recent flushes, s; 0 with fewer than two."""
+        """The recent average time of a flush; 0 with less than 2 flushes."""
         if len(self._flushes) < 2:
             return 0.0
         (before, before_s), (flushes, flush_s) = self._flushes[0], self._flushes[-1]
         return (flush_s - before_s) / (flushes - before) if flushes - before >= 2 else 0.0
 
     def disk(self) -> Iterator[Finding]:
-        """Failed, full and slow disks, damaged logs, and a clock that was set back."""
+        """Findings of the disk: failed or slow writes, damaged data, and a clock that was set back."""
         appender, catalog = self.store.engine.appender, self.store.engine.catalog
-        elsewhere = "sends go to other enodes; those of message groups of this enode wait. Reads are served"
+        elsewhere = "sends go to other enodes, except that those of message groups assigned here wait; reads are served"
         if appender.is_folder_gone:
             yield Finding(
                 "data folder missing",
                 appender.failure,
                 f"it acknowledges nothing until it is opened again; {elsewhere}",
-                "restore the folder at data_dir, then restart the process; do not start it on an empty folder",
+                "put the folder back where data_dir says, then restart the process; do not start it on an empty one",
             )
         elif appender.failure:
             yield Finding(
                 "disk failed",
                 appender.failure,
                 f"it acknowledges nothing until it is opened again; {elsewhere}",
-                "check the machine's kernel log (dmesg), then restart the process; replace a bad disk first",
+                "look at the machine's kernel log (dmesg), then restart the process; with a bad disk, move it first",
             )
         elif appender.full:
             yield Finding(
                 "disk full",
                 appender.full,
                 elsewhere,
-                "enlarge the volume, or lower store.retention_bytes or store.retention_age_ms; sends resume then",
+                "enlarge the volume, or lower store.retention_bytes or store.retention_age_ms: writes then resume",
             )
         for damage in islice(catalog.damages, NAMES_MAX):
             yield Finding(
                 "damaged log",
-                f"{damage.length_bytes} bytes of {damage.file} at {damage.position} are damaged: {damage.reason}",
-                "reads of these bytes fail with DATA_LOSS; everything else is served",
-                "ortoo-enode inspect DIR --verify lists the damage, ortoo-enode repair DIR the possible repairs",
+                f"{damage.length_bytes} bytes of {damage.file} at {damage.position} are wrong: {damage.reason}",
+                "reads of these places fail with DATA_LOSS; everything else is served",
+                "ortoo-enode inspect DIR --verify lists every place, ortoo-enode repair DIR the remedies",
             )
         if (hanging_s := appender.flushing_s) > HANGING_FLUSH_S:
             yield Finding(
                 "disk hangs",
-                f"a flush has taken {hanging_s:.1f} s and has not ended",
+                f"a flush has not finished for {hanging_s:.1f} s",
                 "every durable send waits for it",
-                "check the disk (iostat -x 1, dmesg); if it does not recover, restart the process on another disk",
+                "look at the disk (iostat -x 1, dmesg); restart the process on another one if it does not recover",
             )
         elif (took_s := self._flush_s()) > SLOW_FLUSH_S:
             yield Finding(
                 "slow disk",
                 f"a flush takes {took_s * 1000:.0f} ms",
-                "every durable send waits for a flush",
-                "check for other users of the disk (iostat -x 1); cloud volumes are often limited by their size",
+                "every durable send waits for one",
+                "check which other processes use the disk (iostat -x 1); cloud volumes are often limited by their size",
                 serious=False,
             )
         if (ahead_ms := appender.stored_at_ms - self.clock.now_ms()) > CLOCK_BACK_MS:
             yield Finding(
                 "clock set back",
-                f"the last message was stored {ahead_ms / 1000:.0f} s after the current time of this machine's clock",
-                "messages get that time until the clock reaches it; delayed messages and expiry are late",
+                f"the last message was stored {ahead_ms / 1000:.0f} s later than this machine's clock says it is",
+                "messages get that time until the clock reaches it; delayed messages and retention by age are late",
                 "synchronise the clock (chronyc tracking, timedatectl)",
             )
 
     def messages(self) -> Iterator[Finding]:
-        """Dead letters, parked transactions and messages that fail repeatedly: they need an operator."""
+        """Findings that need an operator: dead letters, parked transactions, messages that fail repeatedly."""
         state = self.store.engine.state
         for name, count in sorted(self._dead_letters().items()):
             group = name.removeprefix(DEAD_LETTERS)
             yield Finding(
                 "dead letters",
                 f"{count} messages of group {group} failed at every attempt and are parked",
-                "they are not processed, and retention deletes them eventually",
+                "no consumer processes them, and retention deletes them in the end",
                 f"ortoo dlq list {group} shows the reasons; ortoo dlq replay {group} sends them again",
                 serious=False,
             )
@@ -115,23 +115,23 @@ class EnodeFindings:
             groups = ", ".join(sorted({one.producer_group for one in parked}))
             yield Finding(
                 "stalled transactions",
-                f"producers of {groups} did not answer checks of their transactions",
-                "their messages are not delivered until an operator commits or rolls back",
+                f"checks of transactions got no verdict from producers of {groups}",
+                "their messages stay invisible until an operator decides",
                 "ortoo tx list --parked, then ortoo tx commit ID, ortoo tx rollback ID or ortoo tx resume ID",
                 serious=False,
             )
         for (topic, group), (count, error) in sorted(self._failing().items()):
-            said = f"; it reported: {error}" if error else ""
+            said = f"; its error: {error}" if error else ""
             yield Finding(
                 "failing handler",
-                f"group {group} failed at {count} messages of {topic}, at attempt {TRIES_MANY} or later{said}",
+                f"group {group} has attempted {count} messages of {topic} {TRIES_MANY} times or more{said}",
                 "after the last attempt they are parked as dead letters",
-                f"ortoo explain {group} {topic} shows each of them; check the consumers' logs",
+                f"ortoo explain {group} {topic} shows each of them; look at the consumers' logs",
                 serious=False,
             )
 
     def _dead_letters(self) -> dict[str, int]:
-        """Dead-letter topic to its number of messages that were not sent again."""
+        """Dead-letter topic to the number of its messages that were not replayed."""
         found: dict[str, int] = {}
         catalog, offsets = self.store.engine.catalog, self.store.engine.state.offsets
         for copy in self.store.topics():
@@ -150,7 +150,7 @@ class EnodeFindings:
         return found
 
     def _failing(self) -> dict[tuple[str, str], tuple[int, str]]:
-        """(topic, group) to the number of failing messages, and a consumer's error for one."""
+        """(topic, group) to the number of failing messages, and the error of one of them."""
         found: dict[tuple[str, str], tuple[int, str]] = defaultdict(lambda: (0, ""))
         names = {copy.topic_id: copy.name for copy in self.store.topics()}
         left = PIECES_MAX
