@@ -74,8 +74,8 @@ class Catalog:
             yield Finding(
                 "database unavailable",
                 f"the name server's database does not answer: {self._database.failure}",
-                "topics, groups and users cannot be changed; sends and receives continue",
-                "check PostgreSQL or the disk of data_dir, then the name server's log; it reconnects automatically",
+                "topics, groups and users cannot be changed; sending and receiving go on",
+                "look at PostgreSQL, or at the disk of data_dir, then at the name server's log; it heals by itself",
             )
 
     async def contents(self) -> Contents:
