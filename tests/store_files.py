@@ -190,7 +190,7 @@ message is taken for another one, and no second history begins under one store i
 
 The lock of a process is on the folder itself and leaves no file. Checkpoints, topics, offsets and the list of replicas
 are frames of the log. A running process detects at the next flush, or within a second, that its folder was moved,
-replaced or emptied. It acknowledges nothing from then on, and `ortoo doctor` reports `folder gone`.
+replaced or emptied. It acknowledges nothing from then on, and `ortoo doctor` reports `data folder missing`.
 
 """
 TAIL = """

@@ -96,7 +96,7 @@ async def advice(
         ("http://localhost:8081", "URL"),
         ("localhost", "malformed address"),
         ("no-such-host.invalid:8081", "unknown host"),
-        ("127.0.0.1:1", "nobody listens"),
+        ("127.0.0.1:1", "connection refused"),
     ],
 )
 async def test_address_is_wrong(address: str, name: str) -> None:
@@ -189,12 +189,12 @@ async def nothing(cluster: Cluster) -> None:
 TROUBLES: dict[str, tuple[Breaking, tuple[str, ...], str, str]] = {
     "no topic": (nothing, ("--topic", "oders"), "unknown topic", "did you mean orders?"),
     "no group": (nothing, ("--group", "stabel"), "unknown group", "did you mean stable?"),
-    "nobody consumes": (nothing, ("--group", "stable", "--topic", "orders"), "nobody consumes", "start a consumer"),
+    "no consumers": (nothing, ("--group", "stable", "--topic", "orders"), "no consumers", "start a consumer"),
     "read-only": (read_only, ("--topic", "orders"), "permission", "topic update"),
-    "switched off": (switch_off, ("--group", "stable"), "group switched off", "enable it"),
+    "switched off": (switch_off, ("--group", "stable"), "group disabled", "switch it on"),
     "deleted": (delete, (), "deleted topics", "ortoo topic undelete orders"),
-    "enode away": (lambda c: c.close("enode-0"), ("--topic", "orders"), "enode away", "start it again"),
-    "name server away": (lambda c: c.close("namesrv-0"), (), "name server away", "start it"),
+    "enode unavailable": (lambda c: c.close("enode-0"), ("--topic", "orders"), "enode unavailable", "start it again"),
+    "name server unavailable": (lambda c: c.close("namesrv-0"), (), "name server unavailable", "start it"),
 }
 
 
@@ -305,7 +305,7 @@ async def test_whatever_hangs_is_named_within_two_seconds(tmp_path: Path) -> Non
             cluster.enode.thaw()
             cluster.namesrv.freeze()
             found, taken["frozen name server"] = await looked(cluster.address, topic="orders", group="stable")
-            assert "name server away" in found
+            assert "name server unavailable" in found
             cluster.namesrv.thaw()
             cluster.snode.freeze()
             found, taken["frozen snode"] = await looked(cluster.address, topic="orders", group="stable")

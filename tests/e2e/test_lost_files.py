@@ -99,11 +99,11 @@ async def test_an_enode_whose_folder_is_moved_away_acknowledges_nothing(tmp_path
         away = tmp_path / "away"
         shutil.move(enode.data, away)
         assert await unacknowledged(mq)
-        assert "folder gone" in await doctor(cluster, "folder gone")
+        assert "data folder missing" in await doctor(cluster, "data folder missing")
         await enode.kill()
         await enode.start()  # on a folder that it makes
         assert await unacknowledged(mq)
-        former, _ = stores_in(await doctor(cluster, "another store"))
+        former, _ = stores_in(await doctor(cluster, "store mismatch"))
         await enode.kill()
         shutil.rmtree(enode.data)
         shutil.move(away, enode.data)
@@ -115,7 +115,7 @@ async def test_an_enode_whose_folder_is_moved_away_acknowledges_nothing(tmp_path
         await enode.kill()
         shutil.rmtree(enode.data)
         await enode.start()
-        known, new = stores_in(await doctor(cluster, "another store"))
+        known, new = stores_in(await doctor(cluster, "store mismatch"))
         assert known == former
         with pytest.raises(Invalid, match="already"):
             await mq.admin.members.accept_store("enode-0", former)

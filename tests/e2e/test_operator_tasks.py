@@ -48,7 +48,7 @@ LOOKING = (
     Task("how far is the group", "lag billing orders", "billing is 0 messages behind in orders"),
     Task("what is this group", "group describe billing", "attempts per message: 1"),
     Task("how does it consume", "group mode billing", r"orders +enode-0 +pop"),
-    Task("why is it not consumed", "explain billing orders", "behind|nothing|acknowledged|nobody pops"),
+    Task("why is it not consumed", "explain billing orders", "consumer lag|no backlog|acknowledged|no pop requests"),
     Task("why was this one not", "explain billing orders {id}", "parked"),
     Task("what became of each", "delivery billing orders --from 0", "parked"),
     Task("what failed", "dlq list billing", r"^(?P<letter>\S+-\S+) .*no such customer"),
@@ -75,7 +75,7 @@ CHANGING = (
     Task("what can come back", "topic deleted", "steps"),
     Task("take that back too", "topic undelete steps", "topic steps is restored with 8 queues"),
     Task("a group too many", "group delete audit", "audit"),
-    Task("what is wrong", "doctor --patience 10", "ortoo dlq list billing says why"),
+    Task("what is wrong", "doctor --patience 10", "ortoo dlq list billing shows the reasons"),
 )
 
 

@@ -114,7 +114,7 @@ async def test_queues_that_a_topic_got_after_the_backup_are_offered(cluster: Clu
         assert set(await stored(mq)) < {*BODIES, *MORE}
         deadline_s = asyncio.get_running_loop().time() + 20
         (found,) = await _behind([cluster.address], {}, "", "", deadline_s)
-        assert (found.name, found.serious) == ("unknown topics", True)
+        assert (found.name, found.serious) == ("unregistered topics", True)
         adoption = await mq.admin.adopt_topics("t")
         assert [one.placements[0].read_queue_count for one in adoption.topics] == [count + 4]
         assert set(await stored(mq)) == {*BODIES, *MORE}
@@ -159,7 +159,7 @@ async def test_from_sqlite_to_postgresql(cluster: Cluster) -> None:
         await opened_again(cluster)
         deadline_s = asyncio.get_running_loop().time() + 20
         (found,) = await _behind([cluster.address], {}, "", "", deadline_s)
-        assert (found.name, found.serious) == ("unknown topics", True)
+        assert (found.name, found.serious) == ("unregistered topics", True)
         assert "ortoo topic adopt t" in found.cure
         async with connect(cluster.address) as mq:
             await mq.admin.adopt_topics()

@@ -153,7 +153,7 @@ async def test_an_offset_beyond_the_end_of_one_queue_hides_nothing_of_another(tm
         async with connect(running.cluster.address) as mq:
             assert (await mq.admin.lag("g", "t")).lag_messages == 3
             [reason] = (await mq.admin.operations.explain("g", "t")).reasons
-        assert reason.name == "nobody consumes"
+        assert reason.name == "no consumers"
         assert "3 messages wait" in reason.seen
 
 

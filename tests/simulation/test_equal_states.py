@@ -73,7 +73,7 @@ def test_a_member_whose_state_is_not_the_leaders_says_so_and_folds_again() -> No
             assert isinstance(running, RunningMember)
             while running.lives.driver in (wrong, None):
                 await stage.clock.sleep(0.05)
-            assert [one.name for one in running.lives.findings()] == ["state differs"]
+            assert [one.name for one in running.lives.findings()] == ["state mismatch"]
             await agreed(stage)
             await driver(first).log.engine.housekeeping.checkpoint()
             while running.lives.doubts.times:

@@ -52,7 +52,7 @@ def test_settings_of_all_processes_of_a_role_change_together() -> None:
             assert [(one.name, one.now, one.origin) for one in first.changes] == [("delay_max_ms", "1000", "operator")]
             assert first.changes[0].by
             assert "away" in second.error
-            findings = [one for one in await client.admin.operations.findings() if one.name == "settings not kept"]
+            findings = [one for one in await client.admin.operations.findings() if one.name == "unsaved settings"]
             assert {one.process for one in findings} >= {"enode enode-0", "name server namesrv-0"}
             await change("enode", {}, reset=["delay_max_ms"], process="enode-0")
             assert (await values(client, "enode", "delay_max_ms"))["enode-0"][1] != "operator"

@@ -39,9 +39,9 @@ def test_all_is_well() -> None:
 def test_a_member_is_missing() -> None:
     """One missing replica is not serious and has a remedy; without a quorum it is serious."""
     found = findings(with_states(WELL, "leading", "following", "away"))
-    assert list(found) == ["member missing"]
-    assert not found["member missing"].serious
-    assert "ortoo enode add e 3" in found["member missing"].cure
+    assert list(found) == ["replica unavailable"]
+    assert not found["replica unavailable"].serious
+    assert "ortoo enode add e 3" in found["replica unavailable"].cure
 
 
 def test_nobody_leads() -> None:
@@ -49,8 +49,8 @@ def test_nobody_leads() -> None:
     leaderless = replace(WELL, leader=None)
     few = findings(with_states(leaderless, "away", "away", "following"))
     assert few["no leader"].serious
-    assert "start the others with their volumes: replicas 1, 2" in few["no leader"].cure
-    assert few["member missing"].serious
+    assert "start the others with their volumes: members 1, 2" in few["no leader"].cure
+    assert few["replica unavailable"].serious
     enough = findings(with_states(leaderless, "away", "following", "following"))
     assert "ortoo enode elect e" in enough["no leader"].cure
 
@@ -59,8 +59,8 @@ def test_a_follower_has_not_heard_of_the_epoch() -> None:
     """A follower with an older epoch may be unreachable for its leader."""
     first, second, third = WELL.members
     found = findings(replace(WELL, members=(first, second, replace(third, epoch=2))))
-    assert list(found) == ["epoch behind"]
-    assert "replicas 3" in found["epoch behind"].seen
+    assert list(found) == ["stale epoch"]
+    assert "members 3" in found["stale epoch"].seen
 
 
 def test_an_empty_disk_waits() -> None:

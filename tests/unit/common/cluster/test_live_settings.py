@@ -59,7 +59,7 @@ def test_what_is_set_is_in_force_and_says_what_the_next_start_takes() -> None:
     assert (live.settings.window_ms, applied) == (20, [20])
     assert row(live, "window_ms") == ("20", "operator", "10")
     [finding] = live.findings()
-    assert (finding.name, finding.serious) == ("settings not kept", False)
+    assert (finding.name, finding.serious) == ("unsaved settings", False)
     assert "window_ms = 10" in finding.consequence
     assert "--reset window_ms" in finding.cure
     assert live.update({"window_ms": "20"}) == []

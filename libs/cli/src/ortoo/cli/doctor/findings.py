@@ -81,7 +81,7 @@ def of_address(seen: Examination) -> Iterator[Finding]:
         yield Finding("unknown host", f"the name {host} cannot be resolved", cure)
     elif seen.refused:
         cure = f"start it (`ortoo dev`, or ortoo-snode), or fix the port: {PORTS}"
-        yield Finding("nobody listens", f"no process listens on {address}", cure)
+        yield Finding("connection refused", f"nothing listens on {address}", cure)
     elif not seen.connects:
         cure = "check that the machine runs and that firewall, security group and NetworkPolicy allow the port"
         yield Finding("unreachable", f"{address} does not answer at all", cure)
@@ -132,9 +132,9 @@ def of_cluster(facts: Facts) -> list[Finding]:
 def _from_inside(facts: Facts) -> Iterator[Finding]:
     """The problems that the processes report."""
     if facts.inside_error:
-        cure = "use an access key with admin rights (docs/operations/access.md), or upgrade the snode"
-        seen = f"the processes could not be queried for their own findings: {facts.inside_error}"
-        yield Finding("not looked inside", seen, cure, serious=False)
+        cure = "ask as a user with the rights of an admin (docs/operations/access.md), or upgrade the snode"
+        seen = f"the processes were not asked for what they know themselves: {facts.inside_error}"
+        yield Finding("processes not queried", seen, cure, serious=False)
     for one in facts.inside:
         yield Finding(one.name, one.seen, one.cure, one.serious, one.consequence, one.process)
 
@@ -146,16 +146,16 @@ def _of_processes(facts: Facts) -> Iterator[Finding]:
         cure = "synchronise both clocks (chrony, systemd-timesyncd): delayed messages and ages depend on them"
         yield Finding("clock skew", seen, cure)
     if facts.name_server_error:
-        cure = "start it, or check its database; sends and receives continue, topics and groups cannot be changed"
-        yield Finding("name server away", f"no name server answers: {facts.name_server_error}", cure)
+        cure = "start it, or look at its database; sending and receiving go on, changes of topics and groups do not"
+        yield Finding("name server unavailable", f"no name server answers: {facts.name_server_error}", cure)
     enodes = facts.cluster.enodes
     if not enodes:
         cure = "start ortoo-enode with the same name servers (-n) as the snode"
         yield Finding("no enode", "no enode has ever registered, so messages cannot be stored", cure)
     for enode in enodes:
         if not enode.alive:
-            cure = "start it again with its volume, which holds its messages; its queues are unavailable until then"
-            yield Finding("enode away", f"the lease of enode {enode.name} ({enode.address}) has expired", cure)
+            cure = "start it again with its volume; its messages are in its log, and its queues wait for it"
+            yield Finding("enode unavailable", f"the lease of enode {enode.name} ({enode.address}) ran out", cure)
         if enode.index_nearly_full:
             seen = f"the index of enode {enode.name} is nearly full; when it is full, sends to some queues are rejected"
             cure = (
@@ -203,7 +203,7 @@ def _of_members(facts: Facts) -> Iterator[Finding]:
                 f"start it with its volume; if that is lost, with an empty disk, "
                 f"ortoo enode add {name} {away[0]}, ortoo enode remove {name} {away[0]} --disk OLD"
             )
-            yield Finding("member missing", seen, cure, serious=len(away) >= enode.majority)
+            yield Finding("replica unavailable", seen, cure, serious=len(away) >= enode.majority)
         for one in enode.members:
             if one.state == "waiting":
                 seen = f"replica {one.number} of enode {name} has an empty disk and is not in the replica set yet"
@@ -211,21 +211,23 @@ def _of_members(facts: Facts) -> Iterator[Finding]:
                 yield Finding("empty disk", seen, cure, serious=False)
         led = next((one.epoch for one in enode.members if one.number == enode.leader), 0)
         if behind := [one.number for one in enode.members if one.state == "following" and one.epoch < led]:
-            seen = f"replicas {', '.join(map(str, behind))} of enode {name} have not received epoch {led} yet"
-            cure = f"wait a few seconds; otherwise the leader cannot reach them, so check {show} and their logs"
-            yield Finding("epoch behind", seen, cure, serious=False)
+            seen = f"of enode {name} members {', '.join(map(str, behind))} have not heard of epoch {led} yet"
+            cure = f"wait a few seconds; if it stays so, the leader cannot reach them: {show}, and their logs"
+            yield Finding("stale epoch", seen, cure, serious=False)
 
 
 def _of_directory(facts: Facts) -> Iterator[Finding]:
     """Topics that enodes hold and that the name server does not list, or lists as deleted."""
     good = [one.name for one in facts.offered if not one.obstacle]
     if good:
-        seen = f"enodes hold {_some(good)}, not listed in the name server's directory, so clients cannot read them"
-        cure = f"adopt them: ortoo topic adopt {good[0] if len(good) == 1 else '--all'} (docs/operations/directory.md)"
-        yield Finding("unknown topics", seen, cure)
+        seen = f"enodes hold {_some(good)}, which the name server's directory does not know: nobody can read them"
+        cure = (
+            f"take them in: ortoo topic adopt {good[0] if len(good) == 1 else '--all'} (docs/operations/directory.md)"
+        )
+        yield Finding("unregistered topics", seen, cure)
     for one in [one for one in facts.offered if one.obstacle][:NAMES_MAX]:
-        seen = f"enodes hold a topic {one.name} that is not listed in the directory"
-        yield Finding("unknown topics", seen, one.obstacle)
+        seen = f"enodes hold a topic {one.name} that the directory does not know"
+        yield Finding("unregistered topics", seen, one.obstacle)
     if facts.deleted:
         first = facts.deleted[0].topic.name
         seen = f"{_some([one.topic.name for one in facts.deleted])} deleted; their messages still take space"
@@ -270,11 +272,11 @@ def _of_group(facts: Facts) -> Iterator[Finding]:
         cure = f"a group is created by its first consumer; check the name{near}"
         yield Finding("unknown group", f"there is no group {facts.group}", cure)
     elif not group.consume_enabled:
-        cure = f"enable it: grpcurl ... ortoo.v1.AdminService/UpdateGroup (ortoo group describe {group.name})"
-        yield Finding("group switched off", f"group {group.name} may not consume", cure)
+        cure = f"switch it on: grpcurl ... ortoo.v1.AdminService/UpdateGroup (ortoo group describe {group.name})"
+        yield Finding("group disabled", f"group {group.name} may not consume", cure)
     elif facts.lag_messages and facts.members == 0 and not facts.pops:
-        seen = f"group {group.name} has a lag of {facts.lag_messages} messages and no consumer"
-        yield Finding("nobody consumes", seen, "start a consumer of this group, and check its log")
+        seen = f"group {group.name} is {facts.lag_messages} messages behind, and it has no consumer"
+        yield Finding("no consumers", seen, "start a consumer of this group, and look at its log")
 
 
 def _near(name: str, names: Sequence[str]) -> str:

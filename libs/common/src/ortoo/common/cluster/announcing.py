@@ -125,7 +125,7 @@ class Announcing:
                 yield refused(f"the name server {address} refuses this process: {error.message}", error)
             else:
                 yield Finding(
-                    "name server away",
+                    "name server unavailable",
                     f"the name server {address} gives no lease: {error.message}",
                     "when the last one is away, nobody hears of changes of topics, groups and processes",
                     "start it, or look at its log and its database; or take it out of namesrv_address",

@@ -98,7 +98,7 @@ class LiveSettings(Generic[S]):
         """What operators have set, where the next start takes something else."""
         if kept := [one for one in self.all() if one.origin == OPERATOR and one.at_next_start is not None]:
             yield Finding(
-                "settings not kept",
+                "unsaved settings",
                 "; ".join(f"{one.name} was set to {one.value or 'nothing'} while it ran" for one in kept),
                 f"the next start takes {', '.join(f'{one.name} = {one.at_next_start}' for one in kept)}",
                 "write it into the settings file, the environment or the chart's values; or go back to those: `ortoo "

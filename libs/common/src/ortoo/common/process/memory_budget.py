@@ -291,7 +291,7 @@ class MemoryBudget:
         if self.used_bytes * 100 > self.bytes_max * FOUND_PERCENT:
             most = max(self.by_kind().items(), key=lambda item: item[1], default=((), 0))[0]
             yield Finding(
-                "memory used up",
+                "memory budget exhausted",
                 f"{self.used_bytes} of {self.bytes_max} bytes are held for clients, most for {', '.join(most)}",
                 "requests are refused as Overloaded, and who does not read is ended",
                 "raise memory_budget_bytes or the container's limit, or find who does not read: ortoo clients",

@@ -52,10 +52,10 @@ class ProcessMetrics:
         usual_s = sorted(self._late_s)[len(self._late_s) // 2] if len(self._late_s) == PROBES_KEPT else 0.0
         if usual_s > LATE_S:
             yield Finding(
-                "busy process",
-                f"its event loop serves timers {usual_s:.1f} s late",
-                "everything that it does is as late, and leases may run out",
-                "give it more processor time, add snodes, or move topics to another enode",
+                "event loop lag",
+                f"timers of its event loop run {usual_s:.1f} s late",
+                "all its work is delayed as much, and leases may expire",
+                "give it more CPU time, add snodes, or move topics to another enode",
             )
 
     def register(self, metrics: Metrics) -> None:

@@ -50,7 +50,7 @@ class EnodeFindings:
         elsewhere = "sends go to other enodes, except that those of message groups assigned here wait; reads are served"
         if appender.is_folder_gone:
             yield Finding(
-                "folder gone",
+                "data folder missing",
                 appender.failure,
                 f"it acknowledges nothing until it is opened again; {elsewhere}",
                 "put the folder back where data_dir says, then restart the process; do not start it on an empty one",

@@ -134,10 +134,10 @@ class Lives:
             yield from source()
         if times := self.doubts.times:
             yield Finding(
-                "state differs",
-                f"what this member folded from its log was not what the leader has, {times} times in a row",
-                "it folds its log again by itself; should it lead before, it may serve what is wrong",
-                "mistrust the machine's memory; if it goes on, report the line of its log that names the tables",
+                "state mismatch",
+                f"this replica's state, rebuilt from its log, differed from the leader's {times} times in a row",
+                "it rebuilds its state automatically; if it becomes leader before, it may serve wrong data",
+                "test the machine's memory; if it recurs, report the line of its log that names the tables",
             )
 
     def address_of(self, member: MemberId) -> str:

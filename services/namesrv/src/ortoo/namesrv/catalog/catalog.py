@@ -72,7 +72,7 @@ class Catalog:
         """The problem that the database does not answer, if it does not."""
         if self._database.failure:
             yield Finding(
-                "database away",
+                "database unavailable",
                 f"the name server's database does not answer: {self._database.failure}",
                 "topics, groups and users cannot be changed; sending and receiving continue",
                 "check PostgreSQL or the disk of data_dir, then the name server's log; no other action is needed",

@@ -120,7 +120,7 @@ class MembershipStore:
         """Whether the store is unreachable."""
         if not self.connected.is_set():
             yield Finding(
-                "membership store away",
+                "membership store unavailable",
                 "Redis, the store of groups' members (redis_url), does not answer this snode",
                 "snodes keep the last known members, and learn no changes of members at other snodes",
                 "start it, or check its log and the network; snodes reconnect automatically, and it needs no backup",

@@ -91,15 +91,15 @@ def _unheard(heard: Sequence[Asked]) -> Iterator[Finding]:
         reason = one.error.message
         if one.role == "name server":
             yield Finding(
-                "name server away",
+                "name server unavailable",
                 f"the name server {one.address} does not answer: {reason}",
                 "when no name server is left, processes do not learn of changes of topics, groups and processes",
                 "start it, or check its log and its database; or remove it from namesrv_address",
             )
         else:
             yield Finding(
-                f"{one.role} silent",
-                f"{one.role} {one.name} ({one.address}) has a lease but does not answer a snode: {reason}",
+                f"{one.role} unresponsive",
+                f"{one.role} {one.name} ({one.address}) has a lease, and does not answer a snode: {reason}",
                 "requests that need it wait and fail" if one.role == "enode" else "its clients wait and fail",
                 "check its CPU time, its log and the network; restart it if it is frozen",
             )

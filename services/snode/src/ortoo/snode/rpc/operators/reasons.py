@@ -62,7 +62,7 @@ def reasons(seen: Seen) -> list[Reason]:
     if seen.delivery is not None and (final := _of_done(seen, seen.delivery)) is not None:
         return [final]
     found = [*_of_rights(seen), *_of_message(seen), *_of_consumers(seen), *_of_queues(seen)]
-    return found or [Reason("nothing", f"group {seen.group} has consumed all of {seen.topic.name}")]
+    return found or [Reason("no backlog", f"group {seen.group} has consumed all of {seen.topic.name}")]
 
 
 def _of_done(seen: Seen, row: pb.MessageDelivery) -> Reason | None:
@@ -86,10 +86,10 @@ def _of_rights(seen: Seen) -> Iterator[Reason]:
         yield Reason("unknown group", f"there is no group {seen.group}, and it has never consumed the topic", cure)
     elif not seen.is_enabled:
         yield Reason(
-            "group switched off", f"group {seen.group} may not consume", f"ortoo group update {seen.group} --consume"
+            "group disabled", f"group {seen.group} may not consume", f"ortoo group update {seen.group} --consume"
         )
     for enode in seen.away:
-        yield Reason("enode away", f"enode {enode} does not answer: its queues are blocked", "run ortoo doctor")
+        yield Reason("enode unavailable", f"enode {enode} does not answer: its queues are blocked", "run ortoo doctor")
 
 
 def _of_message(seen: Seen) -> Iterator[Reason]:
@@ -117,13 +117,13 @@ def _of_consumers(seen: Seen) -> Iterator[Reason]:
     pops = any(one.pops for one in seen.queues)
     if behind and not seen.consumers and not pops:
         there = f"group {seen.group} has no consumer, and {behind} messages wait"
-        yield Reason("nobody consumes", there, "start a consumer of this group, and check its log")
+        yield Reason("no consumers", there, "start a consumer of this group, and look at its log")
     elif behind and seen.consumers and not seen.filters:
         there = f"the consumers of {seen.group} subscribe to other topics (ortoo group describe {seen.group})"
         yield Reason("not subscribed", there, f"subscribe one to {seen.topic.name}")
     elif behind and pops and not any(one.leased or one.delayed for one in seen.queues):
-        there = f"{behind} messages wait, and no consumer of {seen.group} pops"
-        yield Reason("nobody pops", there, "start a consumer of this group, and check its log (ortoo clients)")
+        there = f"{behind} messages wait, and no consumer of {seen.group} has any: none asks"
+        yield Reason("no pop requests", there, "start a consumer of this group, and look at its log (ortoo clients)")
 
 
 def _of_queues(seen: Seen) -> Iterator[Reason]:
@@ -144,12 +144,12 @@ def _of_queues(seen: Seen) -> Iterator[Reason]:
             yield Reason("delayed", f"{delayed} of the next messages failed and are delivered again later")
         if not leased and not delayed and (behind := sum(one.behind for one in seen.queues)) and seen.consumers:
             there = f"{behind} messages wait for {seen.consumers} consumers"
-            yield Reason("behind", there, f"ortoo lag {seen.group} {seen.topic.name}; more or faster consumers")
+            yield Reason("consumer lag", there, f"ortoo lag {seen.group} {seen.topic.name}; more or faster consumers")
     elif seen.delivery is not None and seen.delivery.state == pb.DELIVERY_STATE_OUTSTANDING:
         held = seen.queues[0]
-        yield Reason("in line", f"the group is {held.behind} messages behind in {held.queue}, consumed in order")
+        yield Reason("queued", f"the group is {held.behind} messages behind in {held.queue}, which is one by one")
     elif seen.delivery is not None and seen.delivery.state == pb.DELIVERY_STATE_WAITING:
-        yield Reason("in line", "it waits for a consumer to fetch it")
+        yield Reason("queued", "it waits for a consumer to ask for it")
 
 
 def _s(time_ms: int) -> str:
