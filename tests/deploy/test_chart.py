@@ -384,7 +384,7 @@ def test_certificates_of_cert_manager_are_those_that_processes_let_in() -> None:
 
 
 def test_each_role_has_its_own_part_of_the_secrets() -> None:
-    """B-066: and no more of it, to be read by its user alone; a key that is not used is not asked for."""
+    """And no more of it, to be read by its user alone; a key that is not used is not asked for."""
     wanted = {
         "namesrv": {"admin_token_file", "cluster_token_file", "secrets_key_file"},
         "enode": {"cluster_token_file"},

@@ -1,4 +1,4 @@
-"""B-144: where pods run, who reaches them, when they are replaced, and which settings the values take."""
+"""Where pods run, who reaches them, when they are replaced, and which settings the values take."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ def pod(all_of_them: list[dict[str, Any]], role: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("role", ROLES)
 def test_pods_of_a_role_are_spread_and_can_be_placed(role: str) -> None:
-    """B-144: apart by machine and zone unless said otherwise; the priority class and annotations are the values'."""
+    """Apart by machine and zone unless said otherwise; the priority class and annotations are the values'."""
     template = pod(found(), role)
     labels = template["metadata"]["labels"]
     spread = template["spec"]["topologySpreadConstraints"]
@@ -61,7 +61,7 @@ def test_pods_of_a_role_are_spread_and_can_be_placed(role: str) -> None:
 
 
 def test_pods_are_replaced_when_what_they_read_at_their_start_changes() -> None:
-    """B-144: a URL, a token's key; but not for rules, limits and numbers of pods, which they follow without."""
+    """A URL, a token's key; but not for rules, limits and numbers of pods, which they follow without."""
 
     def sums(*options: str) -> dict[str, str]:
         return {role: pod(found(*options), role)["metadata"]["annotations"]["checksum/config"] for role in ROLES}
@@ -80,7 +80,7 @@ def test_pods_are_replaced_when_what_they_read_at_their_start_changes() -> None:
 
 
 def test_policies_let_load_balancers_in_and_name_the_port_of_metrics() -> None:
-    """B-144: what comes from outside is of no namespace; metrics are for those namespaces that may scrape."""
+    """What comes from outside is of no namespace; metrics are for those namespaces that may scrape."""
 
     def ingress(role: str, *options: str) -> list[dict[str, Any]]:
         rules: list[dict[str, Any]] = named(found(*options), "NetworkPolicy", f"r-ortoo-{role}")["spec"]["ingress"]
@@ -121,7 +121,7 @@ def test_policies_let_load_balancers_in_and_name_the_port_of_metrics() -> None:
 
 
 def test_schema_has_every_setting_of_the_code() -> None:
-    """B-144: values.schema.json is what `make manifests` writes: each role's settings with kind and range."""
+    """Values.schema.json is what `make manifests` writes: each role's settings with kind and range."""
     text = (CHART / "values.schema.json").read_text(encoding="utf-8")
     assert text == text_of(filled(json.loads(text)))
 
@@ -141,14 +141,14 @@ def test_schema_has_every_setting_of_the_code() -> None:
     ],
 )
 def test_settings_that_cannot_work_are_refused(wrong: str, said: str) -> None:
-    """B-144: an unknown setting, a wrong kind and a number out of range stop the installation, named."""
+    """An unknown setting, a wrong kind and a number out of range stop the installation, named."""
     done = run(tool("helm"), "template", "r", str(CHART), "--set", wrong)
     assert done.returncode != 0
     assert said in done.stderr
 
 
 def test_settings_arrive_as_they_are_given() -> None:
-    """B-144: fractions stay fractions, large numbers have no exponent, and text of a number does as well."""
+    """Fractions stay fractions, large numbers have no exponent, and text of a number does as well."""
     given = found("namesrv.settings.lease_s=2.5", "enode.settings.store\\.retention_bytes=5000000000000")
     values = {
         one["name"]: one.get("value") for _, _, container in containers(given) for one in container.get("env", ())
@@ -160,7 +160,7 @@ def test_settings_arrive_as_they_are_given() -> None:
 
 
 async def test_helm_test_sends_messages_through_the_cluster(tmp_path: Path) -> None:
-    """B-144: the hook's own command makes its topic, works a second time, and fails where no cluster is."""
+    """The hook's own command makes its topic, works a second time, and fails where no cluster is."""
     one = named(found("tests.existingSecret.name=user"), "Pod", "r-ortoo-test")
     (container,) = one["spec"]["containers"]
     env = {variable["name"]: variable for variable in container["env"]}
@@ -186,7 +186,7 @@ async def test_helm_test_sends_messages_through_the_cluster(tmp_path: Path) -> N
 
 
 def test_helm_test_is_left_out_where_only_tls_is_spoken() -> None:
-    """B-144: it would be refused; nor is it among the manifests for those who use no Helm."""
+    """It would be refused; nor is it among the manifests for those who use no Helm."""
     tls = found("snode.tls.existingSecret.name=c", "snode.tls.required=true")
     assert not [one for one in tls if one["kind"] == "Pod"]
     assert not list((CHART.parent / "manifests").glob("*/test.yaml"))

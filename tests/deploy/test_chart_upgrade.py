@@ -1,4 +1,4 @@
-"""B-143, B-144: what Kubernetes refuses to change stays over every `helm upgrade`, and so does what was made at random.
+"""What Kubernetes refuses to change stays over every `helm upgrade`, and so does what was made at random.
 
 Helm asks a stand-in for Kubernetes' API, which has what an earlier rendering made. What may differ is compared as the
 API's own rules name it.
@@ -90,7 +90,7 @@ def sets(options: Sequence[str]) -> tuple[str, ...]:
 @pytest.mark.parametrize("helm", HELMS)
 @pytest.mark.parametrize("case", ["default", "ha", "bundled"])
 def test_upgrades_change_nothing_that_kubernetes_keeps(helm: str, case: str) -> None:
-    """B-143: other disks, another database, other pods: claims, selectors and names of sets are what they were."""
+    """Other disks, another database, other pods: claims, selectors and names of sets are what they were."""
     before = upgraded(helm, (), *CASES[case])
     kept = fixed(before)
     assert ("StatefulSet", "r-ortoo-namesrv") in kept
@@ -104,14 +104,14 @@ def test_upgrades_change_nothing_that_kubernetes_keeps(helm: str, case: str) -> 
 
 
 def test_the_comparison_sees_a_change() -> None:
-    """B-143: without the set in the cluster, another size does change the claims: that is how they are made anew."""
+    """Without the set in the cluster, another size does change the claims: that is how they are made anew."""
     first, second = (upgraded("helm", (), *sets((f"enode.storage.size={size}",))) for size in ("20Gi", "40Gi"))
     assert fixed(first) != fixed(second)
 
 
 @pytest.mark.parametrize("helm", HELMS)
 def test_what_no_upgrade_can_do_is_refused_with_a_way(helm: str) -> None:
-    """B-143: name servers without volumes get no SQLite file, and one member does not become three."""
+    """Name servers without volumes get no SQLite file, and one member does not become three."""
     with_database = upgraded(helm, (), "--set", URL)
     done = attempt(helm, with_database)
     assert done.returncode != 0
@@ -125,7 +125,7 @@ def test_what_no_upgrade_can_do_is_refused_with_a_way(helm: str) -> None:
 
 
 def test_without_a_cluster_volumes_can_be_kept() -> None:
-    """B-143: who applies what `helm template` gives moves to a database with `namesrv.storage.keep`."""
+    """Who applies what `helm template` gives moves to a database with `namesrv.storage.keep`."""
     kept = sets((URL, "namesrv.storage.keep=true"))
     before, after = (objects(run(tool("helm"), "template", "r", str(CHART), *options).stdout) for options in ((), kept))
     assert fixed(before) == fixed(after)
@@ -133,7 +133,7 @@ def test_without_a_cluster_volumes_can_be_kept() -> None:
 
 @pytest.mark.parametrize("helm", HELMS)
 def test_a_password_that_was_made_is_kept(helm: str) -> None:
-    """B-144: over every upgrade; without a cluster, where nobody can see it, one has to be given."""
+    """Over every upgrade; without a cluster, where nobody can see it, one has to be given."""
     first = upgraded(helm, (), *sets(GENERATED))
     second = upgraded(helm, first, *sets(GENERATED), "--set", "postgresql.bundled.storage.size=9Gi")
     secrets = [[one for one in found if one["kind"] == "Secret"] for found in (first, second)]

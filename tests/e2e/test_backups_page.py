@@ -14,7 +14,7 @@ from tests.e2e.test_documents import says, steps
 
 
 async def test_the_page_is_true_step_by_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """B-145: a consumer and a producer that run all the time go on at the restored enode, and nobody is restarted."""
+    """A consumer and a producer that run all the time go on at the restored enode, and nobody is restarted."""
     monkeypatch.chdir(tmp_path)
     async with open_cluster(tmp_path / "ortoo-data") as cluster, connect(cluster.address) as mq:
         await mq.admin.create_topic("orders", queue_count=1)

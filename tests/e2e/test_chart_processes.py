@@ -1,4 +1,4 @@
-"""What the chart gives its pods makes real processes find and serve each other, also by mutual TLS (B-069)."""
+"""What the chart gives its pods makes real processes find and serve each other, also by mutual TLS."""
 
 import asyncio
 import re

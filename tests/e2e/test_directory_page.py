@@ -80,7 +80,7 @@ class Page:
 
 
 async def test_the_page_is_true_step_by_step(tmp_path: Path) -> None:
-    """B-020, B-022, B-145: each command ends with 0 and prints what the page says; the message is there in the end."""
+    """Each command ends with 0 and prints what the page says; the message is there in the end."""
     async with postgres() as database, open_cluster(tmp_path) as cluster:
         page = Page(cluster, tmp_path, database.url)
         await cluster.create_topic("orders")

@@ -210,7 +210,7 @@ async def test_trouble_behind_the_snode_is_named(cluster: Cluster, trouble: str)
 
 
 async def test_an_index_that_is_nearly_full_is_named_before_sends_are_refused(tmp_path: Path) -> None:
-    """B-085: with the command that helps; and no more when queues were given back."""
+    """With the command that helps; and no more when queues were given back."""
     store = dataclasses.replace(SMALL_STORE, index_bytes_max=5 * RUN_BYTES, disk_check_interval_ms=20)
     settings = {"enode": {"heartbeat_interval_s": 0.1}}
     async with open_cluster(tmp_path, store=store, settings=settings) as cluster, asyncio.timeout(60):
@@ -245,7 +245,7 @@ async def test_cluster_that_was_never_whole_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_open", [True, False])
 async def test_rules_of_access_that_can_be_passed_are_named(tmp_path: Path, *, is_open: bool) -> None:
-    """B-066: without a token of the cluster whoever reaches an enode passes them; it is no error, and says the cure."""
+    """Without a token of the cluster whoever reaches an enode passes them; it is no error, and says the cure."""
     (tmp_path / "access.toml").write_text('trusted_addresses = ["127.0.0.0/8"]\n[[user]]\naccess_key = "ann"\n')
     (tmp_path / "token").write_text("a-token-of-this-cluster")
     own = {} if is_open else {"cluster_token_file": str(tmp_path / "token")}

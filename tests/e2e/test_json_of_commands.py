@@ -196,12 +196,12 @@ async def park_one(mq: Client) -> None:
 
 
 def test_every_command_is_called() -> None:
-    """B-149: a command that is new has to be among those whose JSON is looked at."""
+    """A command that is new has to be among those whose JSON is looked at."""
     assert set(leaves(typer.main.get_command(app))) == WORDS.keys() | WITHOUT_JSON
 
 
 async def test_each_command_prints_an_object_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """B-149: all of them have one shape, and integers of 64 bits are strings, as in JSON of protobuf."""
+    """All of them have one shape, and integers of 64 bits are strings, as in JSON of protobuf."""
     file = tmp_path / "cluster.toml"
     file.write_text('[[topic]]\nname = "new"\n\n[[group]]\nname = "billing"\nattempts = 7\n')
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))

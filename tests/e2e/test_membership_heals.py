@@ -42,7 +42,7 @@ async def stored_members(store: Valkey) -> set[str]:
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("trouble", [flushed, failed_over], ids=lambda it: it.__name__)
 async def test_membership_is_whole_and_disjoint_again(tmp_path: Path, trouble: Trouble) -> None:
-    """B-080: within 5 s the store knows all members, each queue has one owner, and nobody starves."""
+    """Within 5 s the store knows all members, each queue has one owner, and nobody starves."""
     books = Books()
     async with consumer_cluster(tmp_path) as running, connect(running.addresses) as mq:
         await mq.admin.create_topic("t", queue_count=QUEUES)

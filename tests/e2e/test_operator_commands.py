@@ -47,7 +47,7 @@ async def test_shell_completion_is_there() -> None:
 
 
 async def test_shell_completion_offers_what_the_cluster_has(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """B-149: topics, groups and enodes where a command takes them, deleted ones where they can come back."""
+    """Topics, groups and enodes where a command takes them, deleted ones where they can come back."""
     monkeypatch.setattr(completion, "LIMIT_S", 60.0)
     async with connect(cluster.address) as mq:
         for topic in ("orders", "orders-eu", "steps", "old"):

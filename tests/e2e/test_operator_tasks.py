@@ -120,7 +120,7 @@ async def _work(mq: Client) -> None:
 
 
 async def test_thirty_tasks_of_a_night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """B-145: each is one command that says what it did; none needs a restart or another tool."""
+    """Each is one command that says what it did; none needs a restart or another tool."""
     tasks = (*SENDING, *LOOKING, *CHANGING)
     assert len({task.typed for task in tasks}) >= 30
     file = tmp_path / "cluster.toml"

@@ -27,7 +27,7 @@ async def first_stored_s(client: Client, body: bytes) -> float:
 
 
 async def test_a_member_takes_over(tmp_path: Path) -> None:
-    """After each kill -9 of the leader another one acknowledges within 3 s, and everything is still there (B-045)."""
+    """After each kill -9 of the leader another one acknowledges within 3 s, and everything is still there."""
     stored: list[bytes] = []
     took_s: list[float] = []
     async with asyncio.timeout(120), member_cluster(tmp_path) as members, connect(members.address) as mq:

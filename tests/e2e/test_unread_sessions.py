@@ -10,7 +10,7 @@ BUDGET_BYTES, RESIDENT_BYTES_MAX = 256 << 20, 320 << 20
 
 
 async def test_unread_sessions_and_tails_cost_bounded_memory(tmp_path: Path) -> None:
-    """B-083, G17: 800 unread push sessions and 16 unread tails under 256 MiB; an honest session gets everything."""
+    """G17: 800 unread push sessions and 16 unread tails under 256 MiB; an honest session gets everything."""
     with forking(wanted=False):  # a forked one has resident what it has no use for
         seen = await unread_sessions(tmp_path, sessions=800, tails=16, budget_bytes=BUDGET_BYTES)
     assert seen.received == SENT

@@ -65,7 +65,7 @@ async def stored(cluster: ProcessCluster, channels: Channels) -> int:
 
 
 async def test_an_enodes_unread_streams_cost_bounded_memory(tmp_path: Path) -> None:
-    """B-083, G17: streams of reads whose answers nobody takes; an honest snode's read goes on, and its appends."""
+    """G17: streams of reads whose answers nobody takes; an honest snode's read goes on, and its appends."""
     environ = {"enode": {"LOG_LEVEL": "error", "MEMORY_BUDGET_BYTES": BUDGET_BYTES, "STORE_RECENT_BYTES": 1 << 20}}
     async with asyncio.timeout(90), process_cluster(tmp_path, environ=environ) as cluster, Channels() as channels:
         topic_id = await stored(cluster, channels)
@@ -118,7 +118,7 @@ async def stored_one_more(cluster: ProcessCluster, channels: Channels) -> None:
 
 
 async def test_a_name_servers_unread_watches_cost_bounded_memory(tmp_path: Path) -> None:
-    """B-083, G17: more watches than it has memory for are refused or ended, and the directory is served meanwhile."""
+    """G17: more watches than it has memory for are refused or ended, and the directory is served meanwhile."""
     environ = {"namesrv": {"LOG_LEVEL": "error", "MEMORY_BUDGET_BYTES": 4 << 20}}
     async with asyncio.timeout(90), process_cluster(tmp_path, environ=environ) as cluster, Channels() as channels:
         stub = namesrv_pb2_grpc.NameServiceStub(channels.to(cluster.namesrv.address))

@@ -26,7 +26,7 @@ async def _json(dev: DevProcess, *words: str, given: bytes = b"") -> list[dict[s
 
 
 async def test_json_answers_are_for_programs(dev: DevProcess) -> None:
-    """B-149: each command with --json prints one JSON object a line, with what was sent in it."""
+    """Each command with --json prints one JSON object a line, with what was sent in it."""
     [created] = await _json(dev, "topic", "create", "t", "--queues", "2")
     assert created["name"] == "t"
     [receipt] = await _json(dev, "send", "t", "hello", "--tag", "red", "--key", "k", "--property", "a=b=c")

@@ -1,4 +1,4 @@
-"""B-069: processes of a cluster call each other by mutual TLS; in the clear they tell their health alone."""
+"""Processes of a cluster call each other by mutual TLS; in the clear they tell their health alone."""
 
 import asyncio
 import ssl
@@ -67,7 +67,7 @@ async def works(cluster: Cluster, group: str) -> None:
 
 
 async def test_only_who_shows_a_certificate_is_answered(authority: Authority, tmp_path: Path) -> None:
-    """B-069: at name server and enode; probes of health go on in the clear, with nothing else."""
+    """At name server and enode; probes of health go on in the clear, with nothing else."""
     async with open_cluster(tmp_path, settings=await guarded(authority)) as cluster, asyncio.timeout(90):
         await works(cluster, "g")
         other = await (await Authority.make(tmp_path / "other")).sign("stranger")
@@ -106,7 +106,7 @@ async def test_only_who_shows_a_certificate_is_answered(authority: Authority, tm
 
 
 async def test_new_certificates_count_without_a_restart(authority: Authority, tmp_path: Path) -> None:
-    """B-069: a port shows the new one to who comes next, and calls are made with it; a broken file changes nothing."""
+    """A port shows the new one to who comes next, and calls are made with it; a broken file changes nothing."""
     async with open_cluster(tmp_path, settings=await guarded(authority)) as cluster, asyncio.timeout(90):
         await works(cluster, "g")
         for role in ("enode", "namesrv"):
@@ -139,7 +139,7 @@ async def test_new_certificates_count_without_a_restart(authority: Authority, tm
 
 
 async def test_members_speak_by_it(authority: Authority, tmp_path: Path) -> None:
-    """B-069: a set of three begins, serves and takes over by mutual TLS; no member hears who shows no certificate."""
+    """A set of three begins, serves and takes over by mutual TLS; no member hears who shows no certificate."""
     settings = await guarded(authority)
     tls = {name: value for name, value in settings["enode"].items() if name.startswith("tls_")}
     async with (
@@ -177,7 +177,7 @@ async def test_members_speak_by_it(authority: Authority, tmp_path: Path) -> None
 
 
 async def test_snodes_call_each_other_by_it_too(authority: Authority, tmp_path: Path) -> None:
-    """B-069: what one snode asks another about its client goes to that one's port for the cluster."""
+    """What one snode asks another about its client goes to that one's port for the cluster."""
     settings = await guarded(authority)
     async with valkey(tmp_path / "valkey") as store:
         settings["snode"] |= {"redis_url": store.url}
@@ -217,7 +217,7 @@ async def processes(authority: Authority, tmp_path: Path) -> AsyncIterator[dict[
 async def test_a_process_without_a_certificate_says_what_it_lacks(
     processes: dict[str, RoleProcess], tmp_path: Path
 ) -> None:
-    """B-069: real processes; one without is refused by either port of the name server, and the log says why."""
+    """Real processes; one without is refused by either port of the name server, and the log says why."""
     for process in processes.values():
         await process.start()
     clear = str(processes["namesrv"].environ["LISTEN_ADDRESS"])

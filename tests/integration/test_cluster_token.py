@@ -32,7 +32,7 @@ async def refused(call: Awaitable[Any]) -> str:
 
 
 async def test_the_inner_ports_answer_the_cluster_alone(tmp_path: Path) -> None:
-    """G16, B-066: no stranger reads or writes past the rights at a name server, an enode or its log; health is open."""
+    """G16: no stranger reads or writes past the rights at a name server, an enode or its log; health is open."""
     for name, text in (("token", TOKEN), ("admin", "a-token-of-the-operators")):
         (tmp_path / name).write_text(text + "\n")
     own = {"cluster_token_file": str(tmp_path / "token")}
@@ -95,7 +95,7 @@ def _proofs(token: str, path: str) -> list[str]:
 
 
 def test_a_proof_is_good_for_some_minutes() -> None:
-    """B-065: to each side of the clock; the refusal names both times."""
+    """To each side of the clock; the refusal names both times."""
     clock = VirtualClock()
     token = ClusterToken(TOKEN, clock)
     [(_, proof)] = token.headers("/s/m", None)

@@ -31,7 +31,7 @@ def settings() -> TelemetryCommand:
 
 @pytest.mark.parametrize("count", [2_000, 20_000])
 async def test_its_stream_ends_and_nothing_else(tmp_path: Path, count: int) -> None:
-    """B-003: the snode takes what it can hold and ends the connection, though the peer's writes wait for ever."""
+    """The snode takes what it can hold and ends the connection, though the peer's writes wait for ever."""
     async with asyncio.timeout(60), open_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
         await cluster.create_topic("t", queues=1)
         options = [("grpc.use_local_subchannel_pool", 1), ("grpc.http2.bdp_probe", 0)]

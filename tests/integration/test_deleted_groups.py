@@ -59,7 +59,7 @@ async def named(mq: Client) -> dict[str, GroupInfo]:
 
 
 async def test_a_deleted_group_comes_back_as_it_was(cluster: Cluster) -> None:
-    """B-085: settings and offsets, over restarts; also when its members have made it anew by using it meanwhile."""
+    """Settings and offsets, over restarts; also when its members have made it anew by using it meanwhile."""
     async with connect(cluster.address) as mq, asyncio.timeout(60):
         assert {name: group.by_use for name, group in (await named(mq)).items()} == {"g": False, "u": True}
         await mq.admin.delete_group("g")
@@ -110,7 +110,7 @@ async def test_what_is_deleted_after_the_directory_was_restored_goes(cluster: Cl
 
 
 async def test_nothing_is_kept_of_a_group_whose_deletion_is_due(cluster: Cluster) -> None:
-    """B-085: at once, or when its grace period is over; who comes by its name later begins anew and stays."""
+    """At once, or when its grace period is over; who comes by its name later begins anew and stays."""
     async with connect(cluster.address) as mq, asyncio.timeout(60):
         await cluster.clock.sleep(0.01)  # a deletion in the millisecond of the last use would leave what was used
         await mq.admin.delete_group("u", at_once=True)

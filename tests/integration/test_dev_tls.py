@@ -8,7 +8,7 @@ from ortoo.client import Message, connect
 
 
 async def test_our_own_client_believes_the_certificate_that_was_made(tmp_path: Path) -> None:
-    """B-107: it is made at the first start, named for this machine, kept over restarts, its key for its owner alone.
+    """It is made at the first start, named for this machine, kept over restarts, its key for its owner alone.
 
     B-141: when it is ready its enode has registered, so that the first topic can be made at once.
     """

@@ -21,7 +21,7 @@ ENODE = pb.RegisterEnodeRequest(enode=topic_pb2.Enode(name="e", address="h:1", s
 
 
 async def test_everything_is_there_again_in_an_empty_database(tmp_path: Path) -> None:
-    """B-145: taken while the directory is served; topics, groups, deletions, users and id are as they were then."""
+    """Taken while the directory is served; topics, groups, deletions, users and id are as they were then."""
     file = tmp_path / "directory.backup"
     async with name_server("", tmp_path / "one") as stub:
         await stub.RegisterEnode(ENODE)

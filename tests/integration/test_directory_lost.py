@@ -78,7 +78,7 @@ async def assert_all_there(mq: Client) -> None:
 
 
 async def test_a_lost_database_costs_no_message(cluster: Cluster, tmp_path: Path) -> None:
-    """B-020: with a new database the same name is not made anew but adopted; with the old one put back all is there."""
+    """With a new database the same name is not made anew but adopted; with the old one put back all is there."""
     await lost(cluster, kept=tmp_path / "kept")
     async with connect(cluster.address) as mq:
         with pytest.raises(Conflict, match="ortoo topic adopt t"):
@@ -122,7 +122,7 @@ async def test_queues_that_a_topic_got_after_the_backup_are_offered(cluster: Clu
 
 
 async def test_another_topic_of_the_name_stands_beside_what_is_kept(cluster: Cluster) -> None:
-    """B-020: a topic made although one is offered starts empty and ends nothing; adopting says what to do first."""
+    """A topic made although one is offered starts empty and ends nothing; adopting says what to do first."""
     await lost(cluster)
     made = await cluster.name_service.CreateTopic(pb.CreateTopicRequest(name="t", ignore_offers=True))
     async with connect(cluster.address) as mq:
@@ -138,7 +138,7 @@ async def test_another_topic_of_the_name_stands_beside_what_is_kept(cluster: Clu
 
 
 async def test_topics_that_nobody_touches_outlive_other_topics_and_restarts(cluster: Cluster) -> None:
-    """B-021: three topics of the new directory raise its version above the old one's, and the enode restarts."""
+    """Three topics of the new directory raise its version above the old one's, and the enode restarts."""
     await lost(cluster)
     for name in ("u", "v", "w"):
         await cluster.create_topic(name)
@@ -152,7 +152,7 @@ async def test_topics_that_nobody_touches_outlive_other_topics_and_restarts(clus
 
 
 async def test_from_sqlite_to_postgresql(cluster: Cluster) -> None:
-    """B-022: the doctor names what the new database does not know and the command; after that all is there."""
+    """The doctor names what the new database does not know and the command; after that all is there."""
     async with postgres() as database:
         cluster.settings["namesrv"] = {"database_url": database.url}
         await cluster.close("namesrv-0")

@@ -155,7 +155,7 @@ async def test_failed_fsync_ends_acknowledging_until_a_restart(tmp_path: Path) -
 
 
 async def test_ready_is_an_enode_that_others_know(tmp_path: Path) -> None:
-    """B-141: neither without a name server, nor under a name that another one has; one that was known stays ready."""
+    """Neither without a name server, nor under a name that another one has; one that was known stays ready."""
     async with lease_giver() as giver:
         giver.refuses = True
         async with open_lone_enode(

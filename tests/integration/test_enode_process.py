@@ -52,7 +52,7 @@ async def test_term_ends_it_cleanly(enode: RoleProcess) -> None:
 
 
 async def test_reflection_and_health_are_on(enode: RoleProcess) -> None:
-    """Grpcurl alone finds the service, and its health: no name server knows this one, and it lives (B-141)."""
+    """Grpcurl alone finds the service, and its health: no name server knows this one, and it lives."""
     await enode.start()
     listed = await grpcurl.grpcurl("-plaintext", enode.address, "list")
     assert "ortoo.v1.EnodeService" in listed.out.split()
@@ -90,7 +90,7 @@ async def test_store_of_another_enode_is_refused(enode: RoleProcess) -> None:
 
 
 async def test_taken_port_is_refused(enode: RoleProcess, tmp_path: Path) -> None:
-    """B-150: a second process on a taken port names the port and its own setting for it, that of members as well."""
+    """A second process on a taken port names the port and its own setting for it, that of members as well."""
     await enode.start()
     second = RoleProcess("enode", tmp_path / "second", {"NAMESRV_ADDRESS": NO_NAME_SERVER})
     for setting in ("listen_address", "member_listen_address"):

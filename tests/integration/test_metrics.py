@@ -73,7 +73,7 @@ async def test_messages_are_counted_on_their_way(metered: Cluster, addresses: di
 
 
 async def test_transactions_dead_letters_and_producers_are_counted(metered: Cluster, addresses: dict[str, str]) -> None:
-    """B-146: by RocketMQ's names: what waits for a verdict, what became of it, dead letters, producers."""
+    """By RocketMQ's names: what waits for a verdict, what became of it, dead letters, producers."""
 
     async def undecided(check: TransactionCheck) -> Verdict:
         return Verdict.UNKNOWN

@@ -224,7 +224,7 @@ async def test_a_directory_keeps_its_id_whoever_serves_it(tmp_path: Path, databa
 
 
 async def test_what_a_newer_name_server_keeps_stays(tmp_path: Path) -> None:
-    """B-028: columns and numbers of enums that are not known outlive changes; such a number is shown as unspecified."""
+    """Columns and numbers of enums that are not known outlive changes; such a number is shown as unspecified."""
     file = tmp_path / "namesrv.db"
     async with name_server("", tmp_path) as stub:
         await register(stub)

@@ -49,7 +49,7 @@ async def mq(cluster: Cluster) -> AsyncIterator[Client]:
 
 
 async def test_silence_switches_nothing_off(cluster: Cluster, mq: Client) -> None:
-    """B-104: PutGroup with a name alone, of a new group and of one that was changed; and one setting by its name."""
+    """PutGroup with a name alone, of a new group and of one that was changed; and one setting by its name."""
     async with grpc.aio.insecure_channel(cluster.address) as channel:
         stub = AdminServiceStub(channel)
         bare = namesrv_pb2.PutGroupRequest(group=topic_pb2.Group(name="g"))
@@ -64,7 +64,7 @@ async def test_silence_switches_nothing_off(cluster: Cluster, mq: Client) -> Non
 
 
 async def test_answers_say_what_was_done_and_unknown_groups_are_not_found(mq: Client) -> None:
-    """B-112: a reset tells before, after and what it left; a clone makes its group; an idle group shows its topics."""
+    """A reset tells before, after and what it left; a clone makes its group; an idle group shows its topics."""
     for unknown in (mq.admin.lag("mistyped", "one"), mq.admin.groups.describe("mistyped"), _letters(mq, "mistyped")):
         with pytest.raises(NotFound, match="mistyped"):
             await unknown
@@ -95,7 +95,7 @@ async def _letters(mq: Client, group: str) -> list[object]:
 
 
 async def test_no_legal_body_makes_a_read_fail(cluster: Cluster, mq: Client) -> None:
-    """B-111: searches, peeks, tails, readable pops and dead letters of bodies of 4 MiB, in several answers."""
+    """Searches, peeks, tails, readable pops and dead letters of bodies of 4 MiB, in several answers."""
     async with mq.producer("one") as producer:
         for number in range(4):
             await producer.send(Message(b"%d" % number * LARGE, keys=("k",)))
@@ -121,7 +121,7 @@ async def test_no_legal_body_makes_a_read_fail(cluster: Cluster, mq: Client) -> 
 
 
 async def test_no_answer_names_what_is_inside(cluster: Cluster) -> None:
-    """B-113: of every method that takes one request, while enode and name server are away: no inner address, no Python.
+    """Of every method that takes one request, while enode and name server are away: no inner address, no Python.
 
     The same of a wrong request, which is refused before anybody else is asked.
     """

@@ -295,7 +295,7 @@ async def test_each_refusal_has_its_code_and_stores_nothing(tmp_path: Path) -> N
 
 
 async def test_invisible_times_out_of_range_are_refused_in_rocketmqs_words(tmp_path: Path) -> None:
-    """B-114: its clients' tests look for them."""
+    """Its clients' tests look for them."""
     long = Duration(seconds=13 * 3600)
     change = s.ChangeInvisibleDurationRequest(group=GROUP, topic=TOPIC, receipt_handle="h", invisible_duration=long)
     async with served(tmp_path) as (_, stub):
@@ -308,7 +308,7 @@ async def test_invisible_times_out_of_range_are_refused_in_rocketmqs_words(tmp_p
 
 
 async def test_a_wrong_filter_is_refused_where_it_is_used(tmp_path: Path) -> None:
-    """B-110: the telemetry stream goes on, ReceiveMessage says what is wrong, and no words of ours are in it."""
+    """The telemetry stream goes on, ReceiveMessage says what is wrong, and no words of ours are in it."""
     for expression in ("a = ", "a >", "(a = 1", "NOT", "a IN ("):
         bad = d.FilterExpression(type=d.SQL, expression=expression)
         entry = d.SubscriptionEntry(topic=TOPIC, expression=bad)
@@ -391,7 +391,7 @@ async def test_offsets_are_kept_and_found(tmp_path: Path) -> None:
 
 
 async def test_a_limit_of_a_topic_counts_what_is_sent_to_it(tmp_path: Path) -> None:
-    """B-082: a topic's limit counts SendMessage, and what it refuses is TOO_MANY_REQUESTS in the answer's status."""
+    """A topic's limit counts SendMessage, and what it refuses is TOO_MANY_REQUESTS in the answer's status."""
     async with served(tmp_path) as (cluster, stub), Channels() as channels:
         await cluster.create_topic("other", queues=1)
         rules = [flow_control_pb2.FlowRule(topic="t", per_second=1)]

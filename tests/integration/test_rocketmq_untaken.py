@@ -18,7 +18,7 @@ GROUP, TOPIC = Resource(name="g"), Resource(name="t")
 
 
 async def test_what_a_client_cannot_take_is_counted_waits_and_is_parked(tmp_path: Path) -> None:
-    """B-105: gRPC at the client refuses one body. Those beside it pass, there is no hot loop, and it is parked."""
+    """GRPC at the client refuses one body. Those beside it pass, there is no hot loop, and it is parked."""
     options = (("grpc.max_receive_message_length", TAKEN_BYTES_MAX),)
     async with (
         open_cluster(tmp_path) as cluster,

@@ -76,7 +76,7 @@ async def test_wrong_trigger_is_refused_by_name(
 
 
 async def test_an_enode_that_is_away_is_an_error_and_not_no_work(tmp_path: Path) -> None:
-    """B-081: while messages cannot be counted the scaler is told so: "inactive" would scale to zero in an outage."""
+    """While messages cannot be counted the scaler is told so: "inactive" would scale to zero in an outage."""
     async with open_cluster(tmp_path) as cluster, Channels() as channels, asyncio.timeout(60):
         scaler = ExternalScalerStub(channels.to(cluster.address))
         about = pb.ScaledObjectRef(name="o", namespace="n", scalerMetadata=METADATA)

@@ -54,7 +54,7 @@ async def popped(cluster: Cluster) -> str:
 
 
 async def test_a_made_up_receipt_settles_nothing(tmp_path: Path) -> None:
-    """B-063: Ack, Nack, ChangeInvisible and RocketMQ's calls refuse it, each with its status; the good one goes on."""
+    """Ack, Nack, ChangeInvisible and RocketMQ's calls refuse it, each with its status; the good one goes on."""
     async with open_cluster(tmp_path) as cluster, asyncio.timeout(60):
         await cluster.create_topic("t", queues=1)
         real = await popped(cluster)
@@ -83,7 +83,7 @@ async def test_a_made_up_receipt_settles_nothing(tmp_path: Path) -> None:
 
 
 async def test_a_made_up_receipt_among_good_ones_is_refused_alone(tmp_path: Path) -> None:
-    """B-063: Ack, Nack and ChangeInvisible say which it is and why; the others of the call are settled."""
+    """Ack, Nack and ChangeInvisible say which it is and why; the others of the call are settled."""
     async with open_cluster(tmp_path) as cluster, asyncio.timeout(60):
         await cluster.create_topic("t", queues=1)
         real, other = await popped(cluster), await popped(cluster)
@@ -103,7 +103,7 @@ async def test_a_made_up_receipt_among_good_ones_is_refused_alone(tmp_path: Path
 
 
 async def test_one_refused_receipt_fails_nobody_elses_acknowledgement(tmp_path: Path) -> None:
-    """G14, B-063: what several workers of a client acknowledge travels together, and each hears of its own."""
+    """G14: what several workers of a client acknowledge travels together, and each hears of its own."""
     async with open_cluster(tmp_path) as cluster, asyncio.timeout(60):
         await cluster.create_topic("t", queues=1)
         real = await popped(cluster)
@@ -118,7 +118,7 @@ async def test_one_refused_receipt_fails_nobody_elses_acknowledgement(tmp_path: 
 
 
 async def test_a_made_up_handle_recalls_nothing_and_ends_nothing(tmp_path: Path) -> None:
-    """B-063: by both protocols, for messages of single sends; what was guessed is untouched."""
+    """By both protocols, for messages of single sends; what was guessed is untouched."""
     async with open_cluster(tmp_path) as cluster, asyncio.timeout(60):
         await cluster.create_topic("t", queues=1)
         channel, seals = cluster.channels.to(cluster.address), await cluster.seals()
@@ -155,7 +155,7 @@ async def test_a_made_up_handle_recalls_nothing_and_ends_nothing(tmp_path: Path)
 
 
 async def test_a_producer_of_batches_recalls_its_own_messages_alone(tmp_path: Path) -> None:
-    """B-063: the handles that it makes are good for its batch, and for no number beside it."""
+    """The handles that it makes are good for its batch, and for no number beside it."""
     async with open_cluster(tmp_path) as cluster, asyncio.timeout(60):
         await cluster.create_topic("t", queues=1)
         seals, at_ms = await cluster.seals(), cluster.clock.now_ms() + HOUR_MS
@@ -181,7 +181,7 @@ def directory_of(catalog: Catalog, stored: Contents, clock: VirtualClock, rotati
 
 
 async def test_keys_are_made_changed_and_kept(tmp_path: Path) -> None:
-    """B-063: one at first, a new one when it is old enough; forgotten when no handle of use can bear it."""
+    """One at first, a new one when it is old enough; forgotten when no handle of use can bear it."""
     clock, rotation = VirtualClock(), KeyRotation(30 * DAY_MS)
     catalog = await Catalog.open("", tmp_path, "00000000-0000-4000-8000-000000000001")
     try:
@@ -202,7 +202,7 @@ async def test_keys_are_made_changed_and_kept(tmp_path: Path) -> None:
 
 
 async def test_an_upgraded_directory_takes_old_handles_for_a_while(tmp_path: Path) -> None:
-    """B-063: a new one takes none; one from before there were keys does so for the grace, from its first key on."""
+    """A new one takes none; one from before there were keys does so for the grace, from its first key on."""
     catalog = await Catalog.open("", tmp_path, "00000000-0000-4000-8000-000000000001")
     await catalog.close()
     with sa.create_engine(f"sqlite:///{tmp_path / 'namesrv.db'}").begin() as connection:
@@ -243,7 +243,7 @@ async def test_an_upgraded_directory_takes_old_handles_for_a_while(tmp_path: Pat
 
 
 async def test_a_new_key_reaches_snodes_and_old_handles_go_on(tmp_path: Path) -> None:
-    """B-063: a snode hears of it by its watch, and knows the older ones; away from name servers it keeps them."""
+    """A snode hears of it by its watch, and knows the older ones; away from name servers it keeps them."""
     async with open_cluster(tmp_path) as cluster, asyncio.timeout(60):
         await cluster.create_topic("t", queues=1)
         real = await popped(cluster)
@@ -277,7 +277,7 @@ async def test_a_new_key_reaches_snodes_and_old_handles_go_on(tmp_path: Path) ->
 
 
 async def test_keys_of_handles_are_encrypted_as_secrets_are(tmp_path: Path) -> None:
-    """B-063, B-066: with a key file the database shows none of them."""
+    """With a key file the database shows none of them."""
     key = Encryption(b"A" * 43 + b"=")
     catalog = await Catalog.open("", tmp_path, "x")
     try:

@@ -39,7 +39,7 @@ async def secret_after(folder: Path, chosen: dict[str, Any], *, put: bool = Fals
 
 
 async def test_secrets_are_encrypted_and_the_key_can_change(tmp_path: Path) -> None:
-    """B-066: those that were in the clear as well; a new key takes over with the old one's file, and then alone."""
+    """Those that were in the clear as well; a new key takes over with the old one's file, and then alone."""
     old, new = key_file(tmp_path, "old"), key_file(tmp_path, "new")
     assert await secret_after(tmp_path, {}, put=True) == SECRET
     assert shows(tmp_path)
@@ -58,7 +58,7 @@ async def test_secrets_are_encrypted_and_the_key_can_change(tmp_path: Path) -> N
 
 
 async def test_a_secret_in_the_clear_is_told_once(tmp_path: Path) -> None:
-    """B-066: at the start, when there are users and no key."""
+    """At the start, when there are users and no key."""
     told = []
     for put in (True, False):
         with capture_logs() as logs:
@@ -70,7 +70,7 @@ async def test_a_secret_in_the_clear_is_told_once(tmp_path: Path) -> None:
 
 
 async def test_a_secret_is_of_its_user_alone(tmp_path: Path) -> None:
-    """B-066: who may write the database, and does not know the key, gives himself no other user's secret."""
+    """Who may write the database, and does not know the key, gives himself no other user's secret."""
     chosen = {"secrets_key_file": key_file(tmp_path, "key")}
     await secret_after(tmp_path, chosen, put=True)
     with sa.create_engine(f"sqlite:///{tmp_path / 'namesrv' / 'namesrv.db'}").begin() as connection:
@@ -81,7 +81,7 @@ async def test_a_secret_is_of_its_user_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", [b"", b"short", b"A" * 44])
 def test_what_is_no_key_is_refused(text: bytes, tmp_path: Path) -> None:
-    """B-066: the setting, the file, and how to make one are named."""
+    """The setting, the file, and how to make one are named."""
     path = tmp_path / "key"
     path.write_bytes(text)
     for field, files in (("secrets_key_file", (str(path), "")), ("secrets_key_files_previous", ("", str(path)))):

@@ -25,7 +25,7 @@ async def refused(producer: ProducerServiceStub, request: producer_pb2.PublishRe
 
 
 async def test_identified_sends_to_a_frozen_enode_end_no_snode(tmp_path: Path) -> None:
-    """B-002: at every snode a send with an id of the application's is told Unavailable; all snodes live, and go on."""
+    """At every snode a send with an id of the application's is told Unavailable; all snodes live, and go on."""
     async with (
         asyncio.timeout(60),
         valkey(tmp_path / "valkey") as server,

@@ -137,7 +137,7 @@ async def signed_by(folder: Path, name: str, issuer: tuple[Path, Path]) -> tuple
 
 @pytest.mark.parametrize("by_environment", [False, True])
 async def test_our_client_speaks_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, by_environment: bool) -> None:
-    """B-069: by arguments or by the environment; it sends, receives and signs where nothing goes in the clear."""
+    """By arguments or by the environment; it sends, receives and signs where nothing goes in the clear."""
     made, key = await certificate(tmp_path)
     chosen = {
         "tls_listen_address": "127.0.0.1:0",
@@ -163,7 +163,7 @@ async def test_our_client_speaks_tls(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 async def test_a_snode_may_ask_for_a_certificate(tmp_path: Path) -> None:
-    """B-069: who shows none, or that of a stranger, gets nowhere; one of the right root goes on."""
+    """Who shows none, or that of a stranger, gets nowhere; one of the right root goes on."""
     made, key = await certificate(tmp_path)
     shown, shown_key = await signed_by(tmp_path, "client", (made, key))
     (tmp_path / "other").mkdir()
@@ -196,7 +196,7 @@ async def test_a_snode_may_ask_for_a_certificate(tmp_path: Path) -> None:
     ],
 )
 async def test_a_client_without_usable_files_says_which(files: dict[str, Any], field: str) -> None:
-    """B-069: before anything is connected."""
+    """Before anything is connected."""
     with pytest.raises(Invalid) as refused:
         async with connect("localhost:1", **files):
             pass

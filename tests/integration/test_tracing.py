@@ -107,7 +107,7 @@ async def test_one_message_is_followed_through_three_processes(tmp_path: Path, r
 
 
 async def test_pulls_and_pops_are_seen_as_pushes_are(tmp_path: Path, receiver: Receiver) -> None:
-    """B-147: each a span of the kind CONSUMER that names its group, in the producer's trace; others leave none."""
+    """Each a span of the kind CONSUMER that names its group, in the producer's trace; others leave none."""
     settings = {"snode": {"trace_endpoint": f"http://{receiver.address}"}}
     async with open_cluster(tmp_path, settings=settings) as cluster, connect(cluster.address) as mq:
         await mq.admin.create_topic("t", queue_count=1)

@@ -40,7 +40,7 @@ async def half_message(cluster: Cluster, topic: str, group: str) -> None:
 
 
 async def test_checks_reach_only_producers_that_may_send_to_the_topic(tmp_path: Path) -> None:
-    """B-062: in one group each is asked about its own topics, natively and under another's client id of RocketMQ's."""
+    """In one group each is asked about its own topics, natively and under another's client id of RocketMQ's."""
     rules = tmp_path / "access.toml"
     rules.write_text(RULES)
     settings: dict[str, Any] = {"snode": {"access_file": str(rules)}, "enode": QUICK}

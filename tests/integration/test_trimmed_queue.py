@@ -46,7 +46,7 @@ async def is_beginning(running: Snode, offset: int) -> bool:
 
 
 async def test_an_autoscaler_is_told_the_age_of_a_group_that_retention_has_overtaken(running: Snode) -> None:
-    """B-081: a group that is so far behind needs replicas more than any other, and gets a number and no error."""
+    """A group that is so far behind needs replicas more than any other, and gets a number and no error."""
     clock = running.cluster.clock
     about = externalscaler_pb2.ScaledObjectRef(scalerMetadata={"group": "g", "topic": "t", "oldestAgeSeconds": "1"})
     request = externalscaler_pb2.GetMetricsRequest(scaledObjectRef=about, metricName="oldest-age-seconds")

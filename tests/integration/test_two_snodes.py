@@ -142,7 +142,7 @@ async def test_locks_are_the_same_through_both_snodes(tmp_path: Path) -> None:
 
 
 async def test_membership_is_whole_again_after_the_store_was_emptied(tmp_path: Path) -> None:
-    """B-080: after FLUSHALL both snodes know all members within 5 s, and every queue has one owner."""
+    """After FLUSHALL both snodes know all members within 5 s, and every queue has one owner."""
     async with two_snodes(tmp_path) as (running, server), asyncio.timeout(40):
         await running.topic("t", 4)
         async with (

@@ -27,7 +27,7 @@ async def client_by_default(language: str, tmp_path: Path) -> AsyncIterator[tupl
 
 @pytest.mark.parametrize("language", TYPED_LANGUAGES)
 async def test_a_client_works_as_it_comes(language: str, tmp_path: Path) -> None:
-    """B-107: by TLS, which nobody asked for, what one sends arrives whole, is acknowledged, and does not come again."""
+    """By TLS, which nobody asked for, what one sends arrives whole, is acknowledged, and does not come again."""
     async with client_by_default(language, tmp_path) as (cluster, client):
         await client("producer", name="p", topics=["t"])
         said = {"tag": "urgent", "keys": ["k-1"], "properties": {"of": "bank"}}
@@ -93,7 +93,7 @@ async def test_told_to_do_without_tls_it_works_in_the_clear(language: str, tmp_p
 
 
 async def test_the_python_client_by_tls(tmp_path: Path) -> None:
-    """B-107: with TLS switched on it sends and receives by a certificate that it believes."""
+    """With TLS switched on it sends and receives by a certificate that it believes."""
     certificate, key = made_certificate(("localhost", "127.0.0.1"))
     files = {"tls_certificate_file": certificate, "tls_key_file": key}
     for name, text in files.items():
