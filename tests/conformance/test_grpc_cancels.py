@@ -1,4 +1,4 @@
-"""Calls that either side cancels, that reach their deadline, or whose iterators are left."""
+"""Calls that either side cancels, that reach their deadline, or that are left by their iterators."""
 
 import asyncio
 from collections.abc import AsyncIterator

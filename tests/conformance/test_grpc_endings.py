@@ -30,7 +30,7 @@ S = grpc.StatusCode
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_aborted(wire: Wire, kind: str) -> None:
-    """Code, details and metadata of the abort arrive; what the handler does afterwards has no effect."""
+    """Code, details and metadata of the abort arrive; later actions of the handler have no effect."""
     metadata = (("reason", "first"), ("reason", "second"), ("failure-bin", b"\0\1"))
     after: list[str] = []
 
@@ -128,7 +128,7 @@ async def test_a_handler_that_raises_after_it_set_a_code(wire: Wire) -> None:
 
 
 async def test_an_abort_with_ok_says_nothing(wire: Wire) -> None:
-    """This is a bug of the handler that only the server's log shows; the caller waits until the deadline."""
+    """It is a bug of the handler that only the server's log shows; the caller waits until the deadline."""
 
     async def aborts(request: bytes, context: Any) -> None:
         await context.abort(S.OK, "fine")
@@ -165,7 +165,7 @@ async def test_writes_of_the_server_after_its_status(wire: Wire) -> None:
 
 
 async def test_a_second_read_beside_one_that_waits(wire: Wire) -> None:
-    """It sees the end where there is none: the core takes one read at a time, and grpc.aio makes EOF of its refusal."""
+    """The second read returns EOF too early: the core refuses a parallel read, and grpc.aio turns that into EOF."""
     go_on = asyncio.Event()
 
     async def late(requests: Any, context: Any) -> AsyncIterator[bytes]:

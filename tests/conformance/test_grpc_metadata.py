@@ -54,7 +54,7 @@ async def test_metadata_that_cannot_be_sent(wire: Wire, metadata: Any, error: ty
 
 
 async def test_metadata_of_the_answer(wire: Wire) -> None:
-    """The first ones come before any message, the trailing ones with the status; sending the first twice is refused."""
+    """Initial metadata arrives before any message, trailing metadata with the status; it cannot be sent twice."""
     go_on = asyncio.Event()
 
     async def both_kinds(requests: Any, context: Any) -> AsyncIterator[bytes]:

@@ -182,7 +182,7 @@ async def test_many_calls_at_once(wire: Wire) -> None:
 
 
 async def test_handlers_run_in_the_context_of_their_server(wire: Wire) -> None:
-    """Context variables are those of the task that started the server, and what a handler sets, no other sees."""
+    """Context variables have the values of the task that started the server; changes stay within a handler."""
 
     async def here(request: bytes, context: Any) -> bytes:
         before = HERE.get()

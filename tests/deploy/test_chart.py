@@ -69,7 +69,7 @@ def rendered(helm: str, *options: str) -> str:
 @cache
 def objects(text: str) -> list[dict[str, Any]]:
     """The Kubernetes objects in a text."""
-    script = "import json, sys, yaml; load = yaml.CSafeLoader; "
+    script = "import json, sys, yaml\nload = yaml.CSafeLoader\n"
     script += "print(json.dumps([o for o in yaml.load_all(sys.stdin, load) if o]))"
     done = run(tool("python"), "-c", script, given=text)
     assert done.returncode == 0, done.stderr

@@ -95,7 +95,7 @@ async def liveness(enode: LoneEnode) -> int:
 
 
 async def test_full_disk_stops_sends_alone_and_it_resumes(tmp_path: Path) -> None:
-    """While the disk is full, sends are refused and health says so; reads and offsets go on; then it resumes."""
+    """While the disk is full, sends are refused and health says so; reads and offsets go on. Then it resumes."""
     disk = TroubledDisk()
     async with (
         lease_giver() as giver,
