@@ -37,7 +37,7 @@ SENDING = (
     Task("find it by its id", "message get orders {id}", r"body +first"),
     Task("find it by its place", "message at orders {enode} {queue} {offset}", r"keys +\['k1'\]"),
     Task("find it by its key", "message find orders --key k1", "{id} .*first"),
-    Task("send a delayed one", "send orders later --delay 1h", "delayed (?P<delayed>.*); to cancel: "),
+    Task("send a delayed one", "send orders later --delay 1h", "delayed (?P<delayed>.*); to cancel"),
     Task("the delayed messages", "delay list orders", r"{delayed} +(?P<handle>\S+)"),
     Task("take it back", "delay cancel {handle}", "recalled {handle}"),
     Task("allow one attempt", "group update billing --attempts 1", "changed group billing"),

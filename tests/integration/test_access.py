@@ -70,7 +70,7 @@ async def test_users_go_on_while_no_name_server_answers(tmp_path: Path, monkeypa
 
 
 async def test_users_may_what_the_rules_say(tmp_path: Path) -> None:
-    """E-247: a receiver cannot send; a denied group cannot consume in any way. Operators' calls need an admin."""
+    """E-247: a receiver cannot send, a denied group cannot consume in any way. Operators' calls need an admin."""
     async with guarded(tmp_path) as cluster, asyncio.timeout(90):
         async with as_user(cluster, "shop") as shop:
             await send(shop)

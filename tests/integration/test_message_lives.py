@@ -85,7 +85,7 @@ async def test_a_message_given_back_twice_by_offset_is_copied_once(cluster: Clus
 
 
 async def test_a_message_with_a_dedup_id_is_stored_once(cluster: Cluster) -> None:
-    """G4: also over producers and the command; a restart forgets no id. The receipt names the first message."""
+    """G4: also over producers and the command. A restart forgets no id, and the receipt names the first message."""
     async with connect(cluster.address) as mq, mq.producer("t") as producer:
         first = await producer.send_once(b"pay 17", "order-17")
         again = await producer.send_once(b"pay 17 again", "order-17")

@@ -69,7 +69,7 @@ async def test_offsets_are_stored_at_their_pace(mq: Client) -> None:
 
 
 async def test_an_offset_that_is_not_stored_is_corrected(mq: Client) -> None:
-    """E-155: beyond the end the answer names the end; at the end there is nothing new. A consumer continues there."""
+    """E-155: beyond the end the answer names the end, at the end there is nothing new. A consumer continues there."""
     queue = await only_queue(mq, "one")
     await send(mq, range(10), "one")
     reader = mq.pull_consumer("g")
