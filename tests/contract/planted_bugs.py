@@ -93,7 +93,7 @@ def acknowledged_before_the_flush(patch: pytest.MonkeyPatch) -> None:
 def stale_snapshot(patch: pytest.MonkeyPatch) -> None:
     """Leave the marker of a clean stop where it is, and believe it."""
 
-    def is_end_of_log(clean: CleanStop, last: Segment) -> bool:
+    def is_end_of_log(clean: CleanStop, last: Segment, log_mark: int) -> bool:
         return last.base <= clean.end_position <= last.limit
 
     patch.setattr(recovery, "is_end_of_log", is_end_of_log)

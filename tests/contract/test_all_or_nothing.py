@@ -149,12 +149,12 @@ OTHERS = {
 
 @pytest.mark.parametrize("request_of_many", REQUESTS, ids=lambda it: it.__name__)
 def test_a_refused_request_stored_none_of_its_changes(request_of_many: Request) -> None:
-    """B-027, G11: the disk fills at any of the changes: the state is what it was, in memory and after a restart."""
+    """G11: the disk fills at any of the changes: the state is what it was, in memory and after a restart."""
     _refuse(request_of_many)
 
 
 def test_changes_accepted_one_by_one_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """B-027: a store that asks for room change by change keeps some of a refused request."""
+    """A store that asks for room change by change keeps some of a refused request."""
 
     async def accept(engine: Engine, changes: Sequence[Change], check: object = None) -> "asyncio.Future[None]":
         waiter = asyncio.get_running_loop().create_future()
@@ -172,7 +172,7 @@ def test_changes_accepted_one_by_one_are_noticed(monkeypatch: pytest.MonkeyPatch
 
 
 def test_every_method_that_names_several_things_is_asked() -> None:
-    """B-027: a new method of EnodeService with a repeated field in its request has to be put into one of the tables."""
+    """A new method of EnodeService with a repeated field in its request has to be put into one of the tables."""
     methods = enode_pb2.DESCRIPTOR.services_by_name["EnodeService"].methods
     several = {
         method.name

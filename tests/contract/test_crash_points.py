@@ -29,7 +29,7 @@ from ortoo.testing.store.log_fold import frames_written
 
 
 def test_a_crash_after_any_operation_loses_nothing_acknowledged() -> None:
-    """F5, F6, F12, I1-I3, I5, I6, I13: every start succeeds, dense offsets, same bytes, state as folded from scratch.
+    """Every start succeeds, dense offsets, same bytes, state as folded from scratch.
 
     G1, G3, G4, G10, G11.
     """
@@ -42,7 +42,7 @@ def test_a_crash_after_any_operation_loses_nothing_acknowledged() -> None:
 
 
 def test_a_crash_at_any_point_of_a_checkpoint_of_several_segments_costs_nothing() -> None:
-    """F12, I13, G10: whatever part of it is there, the state is that of a fold from scratch, and the store goes on."""
+    """G10: whatever part of it is there, the state is that of a fold from scratch, and the store goes on."""
     segment_bytes, report = 4096, Report()
     with quiet():
         recording = record(5, steps=30, segment_bytes=segment_bytes)
@@ -64,7 +64,7 @@ def test_a_crash_at_any_point_of_a_checkpoint_of_several_segments_costs_nothing(
 
 @pytest.mark.parametrize("where", ["sync", "write"])
 def test_a_disk_that_fails_at_any_time_costs_nothing_acknowledged(where: str) -> None:
-    """F11, I1, G1, G11: an error of fdatasync, or half a write, ends acknowledging; what was acknowledged stays.
+    """G1, G11: an error of fdatasync, or half a write, ends acknowledging; what was acknowledged stays.
 
     After the error the power is cut, and any part of what was on its way may be on the disk or not.
     """
@@ -122,7 +122,7 @@ def test_the_command_says_what_it_checked(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_damage_anywhere_is_named_or_refused_and_never_served() -> None:
-    """F9, I3, I6, I18, G12: flipped bits, zeroed pages, garbage, cut files in any file, after any kind of stop."""
+    """G12: flipped bits, zeroed pages, garbage, cut files in any file, after any kind of stop."""
     report = DamageReport()
     with quiet():
         pristine = build(1 << 20, 3)
@@ -136,7 +136,7 @@ def test_damage_anywhere_is_named_or_refused_and_never_served() -> None:
 
 @pytest.mark.parametrize("start", STARTS)
 def test_a_log_cut_at_any_byte_keeps_everything_before_the_cut(start: str) -> None:
-    """E-216, F9, G12: fifty random cuts of the last segment: all before the cut frame is kept, offsets go on densely.
+    """E-216, G12: fifty random cuts of the last segment: all before the cut frame is kept, offsets go on densely.
 
     Where a file beside the log knows that the cut bytes were durable, the cut is named as damage as well.
     """
@@ -156,7 +156,7 @@ def test_a_log_cut_at_any_byte_keeps_everything_before_the_cut(start: str) -> No
 
 
 def test_a_failed_flush_is_not_believed_by_the_next_start() -> None:
-    """B-025: what the page cache still shows is written again; later power cuts lose nothing acknowledged."""
+    """What the page cache still shows is written again; later power cuts lose nothing acknowledged."""
     report = enumerate_failed_flushes(1, runs=5)
     assert report.torn_tails >= 1
     assert report.points >= 60

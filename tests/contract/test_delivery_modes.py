@@ -57,7 +57,7 @@ def test_an_operator_changes_the_mode_of_an_idle_group() -> None:
 
 
 def test_what_is_written_does_not_depend_on_hashes() -> None:
-    """B-090: many first uses at once are written in one order, whatever PYTHONHASHSEED is."""
+    """Many first uses at once are written in one order, whatever PYTHONHASHSEED is."""
     written = [
         subprocess.run(
             [sys.executable, "-c", _FIRST_USES],

@@ -34,7 +34,7 @@ Act = Callable[[Cluster], Awaitable[None]]
 
 
 async def far_delay_with_an_id(cluster: Cluster) -> None:
-    """B-001: a message with an id of the application's that shall come in ten years."""
+    """A message with an id of the application's that shall come in ten years."""
     message = record_pb2.Message(body=b"x", deliver_at_ms=cluster.clock.now_ms() + YEARS_MS)
     message.properties["DEDUP_ID"] = "chosen"
     stub = ProducerServiceStub(cluster.channels.to(cluster.address))
@@ -44,7 +44,7 @@ async def far_delay_with_an_id(cluster: Cluster) -> None:
 
 
 def malformed(role: str, method: str) -> Act:
-    """B-009: bytes that are no message, on a stream."""
+    """Bytes that are no message, on a stream."""
 
     async def act(cluster: Cluster) -> None:
         async with grpc.aio.insecure_channel(cluster.address_of(role)) as channel:
@@ -60,7 +60,7 @@ def malformed(role: str, method: str) -> Act:
 
 
 async def topic_taken_away_from_a_push_session(cluster: Cluster) -> None:
-    """B-004: the topic of an open session is deleted and made again while messages are pushed."""
+    """The topic of an open session is deleted and made again while messages are pushed."""
     channel = cluster.channels.to(cluster.address)
     async with connect(cluster.address) as mq:
         await mq.admin.create_topic("short", queue_count=2)
@@ -165,7 +165,7 @@ def without_utf8(handle: ReceiptHandle, seals: HandleSeals) -> str:
 
 
 async def test_one_forged_handle_refuses_nobody_elses(tmp_path: Path) -> None:
-    """B-006, B-007: acknowledgements travel together and are answered each by itself, whatever is among them."""
+    """Acknowledgements travel together and are answered each by itself, whatever is among them."""
     async with asyncio.timeout(60), open_cluster(tmp_path) as cluster:
         await cluster.create_topic("t", queues=1)
         async with connect(cluster.address) as mq, mq.producer("t") as producer:

@@ -68,7 +68,7 @@ async def held(one: OneStore) -> object:
 
 @pytest.mark.parametrize("said", KEEPS.values(), ids=KEEPS.keys())
 async def test_what_is_absent_ends_nothing(said: list[pb.WatchRoutesResponse]) -> None:
-    """G15, B-020, B-021: the topic is kept over power cuts, not served, offered, and as it was when it is taken in."""
+    """G15: the topic is kept over power cuts, not served, offered, and as it was when it is taken in."""
     one = await filled()
     before = await held(one)
     copies = TopicCopies(one.store, ENODE)

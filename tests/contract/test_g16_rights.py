@@ -175,7 +175,7 @@ def test_every_method_of_the_snode_has_a_row() -> None:
 
 
 async def test_every_method_answers_each_kind_of_stranger_as_the_table_says(tmp_path: Path) -> None:
-    """G16, B-060 to B-068: without a signature, with a wrong one, disabled, with no rights, others, or half."""
+    """G16: without a signature, with a wrong one, disabled, with no rights, others, or half."""
     (tmp_path / "access.toml").write_text(RULES)
     settings = {"snode": {"access_file": str(tmp_path / "access.toml")}}
     rules = access_rules_of(RULES)

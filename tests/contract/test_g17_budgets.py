@@ -25,7 +25,7 @@ def budget_of(size_bytes: int, clock: VirtualClock) -> MemoryBudget:
 
 
 async def test_what_is_asked_beyond_the_budget_is_refused_and_nothing_is_taken() -> None:
-    """B-083: the refusal says what was asked for, what is used and what is allowed."""
+    """The refusal says what was asked for, what is used and what is allowed."""
     budget = budget_of(10 * MIB, VirtualClock())
     one, other = budget.share("push sessions"), budget.share("tails")
     one.draw(8 * MIB)
@@ -39,7 +39,7 @@ async def test_what_is_asked_beyond_the_budget_is_refused_and_nothing_is_taken()
 
 
 async def test_those_who_do_not_read_give_way_the_largest_first() -> None:
-    """B-083: of those behind the one with most goes, then the one that waits longest; readers and askers stay."""
+    """Of those behind the one with most goes, then the one that waits longest; readers and askers stay."""
     clock = VirtualClock()
     budget, gone = budget_of(10 * MIB, clock), list[str]()
 
@@ -68,7 +68,7 @@ async def test_those_who_do_not_read_give_way_the_largest_first() -> None:
 
 
 async def test_who_waits_for_others_is_not_behind() -> None:
-    """B-083: bytes asked for and not come yet, and what an owner costs by itself, are no reason to end it."""
+    """Bytes asked for and not come yet, and what an owner costs by itself, are no reason to end it."""
     clock = VirtualClock()
     budget, gone = budget_of(10 * MIB, clock), list[str]()
     waiting = budget.share("push sessions", gone.append)
@@ -86,7 +86,7 @@ async def test_who_waits_for_others_is_not_behind() -> None:
 
 
 async def test_who_sends_goes_on_beside_those_who_do_not_read() -> None:
-    """B-083: a part of the budget is for single requests, which nobody who reads can fill."""
+    """A part of the budget is for single requests, which nobody who reads can fill."""
     budget = budget_of(10 * MIB, VirtualClock())
     budget.share("Push").draw(10 * MIB)
     with pytest.raises(Overloaded):
@@ -95,7 +95,7 @@ async def test_who_sends_goes_on_beside_those_who_do_not_read() -> None:
 
 
 async def test_who_does_not_go_when_told_is_ended() -> None:
-    """B-083: one that is evicted has a moment to go by itself; a peer that hears nothing is ended then, once."""
+    """One that is evicted has a moment to go by itself; a peer that hears nothing is ended then, once."""
     clock = VirtualClock()
     budget, said = budget_of(10 * MIB, clock), list[str]()
     deaf = budget.share("Push", lambda reason: said.append("told"))

@@ -21,7 +21,7 @@ from tests.contract.pop_store import DEAD_LETTERS, GROUP, PopStore, play, texts
 
 
 def test_the_last_failed_attempt_parks_the_message_with_everything_one_asks() -> None:
-    """E-172, B-129: reason, attempts, last error, consumer and where it came from; and it is not delivered again."""
+    """E-172: reason, attempts, last error, consumer and where it came from; and it is not delivered again."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("before", queue_id=1)
@@ -251,7 +251,7 @@ def test_a_power_cut_while_parking_neither_loses_nor_doubles() -> None:
 
 
 def test_dead_letters_are_counted_by_topic_and_group() -> None:
-    """B-101: the count that operators see is that of the letters."""
+    """The count that operators see is that of the letters."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a", "b")

@@ -1,4 +1,4 @@
-"""G15, B-085: what is kept of groups goes by a due deletion or by silence, and by nothing that is merely absent."""
+"""G15: what is kept of groups goes by a due deletion or by silence, and by nothing that is merely absent."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -87,7 +87,7 @@ ENDS: dict[str, Callable[[Groups], object]] = {
 
 
 async def test_a_due_deletion_drops_everything_of_the_group_once() -> None:
-    """B-085: told again it ends no group of the name that was there later; nor does it after a restart."""
+    """Told again it ends no group of the name that was there later; nor does it after a restart."""
     groups = await Groups().open("g", "other")
     groups.passes(1)
     at_ms = groups.one.clock.now_ms()
@@ -109,7 +109,7 @@ async def test_a_due_deletion_drops_everything_of_the_group_once() -> None:
 
 
 async def test_what_is_used_after_the_deletion_stays() -> None:
-    """B-085: by a commit, by a lock that is held, and by one that is on its way to the disk as the deletion comes."""
+    """By a commit, by a lock that is held, and by one that is on its way to the disk as the deletion comes."""
     groups = await Groups().open("used", "held", "left")
     groups.passes(1)
     at_ms = groups.one.clock.now_ms()
@@ -138,7 +138,7 @@ async def test_silence_forgets_of_no_dead_letter_that_it_was_sent_again() -> Non
 
 @pytest.mark.parametrize("end", ENDS)
 async def test_silence_ends_what_nobody_declared(end: str) -> None:
-    """B-085: a replay of the log says the same; a group that only reads is not silent."""
+    """A replay of the log says the same; a group that only reads is not silent."""
     groups = await Groups().open("silent", "reader", "holder")
     before: object = None
     for _ in range(32):
@@ -167,7 +167,7 @@ NEVER: dict[str, list[pb.WatchRoutesResponse]] = {
 
 @pytest.mark.parametrize("heard", NEVER.values(), ids=NEVER.keys())
 async def test_a_group_that_is_absent_now_and_was_declared_stays(heard: list[pb.WatchRoutesResponse]) -> None:
-    """G15, B-085: whoever declared it may have another name server now; years of silence end nothing then."""
+    """G15: whoever declared it may have another name server now; years of silence end nothing then."""
     groups = await Groups().open("g", "by use")
     for message in heard:
         await groups.lives.apply(message)
@@ -180,7 +180,7 @@ async def test_a_group_that_is_absent_now_and_was_declared_stays(heard: list[pb.
 
 
 async def test_nobody_is_silent_for_an_enode_that_hears_no_directory() -> None:
-    """G15, B-085: it may have missed that somebody declared the group."""
+    """G15: it may have missed that somebody declared the group."""
     groups = await Groups().open("g")
     groups.is_following = False
     groups.passes(40)

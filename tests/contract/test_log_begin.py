@@ -29,7 +29,7 @@ async def _retained(one: OneStore) -> None:
 @pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize("good_ones", [0, 1, 2, 3, 4])
 def test_a_failed_removal_leaves_no_hole_and_the_range_never_goes_back(good_ones: int, *, is_clean: bool) -> None:
-    """B-024: EIO for one file of several that go: after a restart the range begins where it did, without damage."""
+    """EIO for one file of several that go: after a restart the range begins where it did, without damage."""
     one = OneStore(settings=RETAINING)
 
     async def scenario() -> None:
@@ -56,7 +56,7 @@ def test_a_failed_removal_leaves_no_hole_and_the_range_never_goes_back(good_ones
 @pytest.mark.parametrize("has_retained", [True, False])
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_a_first_segment_that_is_missing_is_named_as_loss(*, has_retained: bool, is_clean: bool) -> None:
-    """B-026: a file removed by hand is damage with its range, DATA_LOSS to readers; what retention took is not."""
+    """A file removed by hand is damage with its range, DATA_LOSS to readers; what retention took is not."""
     one = OneStore(settings=RETAINING if has_retained else SETTINGS)
 
     async def scenario() -> None:
@@ -103,7 +103,7 @@ def test_a_first_segment_that_is_missing_is_named_as_loss(*, has_retained: bool,
 )
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_a_stray_file_is_ignored_and_costs_nothing(name: str, content: Buffer, *, is_clean: bool) -> None:
-    """B-026: a file that bears a segment's name and is none stays where it is; every message is there."""
+    """A file that bears a segment's name and is none stays where it is; every message is there."""
     one = OneStore()
 
     async def scenario() -> None:

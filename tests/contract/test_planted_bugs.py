@@ -20,7 +20,7 @@ def test_a_planted_bug_is_caught(plant: Plant, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("plant", BUGS_OF_A_FAILING_DISK, ids=lambda plant: plant.__name__)
 def test_a_planted_bug_of_a_failing_disk_is_caught(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
-    """B-025: power cuts after a failed flush and a restart show the bug."""
+    """Power cuts after a failed flush and a restart show the bug."""
     plant(monkeypatch)
     with pytest.raises(Broken, match=BUGS_OF_A_FAILING_DISK[plant]):
         enumerate_failed_flushes(1, runs=12)

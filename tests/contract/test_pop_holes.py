@@ -9,7 +9,7 @@ from tests.contract.pop_store import GROUP, PopStore, play, texts
 
 @pytest.mark.parametrize("length", [1, 100_000, (1 << 32) - 1, 1 << 32, 5 << 32])
 def test_a_hole_is_crossed_in_one_step(length: int) -> None:
-    """B-087: it costs the log one change, not one an offset, also when no range can count it; a restart knows it."""
+    """It costs the log one change, not one an offset, also when no range can count it; a restart knows it."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("before")

@@ -44,7 +44,7 @@ async def delayed_bodies(one: DeferredStore, bodies: list[bytes]) -> list[bytes]
 
 @pytest.mark.parametrize("seconds", [5.0, 0.0, 14.0])
 async def test_what_is_due_soon_holds_no_segment(seconds: float) -> None:
-    """B-086: messages due within seconds are in memory already; their segments go all the same, and each comes once."""
+    """Messages due within seconds are in memory already; their segments go all the same, and each comes once."""
     one = DeferredStore(settings=SMALL)
     await one.open()
     bodies = await delay(one, 20, 16_000)
@@ -64,7 +64,7 @@ async def test_what_is_due_soon_holds_no_segment(seconds: float) -> None:
 
 
 async def test_what_comes_due_while_it_is_moved_comes_once() -> None:
-    """B-086: again and again segments go while messages in them are being delivered."""
+    """Again and again segments go while messages in them are being delivered."""
     one = DeferredStore(settings=SMALL)
     await one.open()
     bodies = await delay(one, 60, 4_000)
@@ -112,7 +112,7 @@ async def test_what_is_moved_while_it_is_read_is_not_taken_for_damaged() -> None
 
 
 async def test_more_waits_than_the_log_may_hold() -> None:
-    """B-086: messages that wait and take more than retention leaves are stored again only as the log grows."""
+    """Messages that wait and take more than retention leaves are stored again only as the log grows."""
     one = DeferredStore(settings=SMALL)
     await one.open()
     await delay(one, 60, 86_400_000, body_bytes=1_500)

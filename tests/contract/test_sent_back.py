@@ -1,4 +1,4 @@
-"""B-126: messages given back are copied once, however often a client that lost the answer asks, over power cuts."""
+"""Messages given back are copied once, however often a client that lost the answer asks, over power cuts."""
 
 import asyncio
 from collections.abc import AsyncIterator

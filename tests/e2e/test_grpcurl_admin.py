@@ -60,6 +60,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "ResumeTransaction": ({"transaction_id": "no-such-transaction"}, "transaction"),
     "HandOver": ({"enode": "enode-0"}, "enode"),
     "ElectMember": ({"enode": "enode-0", "member": {"number": 1, "disk": "disk"}}, "enode"),
+    "AcceptStore": ({"enode": "no-such-enode", "store_id": "s"}, "enode"),
     "AddMember": ({"enode": "enode-0", "member": {"number": 2, "disk": "disk"}}, "enode"),
     "RemoveMember": ({"enode": "enode-0", "member": {"number": 2, "disk": "disk"}}, "enode"),
 }

@@ -80,6 +80,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "enode elect": ("enode-0 1",),
     "enode add": ("enode-0 3",),
     "enode remove": ("enode-0 3",),
+    "enode accept-store": ("enode-0 store-2",),
     "export": ("",),
     "apply": ("-f {file}",),
     "topic delete": ("steps",),
@@ -169,6 +170,9 @@ def tell_of_members(monkeypatch: pytest.MonkeyPatch) -> None:
     async def number(*_: object) -> int:
         return 2
 
+    async def former(*_: object) -> str:
+        return "store-1"
+
     async def lost(*_: object) -> tuple[OfferedTopic, ...]:
         return (OfferedTopic("lost", 1 << 63, (TopicPlacement("enode-0", 4, 4),), ""),)
 
@@ -182,6 +186,7 @@ def tell_of_members(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemberAdmin, "list", found)
     for method in ("hand_over", "elect", "add", "remove"):
         monkeypatch.setattr(MemberAdmin, method, number)
+    monkeypatch.setattr(MemberAdmin, "accept_store", former)
     monkeypatch.setattr(Admin, "list_offered_topics", lost)
     monkeypatch.setattr(Admin, "adopt_topics", adopted)
 

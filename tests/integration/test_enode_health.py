@@ -130,7 +130,7 @@ async def test_full_disk_stops_sends_alone_and_it_resumes(tmp_path: Path) -> Non
 async def test_failed_fsync_ends_acknowledging_until_a_restart(tmp_path: Path) -> None:
     """After an fdatasync failed nothing is acknowledged any more, though it would work again; health says so.
 
-    B-142: who restarts processes is told that this one can do its work no more; a full disk heals without that.
+    Who restarts processes is told that this one can do its work no more; a full disk heals without that.
     """
     disk = TroubledDisk()
     async with (

@@ -54,7 +54,7 @@ async def test_routes_above_the_limit_of_a_message_are_loaded() -> None:
     directory, none = Large(change), None
     large: Any = directory
     absent: Any = none
-    handlers = service.NameService(large, absent, absent, absent)
+    handlers = service.NameService(large, absent, absent, absent, absent)
     server = GrpcServer(
         "127.0.0.1:0", [(service.NAME, lambda added: add_NameServiceServicer_to_server(handlers, added))]
     )

@@ -140,7 +140,7 @@ async def test_a_filtered_read_ends_before_damage_or_has_it_repaired(tmp_path: P
         segment.write_bytes(broken)
         repaired: list[int] = []
 
-        async def repair(position: int, end_position: int) -> int:
+        async def repair(position: int, end_position: int, is_other: bool) -> int:
             repaired.append(position)
             segment.write_bytes(whole)
             return end_position
@@ -184,7 +184,8 @@ async def test_the_disk_is_told_what_a_filtered_read_reads_next(
         plain = getattr(RealFile, name)
 
         def note(file: RealFile, position: int, length: int) -> Any:
-            steps.append((name, position, position + length))
+            if file._path.suffix == ".seg":  # an index of a full segment may be written meanwhile
+                steps.append((name, position, position + length))
             return plain(file, position, length)
 
         monkeypatch.setattr(RealFile, name, note)

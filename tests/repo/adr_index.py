@@ -1,4 +1,4 @@
-"""The list of architecture decisions, made of the decisions themselves: `make docs` writes it, a test compares it."""
+"""The list of architecture decisions, generated from the decisions: `make docs` writes it, a test compares it."""
 
 import re
 import sys
@@ -17,11 +17,11 @@ A decision is never edited into another one; a newer one replaces it and names i
 
 
 class Malformed(Exception):
-    """A decision's file does not have the form that the index is made of."""
+    """A decision's file lacks the form that the index needs."""
 
 
 def index_of(folder: Path) -> str:
-    """The text of README.md for a folder of decisions. Errors: Malformed, with the file and what it lacks."""
+    """The text of README.md for a folder of decisions. Errors: Malformed, with the file and the missing part."""
     rows = []
     for number, file in enumerate(sorted(folder.glob("[0-9]*.md")), 1):
         text = file.read_text(encoding="utf-8")

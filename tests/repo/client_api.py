@@ -30,12 +30,12 @@ These are the names of `ortoo.client.blocking`. Other types in their signatures 
 
 
 def api_of(module: ModuleType) -> str:
-    """The page for a module with `__all__`: each public name, one line for each of its public members."""
+    """The page for a module with `__all__`: each public name, and one line for each of its public members."""
     return HEAD + _names_of(module)
 
 
 def page() -> str:
-    """The whole page: the client, and the one for programs without an event loop."""
+    """The whole page: the client, and the blocking client for programs without an event loop."""
     return api_of(ortoo.client) + BLOCKING + _names_of(ortoo.client.blocking)
 
 

@@ -19,7 +19,7 @@ HOUSES: dict[str, str] = {
     "ortoo.spark": "libs/spark/src/ortoo/spark",
     "ortoo.cli": "libs/cli/src/ortoo/cli",
 }
-"""Packages and their folders, the ones that stand highest first."""
+"""Distributions and their folders, highest layer first."""
 
 HEAD = """# Packages
 
@@ -32,11 +32,11 @@ Packages of one library or service never import one another in a circle. `make c
 """
 
 Uses = Mapping[str, frozenset[str]]
-"""Room to the rooms that it imports."""
+"""Package to the packages that it imports."""
 
 
 def uses_of(package: str) -> Uses:
-    """Which rooms of a package import which; modules at its root, which only join rooms, are left out."""
+    """The imports between the packages of a distribution, without modules at its root, which only join packages."""
     graph = grimp.build_graph(package, cache_dir=None)
     rooms = {name for name in graph.find_children(package) if graph.find_children(name)}
     found: dict[str, set[str]] = {room.rsplit(".", 1)[1]: set() for room in sorted(rooms)}
@@ -50,7 +50,7 @@ def uses_of(package: str) -> Uses:
 
 
 def circle_in(uses: Uses) -> Sequence[str] | None:
-    """Some circle of rooms, first one again at its end, or None."""
+    """A cycle of packages, with the first one repeated at its end, or None."""
     try:
         graphlib.TopologicalSorter(uses).prepare()
     except graphlib.CycleError as error:
@@ -60,7 +60,7 @@ def circle_in(uses: Uses) -> Sequence[str] | None:
 
 
 def reduced(uses: Uses) -> Uses:
-    """The same order with the fewest arrows: none to a room that another arrow's room leads to. There is no circle."""
+    """The same order with the fewest arrows: an arrow implied by others is left out. There must be no cycle."""
     reach: dict[str, frozenset[str]] = {}
     for room in graphlib.TopologicalSorter(uses).static_order():
         reach[room] = frozenset(uses[room]).union(*(reach[other] for other in uses[room]))
@@ -71,13 +71,13 @@ def reduced(uses: Uses) -> Uses:
 
 
 def sentence_of(room: Path) -> str:
-    """The first sentence of a room's docstring, on one line."""
+    """The first sentence of a package's docstring, on one line."""
     text = ast.get_docstring(ast.parse((room / "__init__.py").read_text(encoding="utf-8"))) or ""
     return " ".join(text.split("\n\n")[0].split())
 
 
 def page() -> str:
-    """The whole page: a picture and a table for each package."""
+    """The whole page: a picture and a table for each distribution."""
     parts = [HEAD]
     for package, folder in HOUSES.items():
         uses = uses_of(package)

@@ -6,7 +6,7 @@ import pytest
 
 from bench.peers import table as peers
 from bench.suite import BENCHES
-from bench.table import PEERS, FIGURES, TABLE, load, peers_content, page_with, rows, table
+from bench.table import FIGURES, PEERS, TABLE, load, page_with, peers_content, rows, table
 
 
 def test_the_readme_shows_the_committed_results() -> None:
@@ -17,7 +17,7 @@ def test_the_readme_shows_the_committed_results() -> None:
 
 
 def test_the_readme_shows_the_comparison_with_other_brokers() -> None:
-    """Its table is made from the committed figures, and its picture is there: `python -m bench.peers`."""
+    """Its table comes from the committed figures, and its picture exists: `python -m bench.peers`."""
     assert peers.TABLE == PEERS
     assert PEERS.read_text() == peers.table(peers.load())
     assert page_with(FIGURES.read_text(), peers_content(), "bench-peers") == FIGURES.read_text()
@@ -26,7 +26,7 @@ def test_the_readme_shows_the_comparison_with_other_brokers() -> None:
 
 
 def test_every_benchmark_has_a_result_and_a_row() -> None:
-    """`make bench` leaves nothing out, and the table nothing either."""
+    """Every benchmark of `make bench` has a result and a row."""
     results = load()
     assert set(BENCHES) == set(results)
     for name, result in results.items():
@@ -36,7 +36,7 @@ def test_every_benchmark_has_a_result_and_a_row() -> None:
 
 
 def test_the_table_goes_between_the_marks() -> None:
-    """What is around them stays; a text without them is refused."""
+    """The text around the marks stays; a text without marks is refused."""
     text = "before\n<!-- bench: begin -->\nold\n<!-- bench: end -->\nafter\n"
     assert page_with(text, "new\n") == text.replace("old", "new")
     with pytest.raises(ValueError, match="bench: begin"):

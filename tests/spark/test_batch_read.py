@@ -54,7 +54,7 @@ def places(receipts: list[Receipt]) -> dict[tuple[str, int, int], int]:
 
 
 def test_every_column_of_every_message_is_as_it_was_sent(read: Read, broker: Broker, topic: str) -> None:
-    """Check 2: ids, tags, keys, bodies that are no text, times to the millisecond, groups, properties."""
+    """Ids, tags, keys, bodies that are no text, times to the millisecond, groups, properties."""
     sent = varied(3_000)
     found = places(send(broker, topic, sent))
     rows = read().collect()
@@ -74,7 +74,7 @@ def test_every_column_of_every_message_is_as_it_was_sent(read: Read, broker: Bro
 
 
 def test_empty_topics_and_large_bodies_are_read(read: Read, broker: Broker, topic: str) -> None:
-    """Check 2: no rows from an empty topic; a body of 4 MiB arrives whole."""
+    """No rows from an empty topic; a body of 4 MiB arrives whole."""
     assert read().count() == 0
     body = bytes(range(256)) * (4 << 12)
     send(broker, topic, [Message(body), Message(b"small")])
@@ -82,7 +82,7 @@ def test_empty_topics_and_large_bodies_are_read(read: Read, broker: Broker, topi
 
 
 def test_reading_needs_no_registration_after_installation(spark: Any, broker: Broker, topic: str) -> None:
-    """Check 1: format("ortoo") is found by its module's name; `register` does the same by hand."""
+    """`format("ortoo")` is found by its module's name; `register` does the same by hand."""
     import ortoo.spark
     from pyspark_ortoo import DefaultSource
 
@@ -92,7 +92,7 @@ def test_reading_needs_no_registration_after_installation(spark: Any, broker: Br
 
 
 def test_bounds_are_offsets_words_or_mixtures(read: Read, broker: Broker, topic: str) -> None:
-    """Check 3: JSON for all queues, for some with a default, and -1 and -2 as words."""
+    """JSON for all queues, for some with a default, and -1 and -2 as words."""
     receipts = send(broker, topic, numbered(4_000))
     total = {queue: end for queue, (_, end) in broker.queues(topic).items()}
     one = max(total, key=lambda queue: total[queue])
@@ -111,7 +111,7 @@ def test_bounds_are_offsets_words_or_mixtures(read: Read, broker: Broker, topic:
 
 
 def test_bounds_by_time_find_the_first_message_stored_then(read: Read, broker: Broker, topic: str) -> None:
-    """Check 3: at, between, before the first and after the last message, with both strategies."""
+    """At, between, before the first and after the last message, with both strategies."""
     first = send(broker, topic, numbered(800))
     second = send(broker, topic, numbered(800, 800))
     begin, border, end = first[0].stored_at_ms, second[0].stored_at_ms, second[-1].stored_at_ms
@@ -127,7 +127,7 @@ def test_bounds_by_time_find_the_first_message_stored_then(read: Read, broker: B
 
 
 def test_a_read_can_begin_where_a_group_is(read: Read, broker: Broker, topic: str) -> None:
-    """Check 3: queues start at the group's offset; those it has none for at the default."""
+    """Queues start at the group's offset; those it has none for at the default."""
     send(broker, topic, numbered(2_000))
     ends = {queue: end for queue, (_, end) in broker.queues(topic).items()}
     one = max(ends, key=lambda queue: ends[queue])
@@ -140,7 +140,7 @@ def test_a_read_can_begin_where_a_group_is(read: Read, broker: Broker, topic: st
 
 
 def test_mistakes_are_named_before_any_task_runs(read: Read) -> None:
-    """Check 3: Spark shows the error that names the option and what was meant."""
+    """Spark shows the error that names the option and what was meant."""
     with pytest.raises(Exception, match="did you mean maxOffsetsPerTrigger"):
         read(maxOffsetPerTrigger="1")
     with pytest.raises(Exception, match=r"maxOffsetsPerTrigger.*for streaming queries; a batch read is bounded by"):
@@ -148,7 +148,7 @@ def test_mistakes_are_named_before_any_task_runs(read: Read) -> None:
 
 
 def test_a_dataframe_is_a_snapshot(read: Read, broker: Broker, topic: str) -> None:
-    """Check 4: counting twice while somebody sends gives one number; a new load sees more."""
+    """Counting twice while somebody sends gives one number; a new load sees more."""
     send(broker, topic, numbered(1_000))
     frame = read()
     assert frame.count() == 1_000
@@ -188,7 +188,7 @@ def test_a_frame_with_fixed_ends_is_a_snapshot_whatever_the_session_sets(
 
 
 def test_a_projection_reads_only_its_columns(read: Read, spark: Any, broker: Broker, topic: str) -> None:
-    """Check 13: by the option and by a schema; a wrong type is refused."""
+    """By the option and by a schema; a wrong type is refused."""
     send(broker, topic, numbered(10))
     assert read(columns="offset,body").columns == ["offset", "body"]
     source = spark.read.format("ortoo").options(address=broker.address, subscribe=topic)
@@ -200,7 +200,7 @@ def test_a_projection_reads_only_its_columns(read: Read, spark: Any, broker: Bro
 
 
 def test_what_is_not_asked_for_does_not_leave_the_broker(broker: Broker, topic: str) -> None:
-    """Check 13: a read of two small columns fetches under a tenth of the bytes, for the same rows."""
+    """A read of two small columns fetches under a tenth of the bytes, for the same rows."""
     send(broker, topic, [Message(b"x" * 500, properties={"n": str(n)}) for n in range(4_000)])
     narrow = StructType([StructField("offset", LongType()), StructField("born_at", TimestampType())])
     wide = StructType([*narrow, StructField("body", BinaryType()), StructField("queue_id", IntegerType())])
@@ -220,7 +220,7 @@ def test_what_is_not_asked_for_does_not_leave_the_broker(broker: Broker, topic: 
 
 @pytest.mark.long
 def test_bodies_alone_are_read_faster_than_all_columns(read: Read, broker: Broker, topic: str) -> None:
-    """Check 13: `columns=body` takes at most two thirds of the time of all columns, by the medians of turns."""
+    """`columns=body` takes at most two thirds of the time of all columns, by the medians of turns."""
     described = [
         Message(b"x" * 200, "tag", (f"key-{n}",), properties={"region": "west", "n": str(n)}) for n in range(100_000)
     ]
@@ -240,7 +240,7 @@ def test_bodies_alone_are_read_faster_than_all_columns(read: Read, broker: Broke
 
 
 def test_the_broker_sends_what_a_tag_or_a_condition_wants(read: Read, broker: Broker, topic: str) -> None:
-    """B-170: one message in a hundred, by tag and by properties; all offsets are passed, little of it travels."""
+    """One message in a hundred, by tag and by properties; all offsets are passed, little of it travels."""
     send(broker, topic, [Message(b"x" * 300, "rare" if n % 100 == 0 else "often", properties={"n": str(n)})
                          for n in range(4_000)])  # fmt: skip
     assert read(tags="rare").count() == 40
@@ -265,7 +265,7 @@ def test_the_broker_sends_what_a_tag_or_a_condition_wants(read: Read, broker: Br
 
 
 def test_bodies_are_decoded_by_spark(read: Read, broker: Broker, topic: str) -> None:
-    """B-160 and B-162: a body touches its own row alone, whatever is in it; `null` ends no worker."""
+    """A body touches its own row alone, whatever is in it; `null` ends no worker."""
     good = [json.dumps({"id": n, "name": f"n {n}", "more": [1]}, indent=n % 2 or None).encode() for n in range(50)]
     bad = [b"null", b'}\n{"id":99', b'{"id":7,"name":"x"', b"\xff\xfe{"]
     send(broker, topic, [Message(body) for body in [*good, *bad]])

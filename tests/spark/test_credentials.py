@@ -1,4 +1,4 @@
-"""B-169: each query says by its options who asks, and over TLS; others of the same process are not touched."""
+"""Each query says by its options who asks, and over TLS; others of the same process are not touched."""
 
 import asyncio
 from pathlib import Path

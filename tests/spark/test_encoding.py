@@ -118,7 +118,7 @@ def test_batches_are_cut_in_the_same_places_however_rows_come(sizes: list[int], 
 
 @pytest.mark.parametrize(("body", "said"), [(None, "is null"), (b"", "is empty"), (b"x" * (4 << 20) + b"x", "at most")])
 def test_bodies_nobody_may_send_are_refused_before_they_travel(body: bytes | None, said: str) -> None:
-    """Check 2: a message has 1 byte to 4 MiB."""
+    """A message has 1 byte to 4 MiB."""
     rows = pa.RecordBatch.from_arrays([pa.array([b"good", body], pa.binary())], names=["body"])
     with pytest.raises(Invalid, match=said):
         list(BatchCutter(Codec.NONE).add(rows, 1))

@@ -147,7 +147,7 @@ def hit(driver: Driver, progress: Progress, randomness: Randomness, *, at_worker
 def test_kills_of_drivers_and_workers_lose_and_double_nothing(
     spark: Any, broker: Broker, topic: str, folder: Path
 ) -> None:
-    """Check 6 and 7: after every kill the queries go on where they were; each row is there once, or at least once."""
+    """After every kill the queries go on where they were; each row is there once, or at least once."""
     progress = Progress(folder)
     for name in COPIES:
         broker.client.admin.create_topic(f"{topic}-{name}", queue_count=4)

@@ -58,18 +58,18 @@ def run(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def test_a_broken_neighbour_leaves_register_working(run: Run) -> None:
-    """Check 1: a package named pyspark_* that cannot be imported takes discovery away, but not `register`."""
+    """A package named pyspark_* that cannot be imported takes discovery away, but not `register`."""
     assert "DATA_SOURCE_NOT_FOUND" in run.seen["unregistered"]
     assert run.seen["registered"] == MESSAGES
 
 
 def test_a_read_goes_on_when_spark_replaces_killed_workers(run: Run) -> None:
-    """Check 7: with `local[2,3]` each task's first worker is killed in the middle; the rows are there once."""
+    """With `local[2,3]` each task's first worker is killed in the middle; the rows are there once."""
     assert len([name for name in run.seen["failures"] if name.startswith("read")]) >= 4
     assert run.seen["read"] == [MESSAGES, MESSAGES]
 
 
 def test_a_task_that_spark_repeats_stores_its_rows_once(broker: Broker, run: Run) -> None:
-    """Check 7: with `local[2,3]` tasks into an exactly-once sink die in the middle, and Spark itself repeats them."""
+    """With `local[2,3]` tasks into an exactly-once sink die in the middle, and Spark itself repeats them."""
     assert len([name for name in run.seen["failures"] if name.startswith("copy")]) >= 2
     assert stored(broker, run.target) == MESSAGES

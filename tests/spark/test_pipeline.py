@@ -68,7 +68,7 @@ def lose_commit(settings: PipelineSettings) -> None:
 def test_an_archive_holds_every_message_once_however_often_it_is_run(
     spark: Any, broker: Broker, topic: str, settings: PipelineSettings, lake_format: str
 ) -> None:
-    """Check 7 and 16: runs go on where the last one ended; a batch that comes again adds nothing."""
+    """Runs go on where the last one ended; a batch that comes again adds nothing."""
     said: list[str] = []
     lake = Lake(settings.lake.path, lake_format)
     sent = 0
@@ -95,7 +95,7 @@ def test_an_archive_holds_every_message_once_however_often_it_is_run(
 def test_an_archive_that_is_compacted_and_replayed_is_the_same_again(
     spark: Any, broker: Broker, topic: str, settings: PipelineSettings, lake_format: str
 ) -> None:
-    """Check 16: archive, compact, replay to a new topic, archive that: equal bodies; the same job adds nothing.
+    """Archive, compact, replay to a new topic, archive that: equal bodies; the same job adds nothing.
 
     DuckDB and polars count in a Delta lake what was sent.
     """

@@ -69,7 +69,7 @@ def topic(broker: Broker) -> str:
 def test_a_wrong_option_is_named_with_what_was_expected(
     broker: Broker, topic: str, options: dict[str, str], said: str
 ) -> None:
-    """Check 3 and B-171: each mistake, and each option that would change nothing, is an error of the plan."""
+    """Each mistake, and each option that would change nothing, is an error of the plan."""
     given = {"address": broker.address, "subscribe": topic} | options
     with pytest.raises(OrtooError, match=said):
         BatchReader(read_options.parse(given, streaming=False), SCHEMA).partitions()
@@ -96,7 +96,7 @@ def test_an_option_of_streams_is_refused_by_a_batch(name: str) -> None:
     ],
 )
 def test_a_wrong_option_of_a_stream_is_named(options: dict[str, str], said: str) -> None:
-    """B-171: the same for what streams alone accept."""
+    """The same for what streams alone accept."""
     with pytest.raises(OrtooError, match=said):
         read_options.parse({"address": "127.0.0.1:1", "subscribe": "t"} | options, streaming=True)
 
@@ -109,7 +109,7 @@ def test_a_stream_has_no_end(broker: Broker, topic: str) -> None:
 
 
 def test_an_empty_read_has_no_tasks_and_a_task_without_slices_no_rows(broker: Broker, topic: str) -> None:
-    """Check 2: Spark gives an empty plan one task whose value is None; it reads nothing."""
+    """Spark gives an empty plan one task whose value is None; it reads nothing."""
     reader = BatchReader(read_options.parse({"address": broker.address, "subscribe": topic}, streaming=False), SCHEMA)
     assert reader.partitions() == []
     assert list(reader.read(None)) == []

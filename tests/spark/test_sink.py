@@ -36,7 +36,7 @@ def write(frame: Any, broker: Broker, topic: str, **options: object) -> None:
 
 
 def test_every_column_becomes_what_it_says(spark: Any, broker: Broker, topic: str, rows: Rows) -> None:
-    """Check 12: bodies, tags, keys, groups, properties, ids and times make the round trip, nulls included."""
+    """Bodies, tags, keys, groups, properties, ids and times make the round trip, nulls included."""
     frame = spark.sql(
         """
         select cast(concat('body ', id) as binary) body,
@@ -67,7 +67,7 @@ def test_every_column_becomes_what_it_says(spark: Any, broker: Broker, topic: st
 
 
 def test_messages_of_a_group_keep_the_order_of_their_rows(spark: Any, broker: Broker, topic: str, rows: Rows) -> None:
-    """Check 12: within a partition, rows of one message group are stored one after another in one queue."""
+    """Within a partition, rows of one message group are stored one after another in one queue."""
     frame = spark.range(0, 20_000, 1, 1).selectExpr("cast(id as string) body", "concat('g', id % 17) message_group")
     write(frame, broker, topic)
     by_group: dict[str, list[tuple[int, int]]] = {}
@@ -82,7 +82,7 @@ def test_messages_of_a_group_keep_the_order_of_their_rows(spark: Any, broker: Br
 def test_options_beat_columns_and_extra_columns_become_properties(
     spark: Any, broker: Broker, topic: str, rows: Rows
 ) -> None:
-    """Check 12: the option `topic` beats the column; unknown columns are refused, or properties on request."""
+    """The option `topic` beats the column; unknown columns are refused, or properties on request."""
     frame = spark.sql("select 'x' body, 'elsewhere' topic, 'a' tag, 7 number, cast(null as string) nothing")
     with pytest.raises(Exception, match="a message has no column 'number'"):
         write(frame, broker, topic)
@@ -138,7 +138,7 @@ def test_rows_that_nobody_may_send_store_nothing(spark: Any, broker: Broker, top
 
 
 def test_a_job_that_is_run_twice_adds_nothing(spark: Any, broker: Broker, topic: str) -> None:
-    """Check 16: the same jobId, the same rows: stored once."""
+    """The same jobId, the same rows: stored once."""
     frame = spark.sql("select cast(id as string) body, timestamp_millis(id) born_at from range(30000)")
     for semantics in ("idempotent", "exactly-once", "exactly-once"):
         write(frame, broker, topic, deliverySemantics=semantics, jobId="backfill-7")
@@ -168,7 +168,7 @@ def stream(spark: Any, broker: Broker, source: str, target: str, folder: Path, *
 def test_a_repeated_batch_is_stored_once_or_only_once_more(
     spark: Any, broker: Broker, topic: str, folder: Path
 ) -> None:
-    """Check 7: after the commit of a batch is lost, exactly-once and idempotent sinks stay as they are."""
+    """After the commit of a batch is lost, exactly-once and idempotent sinks stay as they are."""
     send(broker, topic, numbered(1_000))
     expected = {
         "exactly-once": [1_000, 1_000],
@@ -188,7 +188,7 @@ def test_a_repeated_batch_is_stored_once_or_only_once_more(
 
 
 def test_a_sink_whose_checkpoint_was_deleted_is_refused(spark: Any, broker: Broker, topic: str, folder: Path) -> None:
-    """Check 7: a new query that says it is an old sink would double everything; it is told so."""
+    """A new query that says it is an old sink would double everything; it is told so."""
     send(broker, topic, numbered(500))
     target = f"{topic}-copy"
     broker.client.admin.create_topic(target)

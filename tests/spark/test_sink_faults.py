@@ -93,7 +93,7 @@ class Batch:
 
 
 def test_a_batch_is_stored_once_wherever_its_tasks_or_its_commit_fail(broker: Broker, topic: str) -> None:
-    """Check 7: a task dies in the middle; the driver dies before the commit, in it, and behind it."""
+    """A task dies in the middle; the driver dies before the commit, in it, and behind it."""
     batch = Batch(broker, topic, 0)
     batch.write(0)
     with pytest.raises(OSError, match="is gone"):
@@ -139,14 +139,14 @@ def test_a_commit_that_comes_late_takes_nothing_back(broker: Broker, topic: str)
 
 
 def test_two_attempts_of_a_task_at_once_store_its_rows_once(broker: Broker, topic: str) -> None:
-    """Check 7: a speculative second attempt sends the same rows at the same time; whoever is first counts."""
+    """A speculative second attempt sends the same rows at the same time; whoever is first counts."""
     attempts = Batch(broker, topic, 0).write_twice_at_once(0)
     assert [attempt.messages for attempt in attempts] == [ROWS, ROWS]
     assert stored(broker, topic) == ROWS
 
 
 def test_memory_stays_flat_behind_a_broker_that_does_not_answer(broker: Broker, topic: str) -> None:
-    """Check 12: while the enodes are frozen the sink takes 16 MiB and no more, and none of 192 MiB is lost or kept."""
+    """While the enodes are frozen the sink takes 16 MiB and no more, and none of 192 MiB is lost or kept."""
     for enode in broker.cluster.enodes:
         enode.freeze()
     try:

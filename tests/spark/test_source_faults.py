@@ -37,7 +37,7 @@ def large(count: int) -> list[Message]:
 
 
 def test_a_restart_in_the_middle_of_a_read_costs_nothing_but_time(broker: Broker, topic: str) -> None:
-    """Check 9: an enode is killed and started again while it is read; each row comes once, without an error."""
+    """An enode is killed and started again while it is read; each row comes once, without an error."""
     send(broker, topic, large(4_000))
     reader = reader_of(broker, topic)
     rows = 0
@@ -50,7 +50,7 @@ def test_a_restart_in_the_middle_of_a_read_costs_nothing_but_time(broker: Broker
 
 
 def test_what_retention_took_is_a_loss_with_numbers(folder: Path) -> None:
-    """Check 10: a query that pauses until its next messages are gone says how many; the policies go on behind them."""
+    """A query that pauses until its next messages are gone says how many; the policies go on behind them."""
     settings = {"STORE_SEGMENT_BYTES": 64 << 10, "STORE_HEADROOM_BYTES": 0}
     with broker_of(folder, enodes=1, environ={"enode": settings}) as small:
         small.client.admin.create_topic("short", queue_count=1)
@@ -75,7 +75,7 @@ def test_what_retention_took_is_a_loss_with_numbers(folder: Path) -> None:
 
 
 def test_a_broker_that_stays_away_is_an_error_that_says_what_to_do(broker: Broker, topic: str) -> None:
-    """Check 9: after the time that the option allows, the task fails and names queue, offset and option."""
+    """After the time that the option allows, the task fails and names queue, offset and option."""
     send(broker, topic, large(200))
     reader = reader_of(broker, topic, fetchTimeoutMs="500ms")
     tasks = reader.partitions()
@@ -92,7 +92,7 @@ def test_a_broker_that_stays_away_is_an_error_that_says_what_to_do(broker: Broke
 
 
 def test_an_idle_query_asks_the_broker_seldom(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check 8: Spark would ask a hundred times a second for something new; the broker is asked under 15 times."""
+    """Spark would ask a hundred times a second for something new; the broker is asked under 15 times."""
     calls = []
     asked = topic_state.current_state
 
@@ -116,7 +116,7 @@ def test_an_idle_query_asks_the_broker_seldom(broker: Broker, topic: str, monkey
 
 @pytest.mark.long
 def test_an_idle_query_uses_hardly_any_processor(spark: Any, broker: Broker, topic: str, folder: Path) -> None:
-    """Check 8: for 30 s nothing is written, and the source, the workers and the broker use under 5 % of a core."""
+    """For 30 s nothing is written, and the source, the workers and the broker use under 5 % of a core."""
     send(broker, topic, [Message(b"one")])
     source = spark.readStream.format("ortoo").options(address=broker.address, subscribe=topic)
     frame = source.option("startingOffsets", "earliest").load()

@@ -35,7 +35,7 @@ print(size, int(re.search(r"VmHWM:\s+(\d+)", open("/proc/self/status").read())[1
 
 
 def test_the_wheel_carries_what_spark_looks_for(folder: Path) -> None:
-    """Check 1: a wheel built from the sources has the module that Spark discovers, the source and the command."""
+    """A wheel built from the sources has the module that Spark discovers, the source and the command."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     subprocess.run(command, cwd=ROOT / "libs/spark", check=True, capture_output=True, timeout=120)
     (wheel,) = folder.glob("ortoo_spark-*.whl")
@@ -65,7 +65,7 @@ spark.stop()
 
 @pytest.mark.long
 def test_installing_the_wheels_is_all(broker: Broker, topic: str, folder: Path) -> None:
-    """Check 1: in a new environment with our wheels, and others' packages beside them, the format is found."""
+    """In a new environment with our wheels, and others' packages beside them, the format is found."""
     if not java_found():
         pytest.skip("NO JAVA: Spark was NOT tested; run `make spark-setup`, which finds or installs Java 17")
     send(broker, topic, [Message(b"one"), Message(b"two")])
@@ -98,7 +98,7 @@ def test_installing_the_wheels_is_all(broker: Broker, topic: str, folder: Path) 
 
 
 def test_large_bodies_fit_into_a_small_worker(broker: Broker, topic: str) -> None:
-    """Check 14: 160 MiB in bodies of 4 MiB are read by a process that stays under 400 MiB."""
+    """160 MiB in bodies of 4 MiB are read by a process that stays under 400 MiB."""
     send(broker, topic, [Message(bytes([number]) * (4 << 20)) for number in range(40)])
     command = [sys.executable, "-c", READ_ALL, broker.address, topic]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
@@ -110,7 +110,7 @@ def test_large_bodies_fit_into_a_small_worker(broker: Broker, topic: str) -> Non
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_nothing_needs_a_network(folder: Path) -> None:
-    """Check 17: a read, a stream and a sink work where there is nothing but the loopback interface."""
+    """A read, a stream and a sink work where there is nothing but the loopback interface."""
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         pytest.skip("NO UNSHARE: Spark without a network was NOT tested; run as root with util-linux")
     tests = "tests/spark/test_batch_read.py tests/spark/test_sink.py -k 'projection or job_that_is_run_twice'"

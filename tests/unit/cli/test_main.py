@@ -31,7 +31,7 @@ def test_help_names_every_command() -> None:
 
 
 def test_the_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    """B-149: by the command and by every role's process."""
+    """By the command and by every role's process."""
     assert CliRunner().invoke(app, ["--version"]).output == f"ortoo {process_version()}\n"
     roles: tuple[front.Role[Any], ...] = (namesrv.ROLE, enode.ROLE, snode.ROLE)
     for role in roles:
@@ -42,7 +42,7 @@ def test_the_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_json_is_an_object_a_line() -> None:
-    """B-149: of a list each item; integers that could have more than 32 bits are strings, floats and truth are not."""
+    """Of a list each item; integers that could have more than 32 bits are strings, floats and truth are not."""
     large = 2**63
     assert list(json_lines([Queue("t", "e", 1), {"offsets": [large], "at": (1.5, True, None)}])) == [
         '{"topic": "t", "enode": "e", "queue_id": 1}',

@@ -25,7 +25,7 @@ def called_by_spark() -> set[str]:
 
 
 def test_every_function_and_class_has_a_user() -> None:
-    """B-172: whatever is defined is named somewhere else in the package too; a test alone is no user."""
+    """Whatever is defined is named somewhere else in the package too; a test alone is no user."""
     files = sorted(SOURCES.rglob("*.py"))
     text = "\n".join(file.read_text() for file in files)
     named = Counter(re.findall(r"\w+", re.sub(r'"""(.|\n)*?"""', "", text)))

@@ -42,7 +42,7 @@ def write(lake: Lake, schema: StructType, batch_id: int, changes: str = "refuse"
 
 @FORMATS
 def test_columns_that_come_later_are_merged_or_refused(tmp_path: Path, lake_format: str) -> None:
-    """B-166: a new column is an error that says what to set, or a column of the lake; nothing is swallowed."""
+    """A new column is an error that says what to set, or a column of the lake; nothing is swallowed."""
     lake = Lake(str(tmp_path / "lake"), lake_format)
     write(lake, NARROW, 0)
     with pytest.raises(Invalid, match=r"no column tag; schema_changes = merge"):

@@ -22,7 +22,7 @@ def said(tmp_path: Path, text: str) -> dict[str, list[Entry]]:
 
 
 def test_what_was_exported_changes_nothing(tmp_path: Path) -> None:
-    """B-145: export is apply's input, to the last value."""
+    """Export is apply's input, to the last value."""
     declared = said(tmp_path, written(PRESENT))
     assert declared == PRESENT
     assert differences(declared, PRESENT) == []

@@ -27,7 +27,7 @@ def test_commands_are_offered() -> None:
 def test_where_nobody_is_nothing_is_offered(
     address: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """B-149: and nothing is printed, since that would land in the line that is being typed."""
+    """Nothing is printed, since that would land in the line that is being typed."""
     monkeypatch.setattr(completion, "LIMIT_S", 0.3)
     monkeypatch.setenv("ORTOO_ADDRESS", address)
     for words in ("ortoo topic describe o", "ortoo group describe o", "ortoo enode drain e", "ortoo tx list --topic o"):
@@ -38,7 +38,7 @@ def test_where_nobody_is_nothing_is_offered(
 def test_a_frozen_cluster_does_not_hold_the_shell(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """B-149: one that takes the connection and says nothing is waited for as long as the limit says."""
+    """One that takes the connection and says nothing is waited for as long as the limit says."""
     monkeypatch.setattr(completion, "LIMIT_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as frozen:
         address = f"127.0.0.1:{frozen.getsockname()[1]}"
@@ -47,7 +47,7 @@ def test_a_frozen_cluster_does_not_hold_the_shell(
 
 
 def test_profiles_are_offered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """B-149: by their names, and one that cannot be read keeps nothing from being typed."""
+    """By their names, and one that cannot be read keeps nothing from being typed."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setattr(completion, "LIMIT_S", 0.3)
     (tmp_path / "ortoo").mkdir()

@@ -63,7 +63,7 @@ def lease_on(enode: str, now_s: float) -> PopLease:
 
 @pytest.mark.parametrize("is_frozen", [False, True])
 def test_one_enode_that_is_away_once_ends_no_lease(is_frozen: bool) -> None:
-    """B-008: the other's are renewed at their time, and its own again and again, before they end if they can be."""
+    """The other's are renewed at their time, and its own again and again, before they end if they can be."""
     clock = VirtualClock()
 
     async def scenario() -> None:

@@ -235,7 +235,7 @@ async def test_an_unanswered_message_ends_with_an_unknown_outcome() -> None:
 
 
 async def test_a_failure_is_told_once() -> None:
-    """B-123: one that `send` raised is not raised again at the end of the block; one nobody awaited is, once."""
+    """One that `send` raised is not raised again at the end of the block; one nobody awaited is, once."""
     store = SimulatedStore()
     store.is_away.set()
     async with asyncio.timeout(10), producer_to(store, queue_count=1, delivery_timeout_ms=0.0) as producer:
@@ -252,7 +252,7 @@ async def test_a_failure_is_told_once() -> None:
 
 @pytest.mark.parametrize("given", ["text", 7, None])
 async def test_what_is_no_message_is_refused_with_what_to_do(given: Any) -> None:
-    """B-125: by every way of sending, and the producer goes on."""
+    """By every way of sending, and the producer goes on."""
     async with asyncio.timeout(10), producer_to(SimulatedStore()) as producer:
         for send in (producer.send, producer.send_soon, lambda it: producer.send_many([b"before", it])):
             with pytest.raises(Invalid, match="expected bytes or a Message"):
@@ -266,7 +266,7 @@ async def test_what_is_no_message_is_refused_with_what_to_do(given: Any) -> None
 
 @pytest.mark.parametrize("waits", ["send_soon", "room"])
 async def test_whoever_waits_for_room_is_never_refused(waits: str) -> None:
-    """B-127: `send_soon` takes any number of messages, as `room` before `send_nowait` does; never much too many."""
+    """`send_soon` takes any number of messages, as `room` before `send_nowait` does; never much too many."""
     largest, sendings = 0, []
     async with asyncio.timeout(30), producer_to(SimulatedStore(), memory_bytes_max=100_000) as producer:
         for _ in range(2_000):
@@ -279,7 +279,7 @@ async def test_whoever_waits_for_room_is_never_refused(waits: str) -> None:
 
 
 async def test_a_send_soon_that_is_called_off_has_taken_nothing() -> None:
-    """B-127: one that waits for room in vain; what was taken before it is stored when there is an answer."""
+    """One that waits for room in vain; what was taken before it is stored when there is an answer."""
     store = SimulatedStore()
     store.is_away.set()
     async with asyncio.timeout(30), producer_to(store, memory_bytes_max=100_000) as producer:
@@ -301,7 +301,7 @@ async def test_a_send_soon_that_is_called_off_has_taken_nothing() -> None:
 
 
 async def test_a_closed_producer_takes_nothing() -> None:
-    """B-122: the error says what to do, by every way of sending."""
+    """The error says what to do, by every way of sending."""
     async with producer_to(SimulatedStore()) as producer:
         pass
     with pytest.raises(Closed, match="make a new one"):

@@ -49,7 +49,7 @@ def row(live: LiveSettings[Settings], name: str) -> tuple[str, str, str | None]:
 
 
 def test_what_is_set_is_in_force_and_says_what_the_next_start_takes() -> None:
-    """B-145: with origin, history and a finding; and it can be taken back."""
+    """With origin, history and a finding; and it can be taken back."""
     _, live = begun()
     applied: list[int] = []
     live.appliers.append(lambda settings: applied.append(settings.window_ms))

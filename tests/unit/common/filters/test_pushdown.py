@@ -97,7 +97,7 @@ def column(view: RecordBatchView, name: str, row: int) -> object:
 def test_joined_rows_are_those_that_come_batch_by_batch(
     shapes: list[tuple[int, int, int, bool]], begin: int, missing: int, columns: list[str]
 ) -> None:
-    """B-170: offsets, times of storing and all fields are the same, whichever columns and codecs batches have."""
+    """Offsets, times of storing and all fields are the same, whichever columns and codecs batches have."""
     held = stored([batch(n, every, kind=k, codec=Codec.LZ4 if small else Codec.NONE) for n, every, k, small in shapes])
     end = held[-1].next_offset if held else 0
     begin, to_offset = min(begin, end), max(end - missing, 1)
@@ -109,7 +109,7 @@ def test_joined_rows_are_those_that_come_batch_by_batch(
 
 
 def test_few_rows_of_many_batches_are_one_batch() -> None:
-    """B-170: a part for each stored batch would cost its readers more than the rows do."""
+    """A part for each stored batch would cost its readers more than the rows do."""
     held = stored([batch(200, 100, kind=7) for _ in range(50)])
     (part,) = parts_of(held, joined=True)
     assert (part.batch.count, part.next_offset) == (100, 10_000)

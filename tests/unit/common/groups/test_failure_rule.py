@@ -7,7 +7,7 @@ from ortoo.common.groups.failure_rule import REASON_ASKED, REASON_ATTEMPTS, Agai
 
 
 def test_tries_count_from_one_and_the_last_one_parks() -> None:
-    """B-100: with three a handler sees a message three times; the last delay stands for all later ones."""
+    """With three a handler sees a message three times; the last delay stands for all later ones."""
     rule = FailureRule(3, (5, 7))
     assert [rule.after(attempt) for attempt in (1, 2, 3)] == [Again(5, 1), Again(7, 2), Park(REASON_ATTEMPTS, 3)]
     assert FailureRule(0, (5, 7)).after(1_000) == Again(7, 1_000)

@@ -42,7 +42,7 @@ def read(text: str, seals: HandleSeals | None = SEALS) -> Handle:
 
 
 def test_handles_are_as_they_ever_were() -> None:
-    """B-063: pinned, for handles outlive upgrades: the sealed form, the one of a batch, and the old one."""
+    """Pinned, for handles outlive upgrades: the sealed form, the one of a batch, and the old one."""
     batch = DelayedBatch("enode-0", HANDLE.topic_id, 3, 40, 5)
     assert [HANDLE.text(SEALS), HANDLE.text(PLAIN), HANDLE.text_of_batch(batch, batch.seal(SEALS))] == [
         "AgEQMlR2mLrc_gMAAAAqAAAAAAAAAABo5c-LAQAAZW5vZGUtMAcAAABlL03yW_4nVJyrBYHM-rrW",
@@ -73,7 +73,7 @@ def test_a_handle_is_read_back(seals: HandleSeals) -> None:
 @pytest.mark.parametrize("seals", [SEALS, PLAIN])
 @given(at=st.integers(0, 127), sign=st.characters(codec="utf-8"))
 def test_a_changed_handle_is_refused(seals: HandleSeals, at: int, sign: str) -> None:
-    """B-063: one wrong character is noticed."""
+    """One wrong character is noticed."""
     text = HANDLE.text(seals)
     at %= len(text)
     changed = text[:at] + sign + text[at + 1 :]
@@ -83,7 +83,7 @@ def test_a_changed_handle_is_refused(seals: HandleSeals, at: int, sign: str) -> 
 
 
 def test_nobody_without_a_key_makes_a_handle() -> None:
-    """B-063: neither by another key, nor without one, nor from a handle of another kind."""
+    """Neither by another key, nor without one, nor from a handle of another kind."""
     for seals in (PLAIN, seals_of(replace(KEY, secret=b"x" * 32)), seals_of(OTHER)):
         with pytest.raises(Invalid, match="recall_handle"):
             read(HANDLE.text(seals))
@@ -100,7 +100,7 @@ def test_a_handle_of_another_kind_is_refused() -> None:
 
 
 def test_the_seal_of_a_batch_is_good_for_its_messages_alone() -> None:
-    """B-063: a producer makes the handles of what it sent, not that of a neighbour."""
+    """A producer makes the handles of what it sent, not that of a neighbour."""
     batch = DelayedBatch("enode-0", HANDLE.topic_id, 3, 40, 5)
     seal = batch.seal(SEALS)
     for number in range(40, 45):
@@ -134,7 +134,7 @@ def test_keys_change_and_old_handles_stay_good() -> None:
 
 
 def test_handles_from_before_an_upgrade_are_good_for_a_while() -> None:
-    """B-063: until the time that the name server says, and not a moment longer."""
+    """Until the time that the name server says, and not a moment longer."""
     times = Times()
     seals = seals_of(KEY, unsigned_until_ms=times.now_ms + 1, times=times)
     assert read(HANDLE.text(PLAIN), seals) == HANDLE

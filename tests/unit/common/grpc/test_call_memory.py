@@ -54,7 +54,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def test_a_peer_that_reads_nothing_is_ended_and_its_answers_are_let_go() -> None:
-    """B-083: the handler waits in a write that never ends; the end of the connection ends it, and others go on."""
+    """The handler waits in a write that never ends; the end of the connection ends it, and others go on."""
     budget, opened, over = MemoryBudget(1 << 30), asyncio.Queue[MemoryShare](), asyncio.Event()
 
     async def answers(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
@@ -90,7 +90,7 @@ async def test_a_peer_that_reads_nothing_is_ended_and_its_answers_are_let_go() -
 
 
 async def test_a_single_answer_that_nobody_takes_counts_until_its_peer_is_gone() -> None:
-    """B-083: the handler has long returned, and gRPC still keeps what it answered."""
+    """The handler has long returned, and gRPC still keeps what it answered."""
     budget = MemoryBudget(1 << 30)
     async with asyncio.timeout(30), server_of(budget, None) as server:
         async with connected(server) as channel:
@@ -101,7 +101,7 @@ async def test_a_single_answer_that_nobody_takes_counts_until_its_peer_is_gone()
 
 
 async def test_a_call_that_does_not_fit_is_refused() -> None:
-    """B-083: even a call costs something, and a refusal says how much."""
+    """Even a call costs something, and a refusal says how much."""
     budget = MemoryBudget(1)
     async with asyncio.timeout(30), server_of(budget, None) as server, connected(server) as channel:
         one: Any = channel.unary_unary("/ortoo.v1.Test/One")

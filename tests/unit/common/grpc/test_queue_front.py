@@ -350,7 +350,7 @@ async def test_a_handler_that_panics_has_answered() -> None:
 
 
 async def test_an_answer_counts_until_its_peer_has_taken_it() -> None:
-    """B-083: a peer that reads nothing is known by what lies there for it, and its end gives that back."""
+    """A peer that reads nothing is known by what lies there for it, and its end gives that back."""
     async with served() as (one, _), Background("test") as background:
         server_peer = peer_of(f"ipv4:{one.server.address}")
         assert server_peer is not None

@@ -71,7 +71,7 @@ NOW_MS = signed_at_ms("20240102T030405Z")
     ],
 )
 def test_the_time_counts_as_each_client_writes_it(date_time: str, *, is_good: bool, is_good_local: bool) -> None:
-    """B-065: five minutes to each side; a compact time may be that of a zone, where that is allowed."""
+    """Five minutes to each side; a compact time may be that of a zone, where that is allowed."""
     for local, good in ((False, is_good), (True, is_good_local)):
         if good:
             check_time(date_time, NOW_MS, 300_000, local=local)
@@ -81,7 +81,7 @@ def test_the_time_counts_as_each_client_writes_it(date_time: str, *, is_good: bo
 
 
 def test_a_signature_may_cover_method_and_request() -> None:
-    """B-065: it is good for that time, method and request alone; pinned for clients of other versions."""
+    """It is good for that time, method and request alone; pinned for clients of other versions."""
     (_, date_time), (_, authorization) = request_headers("ak1", "sk1", DATE_TIME, CALL)
     signature = read_signature(authorization)
     assert (date_time, signature.access_key, signature.covers_request) == (DATE_TIME, "ak1", True)

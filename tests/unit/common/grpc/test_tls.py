@@ -72,7 +72,7 @@ async def test_files_that_do_not_belong_together_change_nothing(damaged: str, tm
 
 
 def test_a_certificate_is_given_to_grpc_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """B-069: what is given at each handshake ended the process when several came at once, so nothing new is None."""
+    """What is given at each handshake ended the process when several came at once, so nothing new is None."""
     fetchers: list[Callable[[], object]] = []
 
     def taken(first: object, newest: Callable[[], object], _: bool) -> object:

@@ -26,7 +26,7 @@ async def fail() -> None:
 
 
 async def test_a_failure_ends_its_scope_and_nothing_else(where: str) -> None:
-    """The scope's other tasks end, whoever waits hears of it, and the process's own tasks go on (B-001 to B-004)."""
+    """The scope's other tasks end, whoever waits hears of it, and the process's own tasks go on."""
     heard: list[Exception] = []
     async with asyncio.timeout(10), Background("process") as background:
         loop = background.spawn("own loop", asyncio.Event().wait())
@@ -43,7 +43,7 @@ async def test_a_failure_ends_its_scope_and_nothing_else(where: str) -> None:
 
 
 async def test_one_who_cannot_even_be_told_ends_nothing(where: str) -> None:
-    """B-003: telling a peer why it ends may fail as well."""
+    """Telling a peer why it ends may fail as well."""
 
     def failed(error: Exception) -> None:
         raise RuntimeError("it does not listen")
@@ -65,7 +65,7 @@ async def test_a_cancelled_scope_ends_its_tasks_without_a_word(where: str) -> No
 
 
 async def test_what_was_asked_for_fails_for_whoever_waits() -> None:
-    """B-002: an error is the answer of the one who asked; a second waiter gets it too, nobody waiting is fine."""
+    """An error is the answer of the one who asked; a second waiter gets it too, nobody waiting is fine."""
     async with asyncio.timeout(10), Background("process") as background:
         for failing in (background.asked("x", fail()), background.asked("x", fail())):
             with pytest.raises(ValueError, match="a defect"):
@@ -103,7 +103,7 @@ async def test_cancelling_what_was_asked_for_ends_it_and_a_cancelled_wait_for_wh
 
 
 async def test_of_one_kind_the_log_has_one_line_a_second(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """B-009: a thousand malformed requests are a line each second that counts those left out, without a traceback."""
+    """A thousand malformed requests are a line each second that counts those left out, without a traceback."""
     now_s = [100.0]
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now_s[0])
     with capture_logs() as lines:

@@ -25,7 +25,7 @@ def test_calls_come_in_the_order_of_their_times() -> None:
 
 
 def test_cancelled_deadlines_do_not_stay() -> None:
-    """B-085: of 100,000 deadlines that were set and cancelled while 100 live on, no more is kept than twice these."""
+    """Of 100,000 deadlines that were set and cancelled while 100 live on, no more is kept than twice these."""
     heap = DeadlineHeap()
     kept = [heap.add(1_000.0 + number, lambda: None) for number in range(100)]
     for number in range(100_000):

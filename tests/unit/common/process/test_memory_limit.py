@@ -38,7 +38,7 @@ def group(root: Path, path: str, said: str) -> None:
     ],
 )
 def test_the_least_limit_counts(tmp_path: Path, files: dict[str, str], of_process: str, expected: int) -> None:
-    """B-083: of version 1 and 2, the container's own group or those above the process; never more than there is."""
+    """Of version 1 and 2, the container's own group or those above the process; never more than there is."""
     for path, said in files.items():
         group(tmp_path, path, said)
     (tmp_path / "cgroup").write_text(of_process + "\n")
@@ -70,7 +70,7 @@ def real_group(limit_bytes: int) -> Iterator[Path]:
 
 
 def test_a_limit_of_the_kernel_is_read() -> None:
-    """B-083: a process within a real control group reads what the kernel was told, as in a container."""
+    """A process within a real control group reads what the kernel was told, as in a container."""
     with real_group(256 * MIB) as folder:
         code = "from ortoo.common.process.memory_budget import memory_bytes; print(memory_bytes())"
         into = f"echo $$ > {folder}/cgroup.procs && exec {sys.executable} -c '{code}'"

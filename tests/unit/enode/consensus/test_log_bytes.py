@@ -18,7 +18,7 @@ from ortoo.enode.store.engine import Engine
 
 
 async def test_repair_syncs_through_a_descriptor_of_its_own(tmp_path: Path) -> None:
-    """A sync that fails is told once to each descriptor, and the log's own flush is to hear of it (B-025)."""
+    """A sync that fails is told once to each descriptor, and the log's own flush is to hear of it."""
     (tmp_path / segment_name(0)).write_bytes(bytes(256))
     segment, synced = Segment(RealDisk(), tmp_path, 0, 256), []
     own = segment.file

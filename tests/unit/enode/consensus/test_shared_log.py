@@ -70,7 +70,7 @@ async def test_closing_a_log_that_was_emptied_writes_nothing_about_what_it_held(
     end = log.engine.appender.appended_position
     assert await log.restart(replace(log.outline, begin=2 * end, appended=2 * end, flushed=2 * end))
     await log.close()
-    assert set(disk.list(FOLDER)) == {"begin", "identity", "outline", "reign"}
+    assert set(disk.list(FOLDER)) == {"begin", "identity", "outline", "reign", "serials"}
     log = await opened_log(one, joining)
     assert log.engine.appender.appended_position == 2 * end
     await log.close()

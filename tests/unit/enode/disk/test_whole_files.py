@@ -14,7 +14,7 @@ OLD, NEW = b"old" * 3000, b"new" * 5000
 
 
 def test_a_file_is_replaced_as_a_whole_or_not_at_all() -> None:
-    """E-224, F6: a power cut after every operation, with every fate of what was not synced; finished means new."""
+    """E-224: a power cut after every operation, with every fate of what was not synced; finished means new."""
     before = MemoryDisk()
     before.make_folder(FOLDER)
     write_whole(before, FILE, OLD)

@@ -187,7 +187,7 @@ def test_who_is_matched_hears_the_last_beat_again() -> None:
 
 
 def test_a_follower_that_claims_too_much_releases_nothing() -> None:
-    """What was not sent on the stream does not count, nor does a stream that is not matched or is another (B-044)."""
+    """What was not sent on the stream does not count, nor does a stream that is not matched or is another."""
     run = Run()
     run.lead()
     assert run(MatchAsk(1, TWO, 1, 0), Ack(1, TWO, 1, 1 << 60)) == ()
@@ -200,7 +200,7 @@ def test_a_follower_that_claims_too_much_releases_nothing() -> None:
 
 
 def test_no_more_is_sent_than_the_window_beyond_what_is_acknowledged() -> None:
-    """A follower that takes nothing costs a window, whatever it claims (B-044)."""
+    """A follower that takes nothing costs a window, whatever it claims."""
     run = Run(window_bytes=30)
     run.lead()
     run(Appended(200))

@@ -75,7 +75,7 @@ async def batches(store: Store) -> list[tuple[int, bytes]]:
 
 
 async def test_a_backup_of_a_store_that_is_written_is_the_store_at_that_moment(tmp_path: Path) -> None:
-    """B-145: whatever was acknowledged before is in it, each batch whole and at its offset; offsets of groups as well.
+    """Whatever was acknowledged before is in it, each batch whole and at its offset; offsets of groups as well.
 
     Meanwhile batches are stored and retention deletes segments; a second backup copies only what is new.
     """

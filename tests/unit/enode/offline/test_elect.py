@@ -1,13 +1,11 @@
 """`ortoo-enode elect DIR --lose`: it says what it costs, changes nothing by itself, and may be interrupted anywhere."""
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from ortoo.common.errors import Conflict, DataLoss, Invalid
-from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.consensus.joining import Joining
@@ -21,10 +19,7 @@ from ortoo.enode.members.identity import Configuration, MemberId
 from ortoo.enode.members.log_outline import LogOutline
 from ortoo.enode.offline import elect, repair
 from ortoo.enode.recovery.member_opening import known_end
-from ortoo.enode.rpc.members.service import NAME, MemberService
-from ortoo.enode.settings import Settings
 from ortoo.enode.store.store import Store, StoreSettings
-from ortoo.v1.members_pb2_grpc import add_MemberServiceServicer_to_server
 
 OTHERS = tuple(MemberId(number, f"disk-{number}") for number in (2, 3))
 
@@ -75,31 +70,38 @@ def test_it_makes_a_set_of_one_and_may_be_done_twice(folder: Path) -> None:
         assert outline.outline.appended == end
 
 
-def test_without_a_word_of_where_the_others_are_it_does_nothing(folder: Path) -> None:
-    """Nobody can be asked then, and the two ways on are named."""
-    before = {file.name: file.read_bytes() for file in folder.iterdir()}
-    with pytest.raises(Invalid, match="-c FILE, or ORTOO_ENODE_MEMBER_ADDRESSES") as caught:
-        elect.main([str(folder), "--lose", "--apply"])
-    assert "--others-are-gone" in str(caught.value)
-    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
-
-
-@pytest.mark.parametrize("number", [1, 2])
-async def test_a_member_of_the_set_that_answers_is_named(folder: Path, tmp_path: Path, number: int) -> None:
-    """Whether it is asked for itself or for another one; a process of another set, and silence, are no objection."""
-    found = elect.survivor(RealDisk(), folder)
-    other = tmp_path / "other"
-    other.mkdir()
-    joining = Joining(RealDisk(), other, SystemClock(), Randomness(2), number=number, members=3)
-    service = MemberService("c", "e", joining)
-    add = partial(add_MemberServiceServicer_to_server, service)
-    async with GrpcServer("127.0.0.1:0", [(NAME, add)]) as server:
-        settings = Settings(member_addresses=f"127.0.0.1:9;{server.address}")
-        await elect.check_others(found, settings, SystemClock())
-        await joining.join(found.kept.set_id, 1)
-        with pytest.raises(Conflict, match=f"answers at {server.address}.* --others-are-gone"):
-            await elect.check_others(found, settings, SystemClock())
-    await elect.check_others(found, settings, SystemClock())
+@pytest.mark.parametrize("lost", ["missing", "damaged", "an older copy", "with the outline"])
+def test_a_disk_without_its_hard_state_goes_on_by_an_operators_word(
+    folder: Path, lost: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its new set needs none of its promises. It says what is not known, and keeps number, disk and log."""
+    disk = RealDisk()
+    before, end = elect.survivor(disk, folder), known_end(disk, folder)
+    reign = folder / "reign"
+    if lost == "damaged":
+        reign.write_bytes(b"")
+    elif lost == "an older copy":
+        older = reign.read_bytes()
+        write_reign(disk, folder, before.kept)
+        reign.write_bytes(older)
+    else:
+        reign.unlink()
+    if lost == "with the outline":
+        (folder / "outline").unlink()
+    with pytest.raises(DataLoss, match=r"copy|damaged|missing"):
+        Joining(disk, folder, SystemClock(), Randomness(3))
+    for _ in range(2):
+        assert elect.main([str(folder), "--lose", "--apply", "--others-are-gone"]) == 0
+        after = elect.survivor(disk, folder)
+        assert after.kept.member == before.kept.member
+        assert after.kept.set_id != before.kept.set_id
+        assert after.outline.outline.members.voters == (before.kept.member,)
+        assert after.outline.outline.appended == end
+        assert Joining(disk, folder, SystemClock(), Randomness(4)).kept == after.kept
+    identity = read_identity(disk, folder)
+    assert identity is not None
+    assert identity.made_from == before.kept.set_id
+    assert "what the disk has promised is not known" in capsys.readouterr().out
 
 
 def test_a_folder_that_is_no_member_is_refused(tmp_path: Path) -> None:

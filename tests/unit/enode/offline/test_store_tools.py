@@ -94,7 +94,7 @@ def test_a_store_is_read_without_a_server(folder: Path, capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize("field", sorted({*FrameHeader._fields} - {"magic", "kind", "version"}))
 def test_integers_of_64_bits_are_texts(field: str) -> None:
-    """B-149: what a frame's header has in 64 bits is a string, and what it has in fewer a number."""
+    """What a frame's header has in 64 bits is a string, and what it has in fewer a number."""
     code = get_type_hints(FrameHeader, include_extras=True)[field].__metadata__[0]
     assert (field in inspect.NUMBERS) == (code in "BHI"), code
 
@@ -138,7 +138,12 @@ async def test_repair_shows_before_it_does(folder: Path, capsys: pytest.CaptureF
     assert repair.main([str(folder), "--caches"]) == 3
     assert bytes_of(folder) == before
     assert repair.main([str(folder), "--caches", "--apply"]) == 0
-    assert {name for name in bytes_of(folder) if not name.endswith(".seg")} == {"begin", "durable", "identity"}
+    assert {name for name in bytes_of(folder) if not name.endswith(".seg")} == {
+        "begin",
+        "durable",
+        "identity",
+        "serials",
+    }
     store = await opened(folder)
     assert store.offsets.of(1, "billing") == {0: 7}
     await store.close()

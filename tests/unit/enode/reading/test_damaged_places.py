@@ -27,7 +27,7 @@ async def test_damaged_segments_are_repaired_in_the_order_of_the_log() -> None:
         catalog.contents[base] = Contents(base, base + 640, 0, (), (), ((base + 64, 64),))
         catalog.damages.append(Damage("a segment", base + 64, 64, "bad", lost))
 
-    async def repair(position: int, _: int) -> int:
+    async def repair(position: int, _: int, is_other: bool) -> int:
         asked.append(position)
         return 0
 

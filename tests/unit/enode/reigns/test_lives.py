@@ -58,7 +58,7 @@ async def test_who_stops_while_it_is_about_to_lead_hands_over_as_soon_as_it_does
 
 def report_of(driver: Any) -> Any:
     """What its process tells name servers."""
-    kept = SimpleNamespace(set_id="set", member=ONE.member, incarnation=1)
+    kept = SimpleNamespace(set_id="set", member=ONE.member, incarnation=1, made_from="")
     lives: Any = SimpleNamespace(
         joining=SimpleNamespace(kept=kept),
         driver=driver,

@@ -59,7 +59,7 @@ def fill(state: State, topic_id: int) -> None:
 
 
 def test_a_drop_looks_at_no_other_topic() -> None:
-    """B-085: one of many topics is dropped with a few dozen looks in all tables together; nothing is left of it."""
+    """One of many topics is dropped with a few dozen looks in all tables together; nothing is left of it."""
     global looked_at
     state = State()
     for number in range(1, TOPICS + 1):

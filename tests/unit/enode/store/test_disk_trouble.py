@@ -166,7 +166,7 @@ async def test_a_failed_disk_is_never_a_success(tmp_path: Path, where: str) -> N
 
 
 async def test_no_free_descriptors_are_waited_out(tmp_path: Path) -> None:
-    """F11: while no file can be opened, old batches and new segments are refused as retriable; then all goes on."""
+    """While no file can be opened, old batches and new segments are refused as retriable; then all goes on."""
     disk = TroubledDisk()
     settings = dataclasses.replace(SETTINGS, recent_bytes=0)
     store = await opened(tmp_path / "store", disk, settings)

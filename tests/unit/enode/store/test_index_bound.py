@@ -28,7 +28,7 @@ def counted(one: OneStore) -> int:
 
 
 async def test_the_index_is_counted_as_it_grows_and_shrinks() -> None:
-    """B-085: by seals, retention, deleted topics and a restart alike."""
+    """By seals, retention, deleted topics and a restart alike."""
     one = OneStore(settings=replace(SETTINGS, retention_bytes=40_000, checkpoint_records=10))
     await one.open()
     for _ in range(3):
@@ -43,7 +43,7 @@ async def test_the_index_is_counted_as_it_grows_and_shrinks() -> None:
 
 
 async def test_a_full_index_refuses_and_is_told_before() -> None:
-    """B-085: what is nearly full is said in the log once; what is full refuses new pairs alone, and says what to do."""
+    """What is nearly full is said in the log once; what is full refuses new pairs alone, and says what to do."""
     most_bytes = RUN_BYTES * (QUEUES * SEGMENTS + 1)
     one = OneStore(settings=replace(SETTINGS, index_bytes_max=most_bytes))
     await one.open()

@@ -106,7 +106,7 @@ def test_a_clock_that_was_set_forward_is_believed_after_a_day_and_set_right_at_o
 
 
 async def test_retention_changes_while_the_store_is_open(tmp_path: Path) -> None:
-    """B-145: a log that is too large becomes smaller at the next look, by settings that were read again."""
+    """A log that is too large becomes smaller at the next look, by settings that were read again."""
     settings = StoreSettings(
         segment_bytes=16 << 10, headroom_bytes=0, retention_age_ms=0, retention_interval_ms=5, key_index=False
     )

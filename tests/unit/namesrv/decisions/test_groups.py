@@ -33,7 +33,7 @@ def test_change_keeps_the_time_of_creation_and_takes_a_version() -> None:
 
 
 def test_what_a_request_does_not_mean_stays_as_it_was() -> None:
-    """B-104: {"name": "g"} switches nothing off; a list of fields changes just those; a wrong one is named."""
+    """{"name": "g"} switches nothing off; a list of fields changes just those; a wrong one is named."""
     bare = namesrv_pb2.PutGroupRequest(group=topic_pb2.Group(name="g"))
     assert completed(changed(group_of(bare.group), None, meant_by(bare))).consume_enabled
     before = dataclasses.replace(stored(), consume_enabled=False, broadcast_enabled=False, slow_consumer_grace_ms=5)

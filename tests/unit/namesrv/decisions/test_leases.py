@@ -2,6 +2,7 @@
 
 import pytest
 
+from ortoo.common.cluster.refused import DOUBLE_FIELD, LEASE_FIELD, OTHER_STORE_FIELDS
 from ortoo.common.errors import Conflict, Fenced, Invalid, Overloaded
 from ortoo.namesrv.decisions.leases import ENODES_MAX, Enode, Leases, Snode
 
@@ -56,7 +57,21 @@ def test_second_store_under_a_living_name_is_refused() -> None:
     with pytest.raises(Conflict, match="give this one another name") as caught:
         enode(leases, 14, store_id="other")
     assert caught.value.retry_after_ms == 1000
+    assert caught.value.field == DOUBLE_FIELD
     assert enode(leases, 15, store_id="other") == Enode("e", "h:1", "other")
+
+
+def test_the_successor_of_a_store_waits_for_the_lease_alone() -> None:
+    """An operator made it of the known store: the refusal has a field of its own, and ends with the lease."""
+    leases = Leases(15)
+    enode(leases, 0)
+    successor = Enode("e", "h:2", "other", made_from="s")
+    with pytest.raises(Conflict, match="gets the lease when the other one's has ended") as caught:
+        leases.check_double(successor, 14, may_succeed=True)
+    assert caught.value.field == LEASE_FIELD
+    assert LEASE_FIELD not in OTHER_STORE_FIELDS
+    assert caught.value.retry_after_ms == 1000
+    leases.check_double(successor, 15, may_succeed=True)
 
 
 def test_a_copy_of_a_store_beside_its_origin_is_named_and_routes_stay_with_one() -> None:

@@ -95,6 +95,25 @@ def test_an_earlier_start_is_fenced() -> None:
         members.put(report(1, incarnation=1), 0.0)
 
 
+@pytest.mark.parametrize("incarnation", [(3 << 32) + 5, (3 << 32) + 9, (2 << 32) + 9, 7])
+def test_a_disk_that_was_put_back_from_an_older_copy_is_named(incarnation: int) -> None:
+    """It counts starts that are known already, with another random part; a start that comes next is heard."""
+    members = Members(lease_s=3.0)
+    said(report(1, incarnation=(3 << 32) + 7), members=members)
+    with pytest.raises(Fenced, match="put back from an older copy"):
+        members.put(report(1, incarnation=incarnation), 1.0)
+    members.put(report(1, incarnation=(4 << 32) + 1), 1.0)
+
+
+def test_two_copies_of_a_disk_that_are_started_are_named() -> None:
+    """Both count the same start, each with a random part of its own."""
+    members = Members(lease_s=3.0)
+    said(report(1, incarnation=(3 << 32) + 7), members=members)
+    copy = dataclasses.replace(report(1, incarnation=(3 << 32) + 9), member_address="clone:2", address="clone:1")
+    with pytest.raises(Conflict, match="two processes have copies of the disk of member 1"):
+        members.put(copy, 2.0)
+
+
 def test_a_copy_of_a_disk_beside_its_origin_is_named() -> None:
     """G1: of a cloned machine both are the same member in the same start, and a majority would count them as one disk.
 

@@ -89,7 +89,7 @@ def test_draining_queues_can_still_be_read() -> None:
 
 
 def test_the_queues_for_producers_are_made_once_for_a_version() -> None:
-    """B-084: no list of 1,024 queues is built and sorted for each send; another version has its own."""
+    """No list of 1,024 queues is built and sorted for each send; another version has its own."""
     one = dataclasses.replace(topic("t"), placements=(Placement("b", 1, 512), Placement("a", 1, 512)))
     assert one.write_queues() is dataclasses.replace(one).write_queues()
     assert list(one.write_queues()) == sorted(one.write_queues())

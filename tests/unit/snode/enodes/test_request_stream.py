@@ -218,7 +218,7 @@ async def test_bytes_in_flight_are_bounded() -> None:
 
 
 async def test_a_late_request_fails_alone_while_the_peer_answers_others() -> None:
-    """B-005: a deadline is one request's; the call breaks only when nothing at all is heard."""
+    """A deadline is one request's; the call breaks only when nothing at all is heard."""
     far, clock = Far(), VirtualClock()
     stream = stream_to(far, clock)
     async with asyncio.timeout(10), Background("test") as background:

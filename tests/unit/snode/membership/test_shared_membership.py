@@ -79,7 +79,7 @@ def test_a_full_reading_takes_away_what_is_not_in_it() -> None:
 
 
 def test_a_reading_without_our_own_has_them_said_again() -> None:
-    """B-080: a store that was emptied and counts anew is told our members, and believed about the others'."""
+    """A store that was emptied and counts anew is told our members, and believed about the others'."""
     here = SharedMembership("here", VirtualClock())
     here.join("g", member("a", "here"))
     here.said(("g", "a"), member("a", "here"), 900)
@@ -91,7 +91,7 @@ def test_a_reading_without_our_own_has_them_said_again() -> None:
 
 
 def test_what_was_heard_during_a_reading_is_newer_than_it() -> None:
-    """B-080: a reading that began before somebody came does not take them away."""
+    """A reading that began before somebody came does not take them away."""
     here = SharedMembership("here", VirtualClock())
     before = here.numbers()
     here.heard(("g", "b"), 5, member("b", "there"))

@@ -134,7 +134,7 @@ def test_our_own_word_comes_back_and_means_nothing() -> None:
 
 
 def test_a_reading_says_what_the_store_has_lost_and_no_more() -> None:
-    """B-080: own members that it has as they are, or heard of since, or is told anyway, are not said again."""
+    """Own members that it has as they are, or heard of since, or is told anyway, are not said again."""
     here = Watched()
     for name in ("same", "lost", "other", "newer", "saying"):
         here.join("g", member(name))
@@ -163,7 +163,7 @@ def test_a_reading_takes_others_away_by_name_and_tells_their_group() -> None:
 
 
 def test_a_reading_is_older_than_what_was_heard_meanwhile() -> None:
-    """B-080: a word that came since the reading began stands against it."""
+    """A word that came since the reading began stands against it."""
     here = Watched()
     here.heard(A, 1, member("a", "there"))
     before = here.numbers()

@@ -7,7 +7,7 @@ from ortoo.snode.rocketmq.protocol.namespaces import let_out, taken_in
 
 
 def test_every_name_of_a_request_is_made_whole_and_bare_again() -> None:
-    """B-108: topics and groups, however deep, those of groups' own topics behind their prefix; twice is once."""
+    """Topics and groups, however deep, those of groups' own topics behind their prefix; twice is once."""
     entry = d.SubscriptionEntry(topic=Resource(name="t", resource_namespace="ns"))
     wish = d.Subscription(group=Resource(name="g"), subscriptions=[entry])
     command = s.TelemetryCommand(settings=d.Settings(subscription=wish))

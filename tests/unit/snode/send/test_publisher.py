@@ -109,7 +109,7 @@ async def test_a_named_queue_must_take_messages() -> None:
 
 @pytest.mark.parametrize("error", [Unavailable("frozen"), Invalid("ten years ahead", field="deliver_at_ms")])
 async def test_a_message_with_an_id_that_cannot_be_stored_fails_its_sender_alone(error: OrtooError) -> None:
-    """B-001, B-002: the error is the answer of that call, and the process's own tasks go on."""
+    """The error is the answer of that call, and the process's own tasks go on."""
 
     class Refusing(FakeEnode):
         async def append_identified(self, *_: object) -> list[MessagePlace]:

@@ -166,29 +166,29 @@ def test_nothing_is_lost_in_silence_and_nothing_comes_twice(data: st.DataObject)
 
 
 def unchecked_start(link: Any, options: Any, state: Any) -> dict[Queue, int]:
-    """B-163 as it was: an offset beyond the end is taken as it is."""
+    """Former behaviour: a start offset beyond the end is accepted."""
     return bounds._resolved(link, options.start, state, "startingOffsets", "earliest")
 
 
 def silent_about_patterns(self: StreamOffsets, at: Offsets, held: Any) -> Any:
-    """B-164 as it was, for patterns: a deleted topic is nothing to speak of."""
+    """Former behaviour for patterns: a deleted topic is not reported."""
     moved, losses = MOVED(self, at, held)
     return moved, tuple(loss for loss in losses if loss.reason != "the topic was deleted")
 
 
 def target_by_name(self: StreamOffsets, queue: Queue, offset: int, held: Any) -> int:
-    """B-165 as it was: the end of an AvailableNow run counts for whatever topic has the name now."""
+    """Former behaviour: the end of an AvailableNow run applies to any topic that has the name now."""
     end = held.ranges[queue].end if queue in held.ranges else offset
     return max(end if self.target is None else self.target.queues.get(queue, offset), offset)
 
 
 def unlimited_by_bytes(self: StreamReader) -> Any:
-    """B-161 as it was: bytes alone are no limit that Spark hears of."""
+    """Former behaviour: Spark does not learn a limit in bytes."""
     return ReadMaxRows(self._options.max_offsets) if self._options.max_offsets else ReadAllAvailable()
 
 
 def group_one_batch_late(self: StreamReader, end: dict[str, Any]) -> None:
-    """B-167 as it was: the group moves when Spark says `commit`, which it says late or never."""
+    """Former behaviour: the group moves when Spark calls `commit`, which comes late or never."""
     commit_group(self._link(), "g", Offsets.of_json(end).queues)
 
 
@@ -198,12 +198,12 @@ MOVED = StreamOffsets._moved
 @pytest.mark.parametrize(
     ("defect", "events", "old"),
     [
-        ("B-161", ("", "send"), [(StreamReader, "getDefaultReadLimit", unlimited_by_bytes)]),
-        ("B-163", ("",), [(stream_read, "start_offsets", unchecked_start)]),
-        ("B-164", ("", "send", "delete"), [(StreamOffsets, "_moved", silent_about_patterns)]),
-        ("B-165", ("", "recreate"), [(StreamOffsets, "_end", target_by_name)]),
+        ("no limit in bytes", ("", "send"), [(StreamReader, "getDefaultReadLimit", unlimited_by_bytes)]),
+        ("start beyond the end", ("",), [(stream_read, "start_offsets", unchecked_start)]),
+        ("deleted topic unreported", ("", "send", "delete"), [(StreamOffsets, "_moved", silent_about_patterns)]),
+        ("end of another topic", ("", "recreate"), [(StreamOffsets, "_end", target_by_name)]),
         (
-            "B-167",
+            "group moves late",
             ("",),
             [(StreamReader, "_show_group", lambda *_: None), (StreamReader, "commit", group_one_batch_late)],
         ),
@@ -212,7 +212,7 @@ MOVED = StreamOffsets._moved
 def test_each_mend_is_missed_when_it_is_taken_out(
     defect: str, events: tuple[str, ...], old: list[tuple[Any, str, Callable[..., Any]]]
 ) -> None:
-    """B-161, B-163, B-164, B-165, B-167: with the old behaviour such lives do find it, whose events matter to it."""
+    """With the old behaviour such lives do find it, whose events matter to it."""
 
     @given(st.data())
     @settings(
@@ -231,7 +231,7 @@ def test_each_mend_is_missed_when_it_is_taken_out(
 
 
 def test_limits_reach_spark_as_it_asks_for_them() -> None:
-    """B-161: Spark passes on what the source says is its limit; never everything, which is left to Trigger.Once."""
+    """Spark passes on what the source says is its limit; never everything, which is left to Trigger.Once."""
     world = World()
     world.create("t")
     for options, limit in (

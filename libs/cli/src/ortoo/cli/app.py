@@ -89,6 +89,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
             "elect": members.elect,
             "add": members.add,
             "remove": members.remove,
+            "accept-store": members.accept_store,
         },
     ),
     "settings": (

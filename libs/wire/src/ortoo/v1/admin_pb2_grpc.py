@@ -231,6 +231,11 @@ class AdminServiceStub:
                 request_serializer=ortoo_dot_v1_dot_member__admin__pb2.ElectMemberRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_member__admin__pb2.ElectMemberResponse.FromString,
                 _registered_method=True)
+        self.AcceptStore = channel.unary_unary(
+                '/ortoo.v1.AdminService/AcceptStore',
+                request_serializer=ortoo_dot_v1_dot_member__admin__pb2.AcceptStoreRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_member__admin__pb2.AcceptStoreResponse.FromString,
+                _registered_method=True)
         self.AddMember = channel.unary_unary(
                 '/ortoo.v1.AdminService/AddMember',
                 request_serializer=ortoo_dot_v1_dot_enode__members__pb2.AddMemberRequest.SerializeToString,
@@ -555,6 +560,16 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AcceptStore(self, request, context):
+        """Accepts that a known enode comes back with another store, such as an empty one. Without that the other store is
+        refused. Once it has come, the former one is refused, and what only that one holds is given up.
+
+        grpcurl -plaintext -d '{"enode":"enode-0","store_id":"3f2a"}' HOST:PORT ortoo.v1.AdminService/AcceptStore
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def AddMember(self, request, context):
         """Lets a disk that waits have the log, and vote when it has it.
         """
@@ -775,6 +790,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ElectMember,
                     request_deserializer=ortoo_dot_v1_dot_member__admin__pb2.ElectMemberRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_member__admin__pb2.ElectMemberResponse.SerializeToString,
+            ),
+            'AcceptStore': grpc.unary_unary_rpc_method_handler(
+                    servicer.AcceptStore,
+                    request_deserializer=ortoo_dot_v1_dot_member__admin__pb2.AcceptStoreRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_member__admin__pb2.AcceptStoreResponse.SerializeToString,
             ),
             'AddMember': grpc.unary_unary_rpc_method_handler(
                     servicer.AddMember,
@@ -1824,6 +1844,33 @@ class AdminService:
             '/ortoo.v1.AdminService/ElectMember',
             ortoo_dot_v1_dot_member__admin__pb2.ElectMemberRequest.SerializeToString,
             ortoo_dot_v1_dot_member__admin__pb2.ElectMemberResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AcceptStore(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.AdminService/AcceptStore',
+            ortoo_dot_v1_dot_member__admin__pb2.AcceptStoreRequest.SerializeToString,
+            ortoo_dot_v1_dot_member__admin__pb2.AcceptStoreResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -144,6 +144,12 @@ class AdminServiceStub:
     """
     ElectMember: _aio.UnaryUnaryMultiCallable[_member_admin_pb2.ElectMemberRequest, _member_admin_pb2.ElectMemberResponse]
     """Proposes a member when nobody leads."""
+    AcceptStore: _aio.UnaryUnaryMultiCallable[_member_admin_pb2.AcceptStoreRequest, _member_admin_pb2.AcceptStoreResponse]
+    """Accepts that a known enode comes back with another store, such as an empty one. Without that the other store is
+    refused. Once it has come, the former one is refused, and what only that one holds is given up.
+
+    grpcurl -plaintext -d '{"enode":"enode-0","store_id":"3f2a"}' HOST:PORT ortoo.v1.AdminService/AcceptStore
+    """
     AddMember: _aio.UnaryUnaryMultiCallable[_enode_members_pb2.AddMemberRequest, _enode_members_pb2.AddMemberResponse]
     """Lets a disk that waits have the log, and vote when it has it."""
     RemoveMember: _aio.UnaryUnaryMultiCallable[_enode_members_pb2.RemoveMemberRequest, _enode_members_pb2.RemoveMemberResponse]
@@ -505,6 +511,18 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_member_admin_pb2.ElectMemberRequest, _abc.Awaitable[_member_admin_pb2.ElectMemberResponse]],
     ) -> _abc.Awaitable[_member_admin_pb2.ElectMemberResponse]:
         """Proposes a member when nobody leads."""
+
+    @_abc_1.abstractmethod
+    def AcceptStore(
+        self,
+        request: _member_admin_pb2.AcceptStoreRequest,
+        context: _aio.ServicerContext[_member_admin_pb2.AcceptStoreRequest, _abc.Awaitable[_member_admin_pb2.AcceptStoreResponse]],
+    ) -> _abc.Awaitable[_member_admin_pb2.AcceptStoreResponse]:
+        """Accepts that a known enode comes back with another store, such as an empty one. Without that the other store is
+        refused. Once it has come, the former one is refused, and what only that one holds is given up.
+
+        grpcurl -plaintext -d '{"enode":"enode-0","store_id":"3f2a"}' HOST:PORT ortoo.v1.AdminService/AcceptStore
+        """
 
     @_abc_1.abstractmethod
     def AddMember(

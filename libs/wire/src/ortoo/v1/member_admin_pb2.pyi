@@ -192,6 +192,54 @@ class MemberStatus(_message.Message):
 Global___MemberStatus: _TypeAlias = MemberStatus  # noqa: Y015
 
 @_typing.final
+class AcceptStoreRequest(_message.Message):
+    """Let an enode come back with another store than it had."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENODE_FIELD_NUMBER: _builtins.int
+    STORE_ID_FIELD_NUMBER: _builtins.int
+    enode: _builtins.str
+    """The enode's name."""
+    store_id: _builtins.str
+    """The id of the store, or of the replica set, as the refusal names it. That of the known store takes such a word back."""
+    def __init__(
+        self,
+        *,
+        enode: _builtins.str = ...,
+        store_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["enode", b"enode", "store_id", b"store_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcceptStoreRequest: _TypeAlias = AcceptStoreRequest  # noqa: Y015
+
+@_typing.final
+class AcceptStoreResponse(_message.Message):
+    """The enode is known by that store once it has come. Until then the former store may come too."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FORMER_STORE_ID_FIELD_NUMBER: _builtins.int
+    former_store_id: _builtins.str
+    """The id that the enode was known by."""
+    def __init__(
+        self,
+        *,
+        former_store_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["former_store_id", b"former_store_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcceptStoreResponse: _TypeAlias = AcceptStoreResponse  # noqa: Y015
+
+@_typing.final
 class ElectMemberRequest(_message.Message):
     """Who is to lead, by an operator's word, when nobody leads."""
 

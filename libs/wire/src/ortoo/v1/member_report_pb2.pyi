@@ -94,6 +94,7 @@ class ReportMemberRequest(_message.Message):
     COMMITTED_FIELD_NUMBER: _builtins.int
     ROLE_FIELD_NUMBER: _builtins.int
     IS_LEAVING_FIELD_NUMBER: _builtins.int
+    MADE_FROM_FIELD_NUMBER: _builtins.int
     enode: _builtins.str
     """The enode's name."""
     set_id: _builtins.str
@@ -122,6 +123,8 @@ class ReportMemberRequest(_message.Message):
     """
     is_leaving: _builtins.bool
     """The process stops: this is its last report."""
+    made_from: _builtins.str
+    """The id of the store or the replica set that an operator made this set of; empty = of none."""
     @_builtins.property
     def member(self) -> Global___MemberId:
         """Who says it."""
@@ -163,10 +166,11 @@ class ReportMemberRequest(_message.Message):
         committed: _builtins.int = ...,
         role: _builtins.str = ...,
         is_leaving: _builtins.bool = ...,
+        made_from: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["member", b"member", "suggested", b"suggested", "tail", b"tail"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "committed", b"committed", "enode", b"enode", "epoch", b"epoch", "incarnation", b"incarnation", "is_electable", b"is_electable", "is_leader_silent", b"is_leader_silent", "is_leading", b"is_leading", "is_leaving", b"is_leaving", "learners", b"learners", "member", b"member", "member_address", b"member_address", "role", b"role", "set_id", b"set_id", "suggested", b"suggested", "suggested_above", b"suggested_above", "tail", b"tail", "voters", b"voters"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "committed", b"committed", "enode", b"enode", "epoch", b"epoch", "incarnation", b"incarnation", "is_electable", b"is_electable", "is_leader_silent", b"is_leader_silent", "is_leading", b"is_leading", "is_leaving", b"is_leaving", "learners", b"learners", "made_from", b"made_from", "member", b"member", "member_address", b"member_address", "role", b"role", "set_id", b"set_id", "suggested", b"suggested", "suggested_above", b"suggested_above", "tail", b"tail", "voters", b"voters"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

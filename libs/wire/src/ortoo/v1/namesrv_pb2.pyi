@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from ortoo.v1 import group_deletion_pb2 as _group_deletion_pb2
+from ortoo.v1 import handle_keys_pb2 as _handle_keys_pb2
 from ortoo.v1 import topic_pb2 as _topic_pb2
 import builtins as _builtins
 import sys
@@ -1063,64 +1064,6 @@ class WatchRoutesRequest(_message.Message):
 Global___WatchRoutesRequest: _TypeAlias = WatchRoutesRequest  # noqa: Y015
 
 @_typing.final
-class HandleKey(_message.Message):
-    """A key that handles are sealed with."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    KEY_ID_FIELD_NUMBER: _builtins.int
-    SECRET_FIELD_NUMBER: _builtins.int
-    CREATED_AT_MS_FIELD_NUMBER: _builtins.int
-    key_id: _builtins.int
-    """By chance; never 0."""
-    secret: _builtins.bytes
-    """What HMACs are made with."""
-    created_at_ms: _builtins.int
-    """When it was made, milliseconds since 1970-01-01 UTC."""
-    def __init__(
-        self,
-        *,
-        key_id: _builtins.int = ...,
-        secret: _builtins.bytes = ...,
-        created_at_ms: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at_ms", b"created_at_ms", "key_id", b"key_id", "secret", b"secret"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___HandleKey: _TypeAlias = HandleKey  # noqa: Y015
-
-@_typing.final
-class HandleKeys(_message.Message):
-    """All keys of the cluster."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    KEYS_FIELD_NUMBER: _builtins.int
-    UNSIGNED_UNTIL_MS_FIELD_NUMBER: _builtins.int
-    unsigned_until_ms: _builtins.int
-    """Until then handles without a seal are good, milliseconds since 1970-01-01 UTC; 0 = they are not."""
-    @_builtins.property
-    def keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___HandleKey]:
-        """The newest last."""
-
-    def __init__(
-        self,
-        *,
-        keys: _abc.Iterable[Global___HandleKey] | None = ...,
-        unsigned_until_ms: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["keys", b"keys", "unsigned_until_ms", b"unsigned_until_ms"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___HandleKeys: _TypeAlias = HandleKeys  # noqa: Y015
-
-@_typing.final
 class WatchRoutesResponse(_message.Message):
     """The directory, or what changed in it."""
 
@@ -1183,7 +1126,7 @@ class WatchRoutesResponse(_message.Message):
         """Ids of deleted topics whose grace period is over: enodes drop what they hold. Nothing else makes them do so."""
 
     @_builtins.property
-    def handle_keys(self) -> Global___HandleKeys:
+    def handle_keys(self) -> _handle_keys_pb2.HandleKeys:
         """Absent = as before. With a snapshot, and when a key is new."""
 
     @_builtins.property
@@ -1204,7 +1147,7 @@ class WatchRoutesResponse(_message.Message):
         directory_id: _builtins.str = ...,
         deleted_topic_ids: _abc.Iterable[_builtins.int] | None = ...,
         due_topic_ids: _abc.Iterable[_builtins.int] | None = ...,
-        handle_keys: Global___HandleKeys | None = ...,
+        handle_keys: _handle_keys_pb2.HandleKeys | None = ...,
         more: _builtins.bool = ...,
         due_groups: _abc.Iterable[_group_deletion_pb2.DueGroup] | None = ...,
     ) -> None: ...

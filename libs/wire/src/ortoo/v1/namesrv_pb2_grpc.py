@@ -168,6 +168,11 @@ class NameServiceStub:
                 request_serializer=ortoo_dot_v1_dot_member__admin__pb2.ElectMemberRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_member__admin__pb2.ElectMemberResponse.FromString,
                 _registered_method=True)
+        self.AcceptStore = channel.unary_unary(
+                '/ortoo.v1.NameService/AcceptStore',
+                request_serializer=ortoo_dot_v1_dot_member__admin__pb2.AcceptStoreRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_member__admin__pb2.AcceptStoreResponse.FromString,
+                _registered_method=True)
         self.WatchRoutes = channel.unary_stream(
                 '/ortoo.v1.NameService/WatchRoutes',
                 request_serializer=ortoo_dot_v1_dot_namesrv__pb2.WatchRoutesRequest.SerializeToString,
@@ -372,6 +377,16 @@ class NameServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AcceptStore(self, request, context):
+        """Accepts that a known enode comes back with another store, such as an empty one. Without that the other store is
+        refused. Once it has come, the former one is refused, and what only that one holds is given up.
+
+        grpcurl -plaintext -d '{"enode":"enode-0","store_id":"3f2a"}' HOST:PORT ortoo.v1.NameService/AcceptStore
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WatchRoutes(self, request, context):
         """Everything at once, then every change as it happens.
         """
@@ -511,6 +526,11 @@ def add_NameServiceServicer_to_server(servicer, server):
                     servicer.ElectMember,
                     request_deserializer=ortoo_dot_v1_dot_member__admin__pb2.ElectMemberRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_member__admin__pb2.ElectMemberResponse.SerializeToString,
+            ),
+            'AcceptStore': grpc.unary_unary_rpc_method_handler(
+                    servicer.AcceptStore,
+                    request_deserializer=ortoo_dot_v1_dot_member__admin__pb2.AcceptStoreRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_member__admin__pb2.AcceptStoreResponse.SerializeToString,
             ),
             'WatchRoutes': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchRoutes,
@@ -1221,6 +1241,33 @@ class NameService:
             '/ortoo.v1.NameService/ElectMember',
             ortoo_dot_v1_dot_member__admin__pb2.ElectMemberRequest.SerializeToString,
             ortoo_dot_v1_dot_member__admin__pb2.ElectMemberResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AcceptStore(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.NameService/AcceptStore',
+            ortoo_dot_v1_dot_member__admin__pb2.AcceptStoreRequest.SerializeToString,
+            ortoo_dot_v1_dot_member__admin__pb2.AcceptStoreResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -87,6 +87,12 @@ class NameServiceStub:
     """
     ElectMember: _aio.UnaryUnaryMultiCallable[_member_admin_pb2.ElectMemberRequest, _member_admin_pb2.ElectMemberResponse]
     """Proposes a member, when nobody leads and no name server proposes by itself, as of an enode with two members."""
+    AcceptStore: _aio.UnaryUnaryMultiCallable[_member_admin_pb2.AcceptStoreRequest, _member_admin_pb2.AcceptStoreResponse]
+    """Accepts that a known enode comes back with another store, such as an empty one. Without that the other store is
+    refused. Once it has come, the former one is refused, and what only that one holds is given up.
+
+    grpcurl -plaintext -d '{"enode":"enode-0","store_id":"3f2a"}' HOST:PORT ortoo.v1.NameService/AcceptStore
+    """
     WatchRoutes: _aio.UnaryStreamMultiCallable[_namesrv_pb2.WatchRoutesRequest, _namesrv_pb2.WatchRoutesResponse]
     """Everything at once, then every change as it happens."""
 
@@ -316,6 +322,18 @@ class NameServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_member_admin_pb2.ElectMemberRequest, _abc.Awaitable[_member_admin_pb2.ElectMemberResponse]],
     ) -> _abc.Awaitable[_member_admin_pb2.ElectMemberResponse]:
         """Proposes a member, when nobody leads and no name server proposes by itself, as of an enode with two members."""
+
+    @_abc_1.abstractmethod
+    def AcceptStore(
+        self,
+        request: _member_admin_pb2.AcceptStoreRequest,
+        context: _aio.ServicerContext[_member_admin_pb2.AcceptStoreRequest, _abc.Awaitable[_member_admin_pb2.AcceptStoreResponse]],
+    ) -> _abc.Awaitable[_member_admin_pb2.AcceptStoreResponse]:
+        """Accepts that a known enode comes back with another store, such as an empty one. Without that the other store is
+        refused. Once it has come, the former one is refused, and what only that one holds is given up.
+
+        grpcurl -plaintext -d '{"enode":"enode-0","store_id":"3f2a"}' HOST:PORT ortoo.v1.NameService/AcceptStore
+        """
 
     @_abc_1.abstractmethod
     def WatchRoutes(

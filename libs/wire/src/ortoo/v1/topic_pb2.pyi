@@ -509,6 +509,7 @@ class Enode(_message.Message):
     REFUSES_WRITES_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     MEMBERS_FIELD_NUMBER: _builtins.int
+    MADE_FROM_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name in the cluster; it keeps it over restarts."""
     address: _builtins.str
@@ -531,6 +532,10 @@ class Enode(_message.Message):
     """
     epoch: _builtins.int
     """Which reign of the enode this address serves; a greater one is newer. 0 = the enode has never had another leader."""
+    made_from: _builtins.str
+    """The id of the store or the replica set that an operator made this store of, such as that of a backup; empty = of none.
+    Said at a registration: a known enode may come back with another store that was made of its own.
+    """
     @_builtins.property
     def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___EnodeMember]:
         """All members of the enode, by number; empty for an enode whose only process registers itself."""
@@ -547,10 +552,11 @@ class Enode(_message.Message):
         refuses_writes: _builtins.str = ...,
         epoch: _builtins.int = ...,
         members: _abc.Iterable[Global___EnodeMember] | None = ...,
+        made_from: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "alive", b"alive", "epoch", b"epoch", "index_nearly_full", b"index_nearly_full", "members", b"members", "name", b"name", "refuses_writes", b"refuses_writes", "role", b"role", "store_id", b"store_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "alive", b"alive", "epoch", b"epoch", "index_nearly_full", b"index_nearly_full", "made_from", b"made_from", "members", b"members", "name", b"name", "refuses_writes", b"refuses_writes", "role", b"role", "store_id", b"store_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -30,6 +30,7 @@ from ortoo.namesrv.decisions.handle_keys import KeyRotation
 from ortoo.namesrv.directory.directory import Directory
 from ortoo.namesrv.directory.elections import Elections
 from ortoo.namesrv.directory.metrics import register
+from ortoo.namesrv.directory.stores import StoresOfEnodes
 from ortoo.namesrv.rpc import service
 from ortoo.namesrv.settings import Settings
 from ortoo.v1.namesrv_pb2_grpc import add_NameServiceServicer_to_server
@@ -89,11 +90,13 @@ async def open_namesrv(
             clock=clock,
         )
         await elections.load()
+        stores = StoresOfEnodes(catalog.stores, shared=catalog.shared)
+        await stores.load()
         background = await parts.enter_async_context(Background("namesrv"))
         admin_token = read_token(settings.admin_token_file, "admin_token_file")
         guards = inner_guards(settings, cluster_token(settings.cluster_token_file, clock), admin_token)
         is_open = settings.keeps_secrets_open
-        handlers = service.NameService(directory, elections, catalog, clock, admin_token, bool(guards), is_open)
+        handlers = service.NameService(directory, elections, stores, catalog, clock, admin_token, bool(guards), is_open)
         memory = MemoryBudget(settings.memory_budget_bytes, clock)
         register_memory(telemetry.metrics, memory)
         found = Findings("name server", settings.name, [catalog.findings, handlers.findings])
@@ -117,6 +120,7 @@ async def open_namesrv(
         background.spawn("draining", directory.end_watches_when(server.draining))
         background.spawn("others", directory.follow_others(settings.sync_interval_s))
         background.every("elections", settings.sync_interval_s, elections.look, clock=clock)
+        background.every("stores", settings.sync_interval_s, stores.look, clock=clock)
         background.every("expiry", settings.expiry_interval_s, directory.expire, clock=clock)
         background.every("deletions", settings.expiry_interval_s, directory.end_deletions, clock=clock)
         background.every("handle keys", KEYS_INTERVAL_S, directory.renew_handle_keys, clock=clock)

@@ -62,6 +62,16 @@ PROCESS_REGISTERED = info(
     "A process registered itself, or answered again.",
     "None.",
 )
+STORE_ACCEPTED = warning(
+    "store_accepted",
+    "An operator let another store take the place of an enode's known one.",
+    "None if it was meant.",
+)
+STORES_NOT_KEPT = error(
+    "stores_not_kept",
+    "The database does not take or give the stores by which enodes are known. The name server uses its copy.",
+    "Check the database.",
+)
 PROCESS_EXPIRED = info(
     "process_expired",
     "A process stopped renewing its registration.",

@@ -58,7 +58,7 @@ def test_the_node_client_gets_the_one_policy_it_knows() -> None:
 
 
 def test_clients_are_told_the_groups_own_back_off() -> None:
-    """B-100: delays and tries are those of every other client of the group."""
+    """Delays and tries are those of every other client of the group."""
 
     def told(group: Group | None) -> tuple[tuple[int, ...], int]:
         asked = Settings(subscription=Subscription(group=Resource(name="g")))

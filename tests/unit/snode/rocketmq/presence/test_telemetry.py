@@ -31,7 +31,7 @@ class NoClients:
 
 
 async def test_a_client_that_reads_nothing_ends_its_own_stream() -> None:
-    """B-003: what waits is bounded, and the end of the stream needs no room among it."""
+    """What waits is bounded, and the end of the stream needs no room among it."""
     caller: Any = type("Caller", (), {"client_id": "deaf"})()
     make: Any = Echoing
     parts: Any = [NoClients(), None, None, None]

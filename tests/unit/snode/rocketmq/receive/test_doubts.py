@@ -18,7 +18,7 @@ ANSWER = PopAnswer([PoppedMessages(Queue("e", "t", 1), ReceiptHandle("e", "g", 7
 
 @given(st.integers(1, 32), st.data())
 def test_one_bad_message_is_alone_after_few_answers_and_all_others_pass(count: int, data: st.DataObject) -> None:
-    """B-105: halved until it stands alone; then it has failed, once, and answers grow again."""
+    """Halved until it stands alone; then it has failed, once, and answers grow again."""
     doubts, bad = Doubts(), data.draw(st.integers(0, count - 1))
     left, answers, failed = list(range(count)), 0, []
     while left:

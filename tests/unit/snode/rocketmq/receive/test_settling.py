@@ -109,7 +109,7 @@ def acks(*texts: str, group: str = "g", topic: str = "t") -> s.AckMessageRequest
 
 
 async def test_each_entry_of_an_acknowledgement_is_answered_by_itself() -> None:
-    """B-006, B-007: done, over, of another group, of another topic, nonsense, an enode that is away, a defect."""
+    """Done, over, of another group, of another topic, nonsense, an enode that is away, a defect."""
     it, pops, leases = settling()
     keep(leases, 1, 2, 3)
     pops.over, pops.failing = {2}, {3: Unavailable("away"), 4: ValueError("a defect")}

@@ -82,3 +82,18 @@ async def remove(mq: "Client", enode: EnodeName, member: Number, disk: Disk = ""
     """Remove a member, such as one whose disk is lost. To replace one, add the other first."""
     await mq.admin.members.remove(enode, member, disk)
     return Answer({"enode": enode, "removed": member}, f"removed member {member} from {enode}")
+
+
+async def accept_store(
+    mq: "Client",
+    enode: EnodeName,
+    store: Annotated[str, typer.Argument(help="The id of its store, as the refusal and `ortoo doctor` name it.")],
+) -> Answer:
+    """Accept that an enode comes back with another store. What only the former store holds is given up then."""
+    former = await mq.admin.members.accept_store(enode, store)
+    if former == store:
+        return Answer({"enode": enode, "store": store, "former_store": former}, f"{enode} keeps its store {store}")
+    return Answer(
+        {"enode": enode, "store": store, "former_store": former},
+        f"accepted store {store} of {enode}; its former store {former} is refused once the accepted one has come",
+    )

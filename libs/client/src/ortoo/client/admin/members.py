@@ -93,6 +93,15 @@ class MemberAdmin:
         """Let a member have nothing more. Errors: NotFound; Conflict when it leads; Unavailable."""
         await self._call("RemoveMember", enode_members_pb2.RemoveMemberRequest(enode=enode, member=_id(number, disk)))
 
+    async def accept_store(self, enode: str, store_id: str) -> str:
+        """Let an enode come back with another store, such as an empty one; the id of the store that is given up then.
+
+        Until that store has come, the known one may come too. With the id of the known one it takes the word back.
+        Errors: NotFound for an enode that was never there; Invalid; Unavailable.
+        """
+        request = member_admin_pb2.AcceptStoreRequest(enode=enode, store_id=store_id)
+        return str((await self._call("AcceptStore", request)).former_store_id)
+
 
 def _id(number: int, disk: str) -> member_report_pb2.MemberId:
     if not 1 <= number <= NUMBER_MAX:

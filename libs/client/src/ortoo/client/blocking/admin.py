@@ -32,6 +32,7 @@ class MemberAdmin(Facade[AsyncMemberAdmin]):
     elect = blocking(AsyncMemberAdmin.elect)
     add = blocking(AsyncMemberAdmin.add)
     remove = blocking(AsyncMemberAdmin.remove)
+    accept_store = blocking(AsyncMemberAdmin.accept_store)
 
 
 class Admin(Facade[AsyncAdmin]):

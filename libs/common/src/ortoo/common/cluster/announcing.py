@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 
 from ortoo.common.cluster.name_servers import NameServers
+from ortoo.common.cluster.refused import OTHER_STORE_FIELDS, refused
 from ortoo.common.errors import Conflict, Fenced, OrtooError
 from ortoo.common.errors.findings import Finding
 from ortoo.common.logs import log_events
@@ -56,6 +57,20 @@ class Announcing:
         """
         is_refused = any(isinstance(error, Conflict | Fenced) for error in self._failures.values())
         return bool(self._registered) or (self._was_known and not is_refused)
+
+    @property
+    def other_store(self) -> str:
+        """Why a name server refuses the store of this enode, which is known by another one; empty when none does.
+
+        A refusal that ends with the lease of the enode's former process is none of these.
+        """
+        errors = (one for one in self._failures.values() if isinstance(one, Conflict))
+        return next((one.message for one in errors if one.field in OTHER_STORE_FIELDS), "")
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether a name server has given a lease when it was asked last."""
+        return bool(self._registered)
 
     async def begin(self) -> None:
         """Announce to one name server, as long as it takes. Errors: those that will not go away by waiting."""
@@ -107,12 +122,7 @@ class Announcing:
         """Which name servers do not know this process, and why."""
         for address, error in sorted(self._failures.items()):
             if isinstance(error, Conflict | Fenced):
-                yield Finding(
-                    "refused double",
-                    f"the name server {address} refuses this process: {error.message}",
-                    "it gets no lease: nobody is sent here, and of two with one name one cannot serve",
-                    "stop one of them, or give this one another name (-p shows the settings)",
-                )
+                yield refused(f"the name server {address} refuses this process: {error.message}", error)
             else:
                 yield Finding(
                     "name server away",

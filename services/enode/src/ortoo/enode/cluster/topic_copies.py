@@ -51,6 +51,8 @@ class TopicCopies:
 
     async def unknown(self) -> list[TopicCopy]:
         """What is held here and the directory does not place here, by topic id; nothing before it was seen."""
+        if not self._store.topics():
+            return []
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SNAPSHOT_TIMEOUT_S):
                 await self.watching.wait()
@@ -151,15 +153,17 @@ async def watch_topics(
     channels: Channels,
     *,
     connected: Callable[[], None],
+    admitted: asyncio.Event,
     clock: Clock,
     randomness: Randomness,
 ) -> None:
-    """Follow the name server for ever; `connected` is called at each new snapshot.
+    """Follow the name server for ever, while `admitted` is set; `connected` is called at each new snapshot.
 
     Without its topics the process serves nobody: what is no matter of the connection ends it.
     """
     backoff, attempt = Backoff(first_s=0.05, max_s=1.0), 0
     while True:
+        await admitted.wait()
         address = name_servers.current
         try:
             with rpc_errors(f"name server {address}"):

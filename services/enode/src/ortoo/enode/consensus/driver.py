@@ -11,10 +11,10 @@ from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.enode import log_events
+from ortoo.enode.consensus.contradiction import contradiction
 from ortoo.enode.consensus.joining import Joining
 from ortoo.enode.consensus.shared_log import SharedLog
 from ortoo.enode.disk.disk import Buffer
-from ortoo.enode.disk.reign_file import write_reign
 from ortoo.enode.log.copies.words import begin_payload, members_payload
 from ortoo.enode.log.frame import BadFrame, Kind
 from ortoo.enode.members.driver import (
@@ -23,6 +23,7 @@ from ortoo.enode.members.driver import (
     AppendEpoch,
     AppendMembers,
     Committed,
+    Contradicted,
     Cut,
     CutDone,
     DeleteBelow,
@@ -183,6 +184,8 @@ class Driver:
         log = self.log
         if isinstance(action, Write):
             await log.write(action.begin, action.content)
+        elif isinstance(action, Contradicted):
+            self.over.set_exception(contradiction(action, self.member.reign.epoch))
         elif isinstance(action, Cut):
             self._cuts = action.cuts
             await log.cut(outline)
@@ -317,7 +320,7 @@ class Driver:
             while not self._reigns.empty():
                 action = self._reigns.get_nowait()
             kept = replace(self.joining.kept, reign=action.reign)
-            await self.log.engine.work.run(write_reign, self.log.disk, self.log.folder, kept)
+            await self.log.engine.work.run(self.joining.write, kept)
             self.joining.kept = kept
             self.post(ReignSaved(action.reign))
 

@@ -18,17 +18,20 @@ from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode import log_events
+from ortoo.enode.disk.data_dir import OpenFolder
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.disk.identity import read_identity
+from ortoo.enode.disk.identity import Identity, is_of_log, read_identity, write_identity
 from ortoo.enode.disk.log_begin import read_log_begin
 from ortoo.enode.disk.outline_file import KeptOutline, read_outline, write_outline
-from ortoo.enode.disk.reign_file import KeptReign, read_reign, write_reign
+from ortoo.enode.disk.reign_file import REJOIN, KeptReign, read_reign, write_reign
 from ortoo.enode.log.segment import bases
 from ortoo.enode.members.identity import Configuration, MemberId
 from ortoo.enode.members.log_outline import LogOutline, MembersFrame
+from ortoo.enode.recovery.hard_state import check_files, check_last_frames, check_never_of_a_set
 from ortoo.enode.recovery.restored import read_apart
 
 ASK_INTERVAL_S = 0.5
+RANDOM_PARTS = 1 << 32
 _log = get_logger("members")
 
 
@@ -57,28 +60,38 @@ class Joining:
     """As it is on disk."""
 
     def __post_init__(self) -> None:
-        """Read who this is; an empty folder becomes a member of its own. Errors: Conflict, DataLoss, OSError."""
+        """Read which replica this is; an empty folder becomes one of its own. Errors: Conflict, DataLoss, OSError."""
         kept = read_reign(self.disk, self.folder)
         if kept is None:
             kept = self._claimed()
-        if kept.member.number != self.number:
+        elif kept.member.number != self.number:
             raise Conflict(
                 f"{self.folder} is that of member {kept.member.number}, and this is member {self.number}: "
                 "choose another folder or correct the settings",
                 field="member",
             )
+        else:
+            self._finish(kept, check_files(self.disk, self.folder, kept))
         self.kept = kept
+        self.opened = OpenFolder.taken(self.disk, self.folder)
+        """The folder of all this; nothing is promised when it is there no more."""
         self._joined = asyncio.Event()
         if kept.set_id:
             self._joined.set()
 
     def _claimed(self) -> KeptReign:
-        """A folder that is no member's: an enode's of before there were members, or empty."""
-        member = MemberId(self.number, self.randomness.id_text())
+        """The hard state of a folder that never had any: it is empty, or that of an enode without replicas.
+
+        Errors: DataLoss for a folder that had.
+        """
+        check_never_of_a_set(self.disk, self.folder)
+        check_last_frames(self.disk, self.folder)
         identity = read_identity(self.disk, self.folder)
         if identity is None:
-            kept = KeptReign(member)
-        elif member.number != 1:
+            if left := [name for name in self.disk.list(self.folder) if is_of_log(name)]:
+                raise DataLoss(f"{self.folder} holds a log ({left[0]}), and nothing says of which store: {REJOIN}")
+            kept = KeptReign(MemberId(self.number, self.randomness.id_text()))
+        elif self.number != 1:
             # It may be a copy of the log that member 1 goes on with; two sets of one would both lead.
             raise Conflict(
                 f"{self.folder} holds the log of an enode that was no member: start it as member 1, or empty it",
@@ -92,14 +105,28 @@ class Joining:
                 field="member",
             )
         else:
+            # The set gets an id of its own: two copies of one store, of which each becomes a set, are no one set.
+            member, set_id = MemberId(1, identity.folder_id), self.randomness.id_text()
+            kept = KeptReign(member, set_id, self.clock.now_ms(), made_from=identity.store_id)
+        write_reign(self.disk, self.folder, kept)
+        self._finish(kept, identity)
+        return kept
+
+    def _finish(self, kept: KeptReign, identity: Identity | None) -> None:
+        """Let the identity of a store that was alone say that it has hard state from now on."""
+        if identity is None or identity.has_hard_state:
+            return
+        if identity.store_id != kept.made_from:  # an older version wrote it
+            write_identity(self.disk, self.folder, replace(identity, disk=kept.member.disk))
+            return
+        if read_outline(self.disk, self.folder) is None:
             begin = read_log_begin(self.disk, self.folder)
             position = begin.position if begin else 0
-            alone = MembersFrame(position, Configuration((member,)))
+            alone = MembersFrame(position, Configuration((kept.member,)))
             outline = LogOutline(position, position, position, position, placed=(alone,))
             write_outline(self.disk, self.folder, KeptOutline(outline))
-            kept = KeptReign(member, identity.store_id, identity.created_at_ms)
-        write_reign(self.disk, self.folder, kept)
-        return kept
+        renewed = identity.renewed(kept.set_id, kept.created_at_ms, kept.member.disk)
+        write_identity(self.disk, self.folder, renewed)
 
     async def join(self, set_id: str, created_at_ms: int, *, asks_only: bool = False) -> MemberId:
         """Be of a set from now on, unless that is only asked.
@@ -124,9 +151,14 @@ class Joining:
         """Whether this is a founder that nobody has followed yet."""
         return self.kept.is_founder and read_outline(self.disk, self.folder) is None
 
-    def keep(self, kept: KeptReign) -> None:
-        """Write down who this is now. Errors: OSError."""
+    def write(self, kept: KeptReign) -> None:
+        """Make a hard state durable. Errors: OSError; FolderGone, for in another folder it would be forgotten."""
+        self.opened.check_folder()
         write_reign(self.disk, self.folder, kept)
+
+    def keep(self, kept: KeptReign) -> None:
+        """Write down who this is now. Errors: as `write`."""
+        self.write(kept)
         self.kept = kept
 
     async def begin(self, ask: Ask) -> None:
@@ -171,5 +203,15 @@ class Joining:
 
     def started(self) -> tuple[KeptReign, KeptOutline]:
         """What one more start of this member begins with: another incarnation, which is on disk."""
-        self.keep(replace(self.kept, incarnation=self.kept.incarnation + 1))
+        incarnation = next_incarnation(self.kept.incarnation, self.randomness)
+        self.keep(replace(self.kept, incarnation=incarnation))
         return self.kept, read_outline(self.disk, self.folder) or KeptOutline()
+
+
+def next_incarnation(before: int, randomness: Randomness) -> int:
+    """The number of the next start: a counter, and behind it a random part.
+
+    A disk that was put back from an image counts as before, and is another start all the same: nothing that was sent to
+    or promised to the start that it has forgotten counts for this one.
+    """
+    return (before // RANDOM_PARTS + 1) * RANDOM_PARTS + randomness.below(RANDOM_PARTS)

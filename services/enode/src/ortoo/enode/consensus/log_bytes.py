@@ -15,13 +15,14 @@ from ortoo.enode.log.scan import Hole, read_frame, walk
 from ortoo.enode.log.segment import Segment, holding
 from ortoo.enode.members.driver import Ship
 from ortoo.enode.members.log_outline import Mark
+from ortoo.enode.recovery.strays import frame_at
 from ortoo.enode.store.engine import Engine
 
 PART_BYTES = 1 << 20
 """About how much of the log is sent at once."""
 KEPT_BYTES = 32 << 20
 """So much of the log's end is kept in memory for those who follow."""
-Repairing = Callable[[int, int], Awaitable[int]]
+Repairing = Callable[[int, int, bool], Awaitable[int]]
 """Has a whole frame at a position of a log that goes on at another one; where it ends, 0 when nobody has it."""
 
 
@@ -35,6 +36,8 @@ class LogBytes:
     _newest: dict[int, tuple[int, list[Buffer]]] = field(default_factory=dict)
     """The newest frames as they went to the disk, by where some of them begin: where these end, and their bytes."""
     _newest_bytes: int = 0
+    _owned: set[int] = field(default_factory=set)
+    """The full segments that were found to be of this log, by their first positions."""
 
     def add_newest(self, group: Group) -> tuple[Mark, ...]:
         """Keep what goes to the disk in memory for a while. Returns what in it concerns the members."""
@@ -78,13 +81,16 @@ class LogBytes:
                 content = await self.read_copy(begin, limit)
             except BadFrame:
                 hole = await self.engine.work.run(self._first_hole, begin)
-                if hole is None or self.repair is None or not await self.repair(hole.position, hole.end_position):
+                if hole is None or self.repair is None:
+                    raise
+                if not await self.repair(hole.position, hole.end_position, False):
                     raise
             else:
                 return (content,) if content else ()
 
     async def read_copy(self, begin: int, limit: int) -> bytes:
         """As `read`, and nothing is repaired. Errors: OSError, Unavailable, BadFrame."""
+        await self._check_owner(self._holding(begin))
         length = max(PART_BYTES, HEADER_BYTES)
         while True:
             data = await self.from_disk(begin, length)
@@ -98,6 +104,16 @@ class LogBytes:
         for _ in frames_in(data, begin):
             pass  # each is looked at
         return data
+
+    async def _check_owner(self, segment: Segment) -> None:
+        """Errors: BadFrame for a full segment whose last frame says that it is of another log; OSError."""
+        if segment.end is None or segment.base in self._owned:
+            return
+        with segment:
+            last = await self.engine.work.run(frame_at, segment, segment.end - HEADER_BYTES)
+        if last is not None and not last.is_of(self.engine.identity.log_mark):
+            raise BadFrame(f"{segment.path} is of another store: put the right file back, or empty the folder")
+        self._owned.add(segment.base)
 
     async def whole_frame(self, position: int) -> FrameHeader | None:
         """The frame at a position; None when there is no whole one. Errors: OSError, Unavailable."""

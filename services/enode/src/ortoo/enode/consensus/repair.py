@@ -30,15 +30,17 @@ class Repair:
     """Called after each frame that was written again."""
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def frame(self, position: int, most: int) -> int:
+    async def frame(self, position: int, most: int, is_other: bool = False) -> int:
         """Have a whole frame at a position, of a log that goes on at `most` at the latest.
 
+        With `is_other` a whole frame lies there, and it is another one than an index says: it may be of another log.
         Returns where it ends; 0 when no other member has it. Errors: Unavailable when somebody who may have it could
         not be asked; OSError.
         """
         async with self._turn:
             found, member = await self.log.whole_frame(position), self.member()
-            if found is not None and found.end_position <= most and self._is_of_its_epoch(found):
+            is_good = found is not None and found.end_position <= most and self._is_of_its_epoch(found)
+            if found is not None and is_good and not is_other:
                 return found.end_position  # somebody else who met it has had it repaired meanwhile
             reasons: list[str] = []
             for voter in member.log.members.voters:

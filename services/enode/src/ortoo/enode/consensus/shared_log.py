@@ -15,8 +15,9 @@ from ortoo.enode.consensus.log_bytes import PART_BYTES, LogBytes
 from ortoo.enode.disk.clean_stop import forget_clean_stop
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.identity import Identity, claim
-from ortoo.enode.disk.log_begin import LogBegin, write_log_begin
+from ortoo.enode.disk.log_begin import LogBegin, keep_log_begin, write_log_begin
 from ortoo.enode.disk.outline_file import KeptOutline, write_outline
+from ortoo.enode.disk.tide_mark import read_committed_mark
 from ortoo.enode.log.copies.copying import Frame, append_copies
 from ortoo.enode.log.copies.cut_frames import CutFrames
 from ortoo.enode.log.flushing.disk_work import disk_work
@@ -47,6 +48,8 @@ class SharedLog:
     """As it was opened."""
     is_cold: bool
     lost: int
+    known_committed: int = 0
+    """How far it was committed in an earlier start."""
     is_doubtful: bool = False
     """Whether what was folded is not what other members have: nobody may start from it."""
     on_appended: Callable[[int, tuple[Mark, ...]], object] = lambda end, marks: None
@@ -276,6 +279,8 @@ async def open_shared_log(
         if recovered.begin is None:
             begins = recovered.catalog.begins_without(0)
             await work.run(write_log_begin, disk, folder, LogBegin(log.outline.begin, begins))
+        else:
+            await work.run(keep_log_begin, disk, folder, recovered.begin)
         await work.run(forget_clean_stop, disk, folder)
         await work.run(write_outline, disk, folder, KeptOutline.of(log.outline))
         spares = Spares(disk, folder, work, settings.segment_bytes, settings.headroom_bytes)
@@ -294,7 +299,8 @@ async def open_shared_log(
         appender.hold(log.groups)
     engine.housekeeping.leads = False
     engine.housekeeping.start()
-    return SharedLog(engine, folder, disk, log.outline, log.is_cold, log.lost)
+    known = await work.run(read_committed_mark, disk, folder)
+    return SharedLog(engine, folder, disk, log.outline, log.is_cold, log.lost, known)
 
 
 async def _active(log: MemberLog, spares: Spares) -> Segment:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.disk.whole_files import Damaged, Head, read_whole, with_crc, without_crc
+from ortoo.enode.disk.identity import tag_of
+from ortoo.enode.disk.whole_files import Damaged, Head, read_whole, with_crc, without_crc, write_whole
 
 FILE_NAME = "clean"
 _HEAD = Head("marker of a clean stop", b"ORTC", 1, "QIqQQ")
@@ -25,18 +26,23 @@ class CleanStop:
     active_index: bytes
     """The queue index of the segment that was written to."""
 
-    def encoded(self) -> bytes:
-        """The file's bytes."""
+    def encoded(self, tag: int = 0) -> bytes:
+        """The file's bytes, with the tag of its folder."""
         head = _HEAD.pack(
-            self.end_position, self.store_open, self.stored_at_ms, len(self.state), len(self.active_index)
+            self.end_position, self.store_open, self.stored_at_ms, len(self.state), len(self.active_index), tag=tag
         )
         return with_crc(head + self.state + self.active_index)
 
 
-def read_clean_stop(disk: Disk, folder: Path) -> CleanStop | None:
-    """The marker in a store's folder, if there is a whole one. Errors: Unsupported when it is newer."""
+def read_clean_stop(disk: Disk, folder: Path, tag: int | None = None) -> CleanStop | None:
+    """The marker in a store's folder, if there is a whole one of this folder.
+
+    `tag` is that of the folder, if it is not to be taken from its identity. Errors: Unsupported when it is newer.
+    """
     try:
         body = without_crc(read_whole(disk, folder / FILE_NAME) or b"", "bytes")
+        if not _HEAD.is_of(tag_of(disk, folder) if tag is None else tag, body):
+            return None
         end_position, store_open, stored_at_ms, state_bytes, index_bytes = _HEAD.unpack(body)
     except Damaged:
         return None
@@ -44,6 +50,11 @@ def read_clean_stop(disk: Disk, folder: Path) -> CleanStop | None:
     if len(body) != at_index + index_bytes:
         return None
     return CleanStop(end_position, store_open, stored_at_ms, body[_HEAD.size : at_index], body[at_index:])
+
+
+def write_clean_stop(disk: Disk, folder: Path, clean: CleanStop) -> None:
+    """Leave the marker, durably. Errors: OSError."""
+    write_whole(disk, folder / FILE_NAME, clean.encoded(tag_of(disk, folder)))
 
 
 def forget_clean_stop(disk: Disk, folder: Path) -> None:

@@ -85,6 +85,9 @@ class Disk(Protocol):
     def free_bytes(self, folder: Path) -> int:
         """How much can still be written below this folder."""
 
+    def inode(self, path: Path) -> tuple[int, int] | None:
+        """(device, number) of the file or folder that a path leads to now; None when it leads to nothing."""
+
 
 class RealFile:
     """A file of the operating system. `read` may be called from several threads at once."""
@@ -208,3 +211,11 @@ class RealDisk:
         """How much can still be written below this folder."""
         state = os.statvfs(folder)
         return state.f_bavail * state.f_frsize
+
+    def inode(self, path: Path) -> tuple[int, int] | None:
+        """(device, number) of the file or folder that a path leads to now; None when it leads to nothing."""
+        try:
+            found = os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return found.st_dev, found.st_ino

@@ -9,6 +9,7 @@ from ortoo.common.records.sealed_batch import crc32c
 from ortoo.enode.disk.disk import Disk
 
 CRC_BYTES = 4
+TAG_AT, TAG_BYTES = 6, 2
 
 
 class Damaged(ValueError):
@@ -16,7 +17,10 @@ class Damaged(ValueError):
 
 
 class Head:
-    """How a binary file begins: four letters, its version, and some numbers. Little-endian, no padding."""
+    """How a binary file begins: four letters, its version, the folder's tag, and some numbers. Little-endian.
+
+    The tag tells the files of one folder from those of another. Files of older versions have 0 in its place.
+    """
 
     def __init__(self, name: str, magic: bytes, version: int, codes: str) -> None:
         """`name` is for messages, `codes` are the numbers' `struct` codes."""
@@ -26,9 +30,14 @@ class Head:
         self._struct = struct.Struct("<4sHH" + codes)
         self.size = self._struct.size
 
-    def pack(self, *numbers: int) -> bytes:
+    def pack(self, *numbers: int, tag: int = 0) -> bytes:
         """The head's bytes, without a CRC."""
-        return self._struct.pack(self._magic, self._version, 0, *numbers)
+        return self._struct.pack(self._magic, self._version, tag, *numbers)
+
+    def is_of(self, tag: int, data: bytes) -> bool:
+        """Whether a head with a good CRC may be of the folder with this tag. 0, on either side, is of any."""
+        found = int.from_bytes(data[TAG_AT : TAG_AT + TAG_BYTES], "little")
+        return tag == 0 or found in (0, tag)
 
     def unpack(self, data: bytes) -> tuple[int, ...]:
         """The numbers of a head whose CRC was checked. Errors: Damaged for another file, Unsupported if it is newer."""

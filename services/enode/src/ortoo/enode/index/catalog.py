@@ -64,8 +64,9 @@ class QueueLog:
 class Catalog:
     """All segments and queues of a store. Belongs to the event loop."""
 
-    def __init__(self) -> None:
-        """No segments, no queues."""
+    def __init__(self, tag: int = 0) -> None:
+        """No segments, no queues; `tag` is that of the folder."""
+        self.tag = tag
         self.segments: list[Segment] = []
         self.queues: dict[QueueKey, QueueLog] = {}
         self.contents: dict[int, Contents] = {}

@@ -221,10 +221,10 @@ def _found(base: int, hashes: Numbers, places: Numbers, wanted: int) -> Iterator
     return unpacked(base, places[low:high])
 
 
-def encode_keys(base: int, end: int, hashes: Numbers, places: Numbers) -> bytes:
+def encode_keys(base: int, end: int, hashes: Numbers, places: Numbers, tag: int = 0) -> bytes:
     """The key index file: header, blocks of 256 entries each with its CRC, and the first hash of each block."""
     count = len(hashes)
-    parts = [with_crc(_HEAD.pack(base, end, count))]
+    parts = [with_crc(_HEAD.pack(base, end, count, tag=tag))]
     for start in range(0, count, BLOCK_ENTRIES):
         block = hashes[start : start + BLOCK_ENTRIES].tobytes() + places[start : start + BLOCK_ENTRIES].tobytes()
         parts.append(block.ljust(BLOCK_ENTRIES * 16, b"\0") + crc32c(block).to_bytes(4, "little") + bytes(4))
@@ -234,10 +234,13 @@ def encode_keys(base: int, end: int, hashes: Numbers, places: Numbers) -> bytes:
 class Fences:
     """What is kept in memory of a key index file: enough to find an entry with one or two reads."""
 
-    def __init__(self, read: Callable[[int, int], bytes], size_bytes: int, base: int) -> None:
+    def __init__(self, read: Callable[[int, int], bytes], size_bytes: int, base: int, tag: int = 0) -> None:
         """Read header and fences with `read(position in the file, length)`. Errors: Damaged, Unsupported."""
         self._read = read
-        own_base, self.end, self.count = _HEAD.unpack(without_crc(read(0, _HEAD_BYTES), "header"))
+        head = without_crc(read(0, _HEAD_BYTES), "header")
+        if not _HEAD.is_of(tag, head):
+            raise Damaged("it is of another folder")
+        own_base, self.end, self.count = _HEAD.unpack(head)
         self._base = base
         self._blocks = (self.count + BLOCK_ENTRIES - 1) // BLOCK_ENTRIES
         at = _HEAD_BYTES + self._blocks * BLOCK_BYTES

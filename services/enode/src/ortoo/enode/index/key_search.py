@@ -14,6 +14,7 @@ from typing import NamedTuple
 from ortoo.common.errors import OrtooError
 from ortoo.common.records.batch import open_batch
 from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.identity import tag_of
 from ortoo.enode.disk.whole_files import Damaged, read_part, write_whole
 from ortoo.enode.index.key_index import KIND_KEY, Entries, Fences, encode_keys, text_hash
 from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, FrameHeader, Kind, decode_header
@@ -71,7 +72,7 @@ class KeySearch:
         if stretch.base in self._tails or name not in self.disk.list(self.folder):
             self._advance(stretch)
             entries, _ = self._tails.pop(stretch.base)
-            data = encode_keys(stretch.base, stretch.end, *entries.sorted())
+            data = encode_keys(stretch.base, stretch.end, *entries.sorted(), tag_of(self.disk, self.folder))
             write_whole(self.disk, self.folder / name, data)
 
     def _advance(self, stretch: Stretch) -> None:
@@ -133,7 +134,8 @@ class KeySearch:
             path = self.folder / segment_name(base, KEYS_SUFFIX)
             with closing(self.disk.open(path, writable=False)) as file:
                 size_bytes = file.size_bytes()
-            self._files[base] = Fences(partial(read_part, self.disk, path), size_bytes, base)
+            read = partial(read_part, self.disk, path)
+            self._files[base] = Fences(read, size_bytes, base, tag_of(self.disk, self.folder))
         return self._files[base]
 
     def _look(self, query: Query, base: int, position: int, row: int) -> FoundMessage | None:

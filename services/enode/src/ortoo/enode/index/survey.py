@@ -19,6 +19,10 @@ class Survey:
     durable_below: int = 0
     """The highest position that any frame knew to be on disk."""
     store_open: int = 0
+    leader_epoch: int = 0
+    """The highest of any frame."""
+    foreign_at: int = -1
+    """Where the first frame lies that says it is of another log; -1 = there is none."""
     stored_at_ms: int = 0
     end_position: int = 0
     """Behind the last frame."""
@@ -46,8 +50,11 @@ class Survey:
             self.end_position, self.is_ended = position, False
 
 
-def survey(read: Read, base: int, end: int) -> Survey:
-    """Walk the headers from `base` to `end`, or to the mark that ends the segment. Errors: Unsupported."""
+def survey(read: Read, base: int, end: int, log_mark: int = 0) -> Survey:
+    """Walk the headers from `base` to `end`, or to the mark that ends the segment. Errors: Unsupported.
+
+    `log_mark` is the fingerprint of the log; 0 = frames of any log are taken.
+    """
     found = Survey(end_position=base)
     rows_by_queue = found.rows
     for one in walk(read, base, end):
@@ -56,7 +63,9 @@ def survey(read: Read, base: int, end: int) -> Survey:
             continue
         if one.durable_below > found.durable_below:
             found.durable_below = one.durable_below
-        found.store_open = one.store_open
+        found.store_open, found.leader_epoch = one.store_open, one.leader_epoch
+        if found.foreign_at < 0 and not one.is_of(log_mark):
+            found.foreign_at = one.position
         if one.stored_at_ms > found.stored_at_ms:
             found.stored_at_ms = one.stored_at_ms
         found.end_position = one.end_position

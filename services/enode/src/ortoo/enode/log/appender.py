@@ -82,10 +82,16 @@ class Appender(Flusher):
             raise Unavailable(f"{self.failure}: {UNTIL_OPENED}", field=NOT_TAKEN_FIELD)
         if self.alone:
             raise Moved(self.alone)
+        self.check_barred()
         if self.full:
             raise Overloaded(self.full, field=NOT_TAKEN_FIELD, retry_after_ms=self.settings.disk_check_interval_ms)
         if self.pending_bytes + length > self.settings.pending_bytes_max:
             raise Overloaded(f"{self.pending_bytes} bytes wait for the disk", retry_after_ms=50)
+
+    def check_barred(self) -> None:
+        """Errors: Unavailable (NOT_TAKEN_FIELD) while this store may not be that of the enode."""
+        if self.barred:
+            raise Unavailable(self.barred, field=NOT_TAKEN_FIELD, retry_after_ms=1000)
 
     def _roll(self, segment: Segment) -> None:
         """End the active segment with a mark and go on in the next, a spare one."""
@@ -169,6 +175,7 @@ class Appender(Flusher):
             durable_below=self.durable_position,
             store_open=self.store_open,
             leader_epoch=self.epoch,
+            producer_id=self.log_mark,
             stored_at_ms=self.next_stored_at_ms(),
             flags=flags,
             length=len(payload),

@@ -74,7 +74,9 @@ class FrameHeader(NamedTuple):
     item_count: Annotated[int, "I", "messages in the payload; state changes in a state frame"] = 0
     first_offset: Annotated[int, "q", "offset of the first message"] = 0
     stored_at_ms: Annotated[int, "q", "wall clock, but never smaller than that of the frame before"] = 0
-    producer_id: Annotated[int, "Q", "0 = not idempotent"] = 0
+    producer_id: Annotated[
+        int, "Q", "of a messages frame, 0 = not idempotent; of others the fingerprint of the log, 0 = not said"
+    ] = 0
     first_sequence: Annotated[int, "Q", "how many messages the producer sent to this queue before"] = 0
     min_deliver_at_ms: Annotated[int, "q", "0 = at once"] = 0
     max_deliver_at_ms: Annotated[int, "q", "0 = at once"] = 0
@@ -100,6 +102,10 @@ class FrameHeader(NamedTuple):
     def end_offset(self) -> int:
         """The offset after the last message."""
         return self.first_offset + self.item_count
+
+    def is_of(self, log_mark: int) -> bool:
+        """Whether the frame may be of the log with this fingerprint. 0, on either side, is of any."""
+        return self.kind == Kind.MESSAGES or log_mark == 0 or self.producer_id in (0, log_mark)
 
     def batch(self, records: bytes) -> SealedBatch:
         """The batch of a messages frame, with these bytes."""

@@ -16,6 +16,7 @@ HEAD_BYTES = _HEAD.size + CRC_BYTES
 _QUEUE = struct.Struct("<QIIqqqqQII")
 _SLICE = struct.Struct("<QQIIQ")
 _HOLE = struct.Struct("<QQ")
+_NUMBER = struct.Struct("<q")
 
 QueueKey = tuple[int, int]
 
@@ -43,6 +44,11 @@ class QueueEntry(NamedTuple):
     def block_bytes(self) -> int:
         """Length of the rows in the file."""
         return self.row_count * ROW_BYTES
+
+    def last_position(self, data: bytes) -> int:
+        """Where the last batch lies, by the bytes of the whole index."""
+        positions_at = self.block_at + self.row_count * _NUMBER.size
+        return int(_NUMBER.unpack_from(data, positions_at + (self.row_count - 1) * _NUMBER.size)[0])
 
 
 class SliceAt(NamedTuple):
@@ -79,8 +85,10 @@ class Contents:
     """(position, length) of damaged places found when the index was made."""
 
 
-def encode_index(base: int, end: int, last_stored_at_ms: int, parts: IndexParts) -> tuple[Contents, bytes]:
-    """The index file of a segment, and its contents as a reader will find them."""
+def encode_index(
+    base: int, end: int, last_stored_at_ms: int, parts: IndexParts, tag: int = 0
+) -> tuple[Contents, bytes]:
+    """The index file of a segment, with the tag of its folder, and its contents as a reader will find them."""
     keys = sorted(key for key, rows in parts.rows.items() if len(rows))
     slices, holes = tuple(parts.slices), tuple(parts.holes)
     block_at = HEAD_BYTES + len(keys) * _QUEUE.size + len(slices) * _SLICE.size + len(holes) * _HOLE.size + CRC_BYTES
@@ -92,7 +100,7 @@ def encode_index(base: int, end: int, last_stored_at_ms: int, parts: IndexParts)
         entries.append(QueueEntry.of(key, rows, block_at, crc32c(block)))
         blocks.append(block)
         block_at += len(block)
-    head = _HEAD.pack(base, end, last_stored_at_ms, len(keys), len(slices), len(holes), sum(map(len, blocks)))
+    head = _HEAD.pack(base, end, last_stored_at_ms, len(keys), len(slices), len(holes), sum(map(len, blocks)), tag=tag)
     table = [_QUEUE.pack(*one, 0) for one in entries]
     table += [_SLICE.pack(*one) for one in slices]
     table += [_HOLE.pack(*one) for one in holes]
@@ -106,11 +114,16 @@ def tables_bytes(head: bytes) -> int:
     return HEAD_BYTES + queues * _QUEUE.size + slices * _SLICE.size + holes * _HOLE.size + CRC_BYTES
 
 
-def decode_contents(data: bytes, base: int) -> Contents:
-    """Read everything but the rows. Errors: Damaged when the bytes are bad or of another segment; Unsupported."""
+def decode_contents(data: bytes, base: int, tag: int = 0) -> Contents:
+    """Read everything but the rows.
+
+    Errors: Damaged when the bytes are bad, of another segment or of another folder; Unsupported.
+    """
     own_base, end, last_stored_at_ms, queues, slices, _, _ = _checked_head(data)
     if own_base != base:
         raise Damaged(f"an index of the segment at {own_base}")
+    if not _HEAD.is_of(tag, data):
+        raise Damaged("an index of another folder")
     tables = without_crc(data[HEAD_BYTES : tables_bytes(data)], "tables")
     at_slices = queues * _QUEUE.size
     at_holes = at_slices + slices * _SLICE.size

@@ -198,6 +198,16 @@ class LeaderSilent:
 
 
 @dataclass(frozen=True, slots=True)
+class Contradicted:
+    """The leader's log lacks what is committed: nothing of it is cut here, and this replica does not follow."""
+
+    leader: Process
+    end: int
+    """Where the leader's log and this one part."""
+    committed: int
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """What an operator asked for is not done, and why."""
 
@@ -219,5 +229,6 @@ Action = (
     | Deposed
     | Suggest
     | LeaderSilent
+    | Contradicted
     | Refused
 )

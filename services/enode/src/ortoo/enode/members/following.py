@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ortoo.enode.members.driver import Committed, Cut, CutDone, DeleteBelow, Restart, Send, Write
+from ortoo.enode.members.driver import Committed, Contradicted, Cut, CutDone, DeleteBelow, Restart, Send, Write
 from ortoo.enode.members.electing import on_leaderless_tick
 from ortoo.enode.members.log_outline import Base
 from ortoo.enode.members.member import Member
@@ -71,8 +71,9 @@ def on_match_answer(member: Member, answer: MatchAnswer, now_s: float) -> None:
         _start_again(member, base)
     elif end >= log.appended:
         _match(member)
+    elif end < (committed := min(log.appended, max(log.committed, member.known_committed))):
+        member.want(Contradicted(role.leader, end, committed))
     else:
-        assert end >= log.committed, f"the leader of epoch {answer.epoch} lacks what is committed behind {end}"
         member.log, member.role = log.cut(end), replace(role, is_cutting=True)
         member.want(Cut(end, member.log.cuts))
 

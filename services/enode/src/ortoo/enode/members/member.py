@@ -46,6 +46,8 @@ class Member:
     """Counts the heartbeats of this process, so that none has the number of another."""
     heard_s: float = 0.0
     """When a leader was heard last, or that none is was reported."""
+    known_committed: int = 0
+    """How far the log was committed in an earlier start of this disk; a later leader has all of that."""
     rules: Rules = field(default=Rules(), compare=False, repr=False)
     limits: Limits = field(default=Limits(), compare=False, repr=False)
     wanted: tuple[Action, ...] = ()
@@ -59,6 +61,7 @@ class Member:
         reign: Reign,
         now_s: float,
         *,
+        known_committed: int = 0,
         rules: Rules | None = None,
         limits: Limits | None = None,
     ) -> "Member":
@@ -70,7 +73,16 @@ class Member:
         limits = limits or Limits()
         is_alone = log.members.voters == (me.member,)
         lease_until_s = now_s if is_alone else now_s + limits.lease_s
-        return cls(me, log, reign, lease_until_s=lease_until_s, heard_s=now_s, rules=rules or Rules(), limits=limits)
+        return cls(
+            me,
+            log,
+            reign,
+            lease_until_s=lease_until_s,
+            heard_s=now_s,
+            known_committed=known_committed,
+            rules=rules or Rules(),
+            limits=limits,
+        )
 
     @property
     def leading(self) -> Leader:

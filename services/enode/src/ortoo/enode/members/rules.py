@@ -64,7 +64,7 @@ class Rules:
         return sorted(flushed, reverse=True)[members.majority - 1]
 
     def counted_position(self, stream: Stream | None) -> int:
-        """Only what was sent on a stream matched in this epoch counts, whatever the follower says (B-044)."""
+        """Only what was sent on a stream matched in this epoch counts, whatever the follower says."""
         return min(stream.flushed, stream.sent) if stream and stream.is_matched else 0
 
     def speaks_now(self, leader: Leader, follower: Process, stream: int) -> bool:

@@ -48,7 +48,14 @@ class EnodeFindings:
         """Whether it can write, how fast, and what lies there is whole."""
         appender, catalog = self.store.engine.appender, self.store.engine.catalog
         elsewhere = "sends go to other enodes; those of message groups that belong here wait. Readers are served"
-        if appender.failure:
+        if appender.is_folder_gone:
+            yield Finding(
+                "folder gone",
+                appender.failure,
+                f"it acknowledges nothing until it is opened again; {elsewhere}",
+                "put the folder back where data_dir says, then restart the process; do not start it on an empty one",
+            )
+        elif appender.failure:
             yield Finding(
                 "disk failed",
                 appender.failure,

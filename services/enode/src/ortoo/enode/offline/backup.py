@@ -101,7 +101,7 @@ def _copy(
     starts = [base for base in starts if base not in strays]
     if read_log_begin(disk, folder) != begin:
         raise FileNotFoundError(folder)  # retention let go of segments between the two looks
-    listed = BackupList(identity.cluster, identity.enode, identity.store_id, now_ms, 0, begin)
+    listed = BackupList(identity.cluster, identity.enode, identity.store_id, now_ms, 0, begin, log=identity.log)
     new_bytes = 0
     if starts:
         # Whatever is acknowledged by now lies below this place, and below it nothing is written any more.

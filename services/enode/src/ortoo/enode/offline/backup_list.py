@@ -46,12 +46,15 @@ class BackupList:
     """Where its log begins, as the store recorded it."""
     segments: dict[int, KeptSegment] = field(default_factory=dict)
     """By the position of their first byte, ascending."""
+    log: str = ""
+    """What the frames of its log carry, as the store's identity says it."""
 
     def write(self, disk: Disk, folder: Path) -> None:
         """Replace the list, durably. Errors: OSError."""
         segments = [[base, *asdict(one).values()] for base, one in self.segments.items()]
         begin = self.begin.encoded().hex() if self.begin is not None else ""
-        fields = {name: getattr(self, name) for name in self.__slots__} | {"segments": segments, "begin": begin}
+        fields = {name: getattr(self, name) for name in self.__slots__ if name != "log" or self.log}
+        fields |= {"segments": segments, "begin": begin}
         write_lines(disk, folder / FILE_NAME, VERSION, fields)
 
 

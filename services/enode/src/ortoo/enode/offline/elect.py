@@ -3,8 +3,10 @@
     ortoo-enode elect DIR --lose                what the disk has, and what would be done
     ortoo-enode elect DIR --lose --apply        do it; no process may have the folder open
 
-Before it does it asks the others, which the member's settings tell (the environment, or -c FILE): while one of
-them answers, they may be a majority that goes on. --others-are-gone does it all the same.
+Before it does it asks the name servers and all addresses that they or the replica's settings name (the environment,
+or -c FILE): while another replica lives, it may be of a majority that goes on. --others-are-gone does it all the same.
+
+A disk whose hard state (the file `reign`) is lost can be taken as well: its new set needs none of its old promises.
 
 The disk becomes a set of its own, of one member, with all of the log that it has. What others had acknowledged with
 each other behind its end is lost, and so is what this disk itself had and lost. Disks of the former set are refused
@@ -19,20 +21,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ortoo.common.errors import Conflict, Invalid
-from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
+from ortoo.common.errors import DataLoss, Invalid
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.identity import read_identity, write_identity
+from ortoo.enode.disk.log_begin import read_log_begin
+from ortoo.enode.disk.outline_file import FILE_NAME as OUTLINE_NAME
 from ortoo.enode.disk.outline_file import KeptOutline, read_outline, write_outline
-from ortoo.enode.disk.reign_file import KeptReign, read_reign, write_reign
-from ortoo.enode.members.identity import Configuration, Tail
-from ortoo.enode.members.log_outline import MembersFrame
+from ortoo.enode.disk.reign_file import FILE_NAME as REIGN_NAME
+from ortoo.enode.disk.reign_file import KeptReign, read_reign, read_serial, write_reign
+from ortoo.enode.log.segment import bases
+from ortoo.enode.members.identity import Configuration, MemberId, Tail
+from ortoo.enode.members.log_outline import EpochStart, History, LogOutline, MembersFrame
+from ortoo.enode.recovery.hard_state import epoch_at
 from ortoo.enode.recovery.member_opening import known_end, recover_member, whole_end
 from ortoo.enode.recovery.restored import write_restored
-from ortoo.enode.rpc.members.peers import is_of_set
-from ortoo.enode.settings import Settings, load
+from ortoo.enode.rpc.members.living_set import check_no_living_set
+from ortoo.enode.settings import load
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,9 @@ class Survivor:
 
     kept: KeptReign
     outline: KeptOutline
+    enode: str
+    lost: str = ""
+    """Which of its files is lost or refused, and why; empty = none."""
 
     def said(self, end: int, flushed: int = 0) -> str:
         """What there is, and what it costs to go on with it. The disk has everything below `end`, and had `flushed`."""
@@ -52,6 +61,8 @@ class Survivor:
             f"its log ends at position {end}: whatever a majority without it has acknowledged behind that is lost; "
             "`ortoo enode members ENODE` shows how far each of the others was when it reported last",
         ]
+        if self.lost:
+            lines.insert(0, f"what the disk has promised is not known ({self.lost}); its new set does not need it")
         if kept.reign.owed.position > end:
             lines.append(
                 f"this disk itself once was at position {kept.reign.owed.position}: what lies between is lost, too"
@@ -77,73 +88,86 @@ def main(arguments: Sequence[str]) -> int:
     chosen = parser.parse_args(arguments)
     disk, folder = RealDisk(), chosen.folder
     with disk.lock(folder):
-        found = survivor(disk, folder)
+        settings = load(os.environ, file=chosen.file, overrides={}).settings
+        found = survivor(disk, folder, settings.member)
         sys.stdout.write(found.said(whole_end(disk, folder, found.outline), known_end(disk, folder)))
         if not chosen.apply:
             sys.stdout.write("nothing was changed; add --apply to go on with this disk alone\n")
             return 3
-        if not chosen.others_are_gone:
-            settings = load(os.environ, file=chosen.file, overrides={}).settings
-            asyncio.run(check_others(found, settings, SystemClock()))
-        end = go_on_alone(disk, folder, SystemClock(), Randomness())
+        is_alone = found.outline.outline.members.voters == (found.kept.member,)
+        if not chosen.others_are_gone and not is_alone:
+            kept = found.kept
+            asyncio.run(check_no_living_set(found.enode, kept.set_id, kept.member, settings, SystemClock()))
+        end = go_on_alone(disk, folder, SystemClock(), Randomness(), settings.member)
         sys.stdout.write(f"it is a set of one member now, with the log up to {end}: start it, then add empty disks\n")
     return 0
 
 
-def survivor(disk: Disk, folder: Path) -> Survivor:
-    """What a folder says of its member. Errors: Invalid when it is none, or its set never began."""
-    kept, outline = read_reign(disk, folder), read_outline(disk, folder)
-    if kept is None or outline is None or not kept.set_id:
-        raise Invalid(f"{folder} is not the folder of a member whose set has begun; nothing is to be elected there")
-    return Survivor(kept, outline)
+def survivor(disk: Disk, folder: Path, number: int = 1) -> Survivor:
+    """What a folder says of its replica. `number` is the replica's, where the folder does not tell.
 
-
-async def check_others(found: Survivor, settings: Settings, clock: Clock) -> None:
-    """Ask every address of the settings for the set. Errors: Conflict when one answers; Invalid when nobody is known.
-
-    Who is silent may still live behind a broken network: that only the operator knows.
+    Errors: Invalid when it is none, or its set never began; DataLoss, Unsupported.
     """
-    kept, voters = found.kept, found.outline.outline.members.voters
-    if voters == (kept.member,):
-        return
-    if not settings.member_address_list:
-        raise Invalid(
-            "nobody knows where the other members are, to ask whether they are gone: give the member's settings "
-            "(-c FILE, or ORTOO_ENODE_MEMBER_ADDRESSES), or say --others-are-gone",
-            field="member_addresses",
-        )
-    async with cluster_channels(settings, cluster_token(settings.cluster_token_file, clock)) as channels:
-        for address in settings.member_address_list:
-            if await is_of_set(address, kept.set_id, kept.member, channels):
-                raise Conflict(
-                    f"a member of set {kept.set_id} answers at {address}: if it leads with others, two sets would go "
-                    "on from here. Stop it first, or, if its disk is lost as well, say --others-are-gone",
-                    field="member_addresses",
-                )
+    identity, lost = read_identity(disk, folder), ""
+    try:
+        kept = read_reign(disk, folder)
+        if kept is None and identity is not None and identity.has_hard_state:
+            lost = f"the file {REIGN_NAME} is missing"
+    except DataLoss as error:
+        kept, lost = None, error.message
+    try:
+        outline = read_outline(disk, folder)
+    except DataLoss as error:
+        outline, lost = None, error.message
+    if kept is None and identity is not None and identity.has_hard_state:
+        known = outline.outline.members.everybody if outline is not None else ()
+        number = next((one.number for one in known if one.disk == identity.disk), number)
+        start, _ = read_serial(disk, folder)
+        kept = KeptReign(MemberId(number, identity.disk), identity.store_id, identity.created_at_ms, start)
+    if kept is None or not kept.set_id or (outline is None and not bases(disk.list(folder))):
+        raise Invalid(f"{folder} is not the folder of a member whose set has begun; nothing is to be elected there")
+    if outline is None:
+        lost, outline = lost or f"the file {OUTLINE_NAME} is missing", _outline_of(disk, folder, kept.member)
+    return Survivor(kept, outline, identity.enode if identity is not None else "", lost)
 
 
-def go_on_alone(disk: Disk, folder: Path, clock: Clock, randomness: Randomness) -> int:
+def _outline_of(disk: Disk, folder: Path, member: MemberId) -> KeptOutline:
+    """What can be said of a log without its outline: where it begins, and in which epoch. The rest is read behind."""
+    recorded, starts = read_log_begin(disk, folder), bases(disk.list(folder))
+    begin = recorded.position if recorded is not None else starts[0]
+    epoch = epoch_at(disk, folder, begin) if begin in starts else 0
+    history = History((EpochStart(epoch, begin),)) if epoch and begin else History()
+    placed = (MembersFrame(begin, Configuration((member,))),)
+    return KeptOutline(LogOutline(begin, begin, begin, begin, history, placed))
+
+
+def go_on_alone(disk: Disk, folder: Path, clock: Clock, randomness: Randomness, number: int = 1) -> int:
     """Make the disk a set of its own; where its log ends. Errors: Invalid, DataLoss, OSError.
 
     The set's new id is written first: from then on nobody of the former set speaks with this disk, so that it votes
     alone only when it is heard by itself alone. Interrupted anywhere, it is done by doing it again.
     """
-    found = survivor(disk, folder)
+    found = survivor(disk, folder, number)
     whole_end(disk, folder, found.outline)  # before anything is taken away
+    if found.lost and REIGN_NAME in disk.list(folder):
+        disk.remove(folder / REIGN_NAME)
     log = recover_member(disk, folder, found.outline, is_last=True)
     log.recovered.catalog.close()
+    reign, former, identity = found.kept.reign, found.kept, read_identity(disk, folder)
+    set_id, now_ms = randomness.id_text(), clock.now_ms()
+    renewed = identity.renewed(set_id, now_ms, former.member.disk) if identity is not None else None
     write_restored(disk, folder, randomness)
     kept = replace(
-        found.kept,
-        set_id=randomness.id_text(),
-        created_at_ms=clock.now_ms(),
+        former,
+        set_id=set_id,
+        created_at_ms=now_ms,
         is_founder=True,
-        reign=replace(found.kept.reign, owed=Tail(0, 0)),
+        reign=replace(reign, epoch=max(reign.epoch, log.outline.history.last_epoch), owed=Tail(0, 0)),
+        made_from=renewed.made_from if renewed is not None else former.set_id,
     )
     write_reign(disk, folder, kept)
-    if (identity := read_identity(disk, folder)) is not None:
-        now = replace(identity, store_id=kept.set_id, created_at_ms=kept.created_at_ms)
-        write_identity(disk, folder, now)
+    if renewed is not None:
+        write_identity(disk, folder, replace(renewed, begins_anew=True))
     alone = MembersFrame(log.outline.appended, Configuration((kept.member,)))
     write_outline(disk, folder, KeptOutline.of(replace(log.outline, placed=(alone,))))
     return log.outline.appended

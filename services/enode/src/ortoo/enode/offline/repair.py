@@ -21,22 +21,26 @@ from ortoo.common.errors import DataLoss, Invalid, OrtooError
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
+from ortoo.enode.disk.clean_stop import read_clean_stop, write_clean_stop
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.identity import FILE_NAME, Identity, write_identity
-from ortoo.enode.disk.reign_file import check_alone
+from ortoo.enode.disk.log_begin import FILE_NAME as BEGIN_NAME
+from ortoo.enode.disk.log_begin import read_log_begin, write_log_begin
+from ortoo.enode.disk.slots import SERIALS_NAME
 from ortoo.enode.disk.tide_mark import FILE_NAME as TIDE_NAME
 from ortoo.enode.disk.tide_mark import TideMark, read_tide_mark
-from ortoo.enode.disk.whole_files import write_whole
-from ortoo.enode.log.frame import FrameHeader
+from ortoo.enode.log.frame import FrameHeader, Kind
 from ortoo.enode.log.scan import walk
 from ortoo.enode.log.segment import INDEX_SUFFIX, KEYS_SUFFIX, Segment, bases
 from ortoo.enode.offline.inspect import inspect
+from ortoo.enode.recovery.hard_state import check_alone
 from ortoo.enode.recovery.member_opening import known_end
 from ortoo.enode.recovery.opening import marker_of, recover
 from ortoo.enode.recovery.restored import FILE_NAME as RESTORED_NAME
 from ortoo.enode.recovery.restored import write_restored
 from ortoo.enode.recovery.strays import strays_among
 
+ANY_TAG = 0
 OF_A_SET = (
     "the others have what it lacks: empty it and add it anew (`ortoo enode add`, then `remove`); where a majority is "
     "gone, `ortoo-enode elect DIR --lose` goes on with one disk"
@@ -112,20 +116,45 @@ def remove_caches(disk: Disk, folder: Path, *, gives_up_end: bool = False) -> It
 
 def _mark(disk: Disk, folder: Path, end: int) -> None:
     mark = TideMark(disk, folder)
-    mark.write(end)
+    mark.write(end, end)
     mark.close()
 
 
 def renew_identity(
     disk: Disk, folder: Path, owner: Sequence[str], clock: Clock, randomness: Randomness
 ) -> Iterator[Step]:
-    """Write the file that says whose store this is (`owner`: cluster and enode), with a new store id."""
+    """Write the file that says whose store this is (`owner`: cluster and enode), with a new store id.
+
+    The other small files carry a tag of the id, so those that are no caches are written again.
+    """
     cluster, enode = owner
-    identity = Identity(cluster, enode, randomness.id_text(), clock.now_ms())
+    names, mark = disk.list(folder), _log_mark(disk, folder)
+    begin, clean = read_log_begin(disk, folder, ANY_TAG), read_clean_stop(disk, folder, ANY_TAG)
+    end = max(read_tide_mark(disk, folder, ANY_TAG), clean.end_position if clean is not None else 0)
+    log = f"{mark:016x}" if mark else ""
+    identity = Identity(cluster, enode, randomness.id_text(), clock.now_ms(), log=log)
     yield Step(
         f"write {FILE_NAME}: enode {enode} of cluster {cluster}, store {identity.store_id}",
         partial(write_identity, disk, folder, identity),
     )
+    for name in (one for one in names if one in (CLEAN_NAME, SERIALS_NAME, TIDE_NAME)):
+        yield Step(f"remove {name}: it is of the identity before", partial(disk.remove, folder / name))
+    if begin is not None:
+        yield Step(f"write {BEGIN_NAME} again, for this identity", partial(write_log_begin, disk, folder, begin))
+    if end:
+        yield Step(f"write {TIDE_NAME} again, for this identity", partial(_mark, disk, folder, end))
+
+
+def _log_mark(disk: Disk, folder: Path) -> int:
+    """The fingerprint in the newest frames of a log; 0 when they have none."""
+    for base in reversed(bases(disk.list(folder))):
+        segment = Segment(disk, folder, base, base)
+        frames = walk(segment.read, base, base + segment.file.size_bytes())
+        marks = [one.producer_id for one in frames if isinstance(one, FrameHeader) and one.kind != Kind.MESSAGES]
+        segment.close()
+        if marks:
+            return marks[-1]
+    return 0
 
 
 def accept_lost_state(disk: Disk, folder: Path) -> Iterator[Step]:
@@ -186,7 +215,7 @@ def _finish(disk: Disk, folder: Path) -> None:
 def _leave_marker(disk: Disk, folder: Path) -> None:
     found = recover(disk, folder, without_checkpoint=True)
     marker = marker_of(found.catalog, found.state, found.end_position, found.store_open, found.stored_at_ms)
-    write_whole(disk, folder / CLEAN_NAME, marker.encoded())
+    write_clean_stop(disk, folder, marker)
 
 
 def _diagnose(disk: Disk, folder: Path) -> int:

@@ -7,6 +7,8 @@ its first start ends what consumers, producers and leases that outlived it say o
 import argparse
 import sys
 from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from ortoo.common.errors import Conflict, DataLoss, NotFound
@@ -54,9 +56,7 @@ def make_store(
         raise Conflict(f"{folder} is not empty: give another folder, or move what is there away", field="DIR")
     disk.make_folder(folder)
     with disk.lock(folder):
-        mark = TideMark(disk, folder)
-        mark.write(listed.end_position)  # whatever is bad or missing below that is a loss, and no torn tail
-        mark.close()
+        _mark(disk, folder, listed)
         write_restored(disk, folder, randomness)
         for base, one in listed.segments.items():
             name = segment_name(base)
@@ -70,12 +70,23 @@ def make_store(
                 file.sync_data()
             finally:
                 file.close()
-        if listed.begin is not None:
-            write_log_begin(disk, folder, listed.begin)
         disk.sync_directory(folder)
-        recovered = recover(disk, folder)
+        source = Identity(listed.cluster, listed.enode, listed.store_id, listed.taken_at_ms, log=listed.log)
+        made = replace(source.renewed(randomness.id_text(), clock.now_ms()), folder="", begins_anew=True)
+        recovered = recover(disk, folder, identity=made)
         recovered.catalog.close()
         # Whose store it is comes last: without that nothing starts on what was restored in part.
-        identity = Identity(listed.cluster, listed.enode, randomness.id_text(), clock.now_ms())
-        write_identity(disk, folder, identity)
+        write_identity(disk, folder, made)
+        _mark(disk, folder, listed)
     return listed, recovered
+
+
+def _mark(disk: Disk, folder: Path, listed: BackupList) -> None:
+    """Say where the log begins, and how far it goes: whatever is bad or missing below that is a loss, no torn tail.
+
+    Both files carry the tag of the folder, once that has an identity.
+    """
+    with closing(TideMark(disk, folder)) as mark:
+        mark.write(listed.end_position, listed.end_position)
+    if listed.begin is not None:
+        write_log_begin(disk, folder, listed.begin)

@@ -45,8 +45,8 @@ from ortoo.enode.store.store import Store
 class Leasing:
     """Pops, acknowledgements, returns and renewals of one store. Belongs to its event loop."""
 
-    def __init__(self, store: Store, clock: Clock, background: Background) -> None:
-        """Serve what `store` holds; parking goes on in `background`."""
+    def __init__(self, store: Store, clock: Clock, background: Background, first_number: int = 0) -> None:
+        """Serve what `store` holds; parking goes on in `background`. Leases are numbered from `first_number` on."""
         self._store = store
         self._clock = clock
         self._background = background
@@ -55,7 +55,7 @@ class Leasing:
         self._reading = PopReading(store, self.opened, clock)
         self.parking = Parking(store, self._reading, clock, background)
         self._settling = Settling(store, self.parking, clock)
-        self.lines = Lines(store, clock)
+        self.lines = Lines(store, clock, first_number)
         """Of all groups: who waits in them, and which are kept in memory."""
         self.expired_totals: Counter[tuple[int, str]] = Counter()
         """(topic id, group) to messages whose time was over before the group got them."""

@@ -195,14 +195,14 @@ class GroupLines:
 class Lines:
     """All groups' lines. It hears what becomes durable: messages that arrive, offsets that are set, topics that go."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
-        """Nobody pops yet."""
+    def __init__(self, store: Store, clock: Clock, first_number: int = 0) -> None:
+        """Nobody pops yet. Leases are numbered from `first_number` on, within an opening of the store."""
         self._store = store
         self._clock = clock
         self._waiters = Waiters(clock, waiters_max=WAITERS_MAX, what="pops")
         self._topics: defaultdict[int, dict[str, GroupLines]] = defaultdict(dict)
         """Of each topic group to lines."""
-        self._count = 0
+        self._count = first_number
         store.engine.committer.on_stored.append(self.messages_stored)
         store.engine.committer.on_applied.append(self.change_applied)
 

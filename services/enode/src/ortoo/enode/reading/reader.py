@@ -48,6 +48,8 @@ class BadPlace:
 
     place: Place
     reason: str
+    is_other: bool = False
+    """Whether a whole frame lies there."""
 
 
 Look = Callable[[StoredBatch], None]
@@ -66,8 +68,11 @@ class Reader:
     """Batches in memory."""
     index_bytes: int
     """How much memory rows of old segments may take, about."""
-    repair: Callable[[int, int], Awaitable[int]] | None = None
-    """Has the frame at a position, which ends at another, written again from another copy; 0 when there is none."""
+    repair: Callable[[int, int, bool], Awaitable[int]] | None = None
+    """Has the frame at a position, which ends at another, written again from another copy; 0 when there is none.
+
+    The third argument says whether a whole frame lies there, of another log perhaps.
+    """
     hits: int = 0
     misses: int = 0
     _loaded: OrderedDict[Run, Rows] = field(default_factory=OrderedDict)
@@ -154,7 +159,7 @@ class Reader:
         bad, position = await run(see, look, found, places, ahead), -1
         while bad is not None and self.repair is not None and bad.place.position != position:
             position = bad.place.position
-            if not await self.repair(position, position + frame_bytes(bad.place.length)):
+            if not await self.repair(position, position + frame_bytes(bad.place.length), bad.is_other):
                 break
             bad = await run(see, look, (), places[places.index(bad.place) :], [])
         return bad
@@ -171,7 +176,7 @@ class Reader:
             for position, length in holes:
                 at = position
                 while position <= at < position + length:
-                    at = await self.repair(at, position + length)
+                    at = await self.repair(at, position + length, False)
                     repaired += at > 0
             if repaired and not segment.retired:
                 contents = await self.work.run(make_index, self.disk, segment, segment.end or segment.base)
@@ -297,8 +302,12 @@ def see(look: Look, found: Sequence[StoredBatch], places: list[Place], ahead: li
             try:
                 look(_batch_at(place, read))  # not kept while the next is read: that goes to the same memory
             except BadFrame as error:
-                return BadPlace(place, str(error))
+                return BadPlace(place, str(error), isinstance(error, OtherFrame))
     return None
+
+
+class OtherFrame(BadFrame):
+    """A whole frame lies at a place, and it is another one than the index says."""
 
 
 def _cut(data: bytes, begin_position: int, position: int, length: int) -> bytes:
@@ -331,7 +340,7 @@ def _batch_at(place: Place, read: Read) -> StoredBatch:
         or header.item_count != place.message_count
         or header.prefix_length + header.length != place.length
     ):
-        raise BadFrame("the frame is another one than the index says")
+        raise OtherFrame("the frame is another one than the index says")
     body = read_body(read, header)
     batch = header.batch(body[header.prefix_length :] if header.prefix_length else body)
     return StoredBatch(header.first_offset, header.stored_at_ms, batch)

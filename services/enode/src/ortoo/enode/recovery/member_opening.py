@@ -12,10 +12,11 @@ from pathlib import Path
 from ortoo.common.errors import DataLoss
 from ortoo.enode.disk.clean_stop import forget_clean_stop, read_clean_stop
 from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.identity import read_identity
 from ortoo.enode.disk.log_begin import read_log_begin
 from ortoo.enode.disk.outline_file import NO_CUT, KeptOutline, write_outline
 from ortoo.enode.disk.reign_file import read_reign, write_reign
-from ortoo.enode.disk.tide_mark import TideMark, read_tide_mark
+from ortoo.enode.disk.tide_mark import TideMark, read_committed_mark, read_tide_mark
 from ortoo.enode.index.catalog import Catalog
 from ortoo.enode.index.index_files import read_contents
 from ortoo.enode.index.survey import Survey, survey
@@ -40,6 +41,7 @@ from ortoo.enode.recovery.opening import (
     sweep,
     zero,
 )
+from ortoo.enode.recovery.owners import check_frame_owner, is_foreign
 from ortoo.enode.recovery.refold import Refold, read_slice
 from ortoo.enode.state.fold import State
 
@@ -83,7 +85,7 @@ def recover_member(disk: Disk, folder: Path, kept: KeptOutline, *, is_last: bool
     opening = _Opening(disk, folder, outline, is_last=is_last, doubts=doubts)
     segments, flushed = opening.segments, opening.flushed
     if (clean := opening.clean) is not None:
-        catalog = Catalog()
+        catalog = Catalog(opening.tag)
         opening.take_over(catalog, segments)
         recovered = after_clean_stop(disk, catalog, segments[-1], clean, begin)
         outline = opening.words.followed(outline, clean.end_position)
@@ -139,8 +141,8 @@ class _Words:
     marks: tuple[Mark, ...]
 
     @classmethod
-    def behind(cls, outline: LogOutline, segments: Sequence[Segment]) -> "_Words":
-        """Read them. Errors: DataLoss, OSError."""
+    def behind(cls, outline: LogOutline, segments: Sequence[Segment], log_mark: int) -> "_Words":
+        """Read them. Errors: DataLoss, also for a frame of a log with another fingerprint; OSError."""
         end, is_broken = outline.appended, False
         marks: list[Mark] = []
         for segment, following in zip_longest(segments, segments[1:]):
@@ -154,6 +156,8 @@ class _Words:
                 if one.leader_epoch == 0 and not marks and not outline.history.starts:
                     is_broken = False  # nobody had said anything yet: the log of an enode that was no member then
                 try:
+                    if not one.is_of(log_mark) and read_body(segment.read, one) is not None:
+                        check_frame_owner(segment.path, one.position)
                     if not is_broken and one.kind in WORDS:
                         marks.append(mark_of(one, read_body(segment.read, one)))
                 except BadFrame:
@@ -186,17 +190,22 @@ class _Opening:
     def __post_init__(self) -> None:
         """Look at the folder. Errors: DataLoss, Unsupported, OSError."""
         disk, folder, outline = self.disk, self.folder, self.outline
+        identity = read_identity(disk, folder)
+        self.tag, self.log_mark = (identity.tag, identity.log_mark) if identity is not None else (0, 0)
+        """By which files of the folder, and frames of the log, are told from others."""
         starts = [base for base in bases(disk.list(folder)) if base >= outline.begin]
         self.segments = [Segment(disk, folder, base, base) for base in starts]
         for one in self.segments:
             one.limit = one.base + one.file.size_bytes()
-        self.words = _Words.behind(outline, self.segments)
+        self.words = _Words.behind(outline, self.segments, self.log_mark)
         if self.is_last:
             self.words = replace(self.words, end=_END)
         self.flushed = known_end(disk, folder)
         """How far the disk once was for certain."""
         clean, last = read_clean_stop(disk, folder), self.segments[-1:]
-        is_usable = clean and last and is_end_of_log(clean, last[0]) and clean.end_position <= self.words.end
+        is_usable = (
+            clean and last and is_end_of_log(clean, last[0], self.log_mark) and clean.end_position <= self.words.end
+        )
         self.clean = clean if is_usable else None
         """The marker of a clean stop, if the log can be taken from it."""
 
@@ -207,7 +216,7 @@ class _Opening:
         fold = self._folded(slices)
         is_cold = fold is None and begin > 0
         at = begin if fold is None else fold.end_position
-        catalog = Catalog()
+        catalog = Catalog(self.tag)
         before = [one for one in self.segments if one.base < at] if at > begin else []
         behind = self.segments[len(before) :]
         state, store_open = (fold.state, fold.store_open) if fold else (State(), 0)
@@ -237,7 +246,7 @@ class _Opening:
         catalog.segments.append(segments[-1])
 
     def _slices(self, segment: Segment) -> list[SliceAt]:
-        contents = read_contents(self.disk, segment)
+        contents = read_contents(self.disk, segment, self.tag)
         return list(contents.slices) if contents else survey(segment.read, segment.base, segment.limit).slices
 
     def _folded(self, slices: list[SliceAt]) -> Refold | None:
@@ -252,11 +261,11 @@ class _Opening:
         for parts in checkpoints[max(0, min(self.doubts, most)) :]:
             known = [one for one in slices if one.checkpoint_id <= parts[0].checkpoint_id]
             try:
-                as_of = max(read_slice(self.segments, one).as_of for one in parts)
+                as_of = max(read_slice(self.segments, one, self.log_mark).as_of for one in parts)
                 # The disk may have got a checkpoint, and not all the frames before that it tells of.
                 if as_of > gap or self._is_holed(as_of):
                     continue
-                if not (fold := Refold(self.segments, known, as_of)).holes:
+                if not (fold := Refold(self.segments, known, as_of, log_mark=self.log_mark)).holes:
                     return fold
             except (BadFrame, DataLoss):
                 continue
@@ -289,7 +298,7 @@ class _Opening:
         recovered, at = log.recovered, log.recovered.end_position
         end = at
         for number, segment in enumerate(segments):
-            if segment.base > end:
+            if segment.base > end or is_foreign(segment, max(at, segment.base), self.log_mark):
                 break
             if number:
                 log.next_segments.append(segment)
@@ -350,9 +359,10 @@ def cut_files(disk: Disk, folder: Path, position: int) -> None:
             _remove(disk, folder, names, base, (KEYS_SUFFIX, INDEX_SUFFIX))
         segment.close()
     if read_tide_mark(disk, folder) > position:
+        committed = min(position, read_committed_mark(disk, folder))
         with closing(TideMark(disk, folder)) as mark:
-            mark.write(position)
-            mark.write(position)  # the higher slot counts, so both have to say it
+            mark.write(position, committed)
+            mark.write(position, committed)  # the higher slot counts, so both have to say it
     disk.sync_directory(folder)
 
 

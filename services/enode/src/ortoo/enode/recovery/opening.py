@@ -3,7 +3,7 @@
 Runs before anything else touches the store, wholly on blocking calls; it never needs the event loop.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -14,12 +14,14 @@ from ortoo.enode import log_events
 from ortoo.enode.changes.all import OffsetsSkipped, decode_changes, encode_changes
 from ortoo.enode.disk.clean_stop import CleanStop, read_clean_stop
 from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.identity import Identity, read_identity
 from ortoo.enode.disk.log_begin import LogBegin, read_log_begin
 from ortoo.enode.disk.tide_mark import read_tide_mark
 from ortoo.enode.disk.whole_files import Damaged
 from ortoo.enode.index.catalog import Catalog
 from ortoo.enode.index.index_files import make_index, read_contents
 from ortoo.enode.index.survey import Survey, find_cut, survey
+from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, decode_header
 from ortoo.enode.log.queue_index import Contents, IndexParts, decode_contents, decode_rows, encode_index
 from ortoo.enode.log.scan import Hole
 from ortoo.enode.log.segment import (
@@ -31,10 +33,12 @@ from ortoo.enode.log.segment import (
     remove_below,
     segment_name,
 )
+from ortoo.enode.recovery.hard_state import check_never_led
 from ortoo.enode.recovery.losses import damages_of
+from ortoo.enode.recovery.owners import check_frame_owner
 from ortoo.enode.recovery.refold import Refold
-from ortoo.enode.recovery.restored import begin_anew, read_apart, write_restored
-from ortoo.enode.recovery.strays import has_frame, strays_among
+from ortoo.enode.recovery.restored import begin_anew, begin_under_another_id, read_apart
+from ortoo.enode.recovery.strays import frame_at, has_frame, strays_among
 from ortoo.enode.state.fold import State
 
 CHUNK_BYTES = 1 << 20
@@ -73,14 +77,24 @@ class Recovered:
     """Whether it ends before what others know of it, and what that means is not in the log yet."""
 
 
-def recover(disk: Disk, folder: Path, *, repairs: bool = True, without_checkpoint: bool = False) -> Recovered:
+def recover(
+    disk: Disk,
+    folder: Path,
+    *,
+    repairs: bool = True,
+    without_checkpoint: bool = False,
+    is_alone: bool = False,
+    renewed: Callable[[Identity], Identity] = lambda identity: identity,
+    identity: Identity | None = None,
+) -> Recovered:
     """Find out what a folder holds.
 
     With `repairs` (the default) also cut a torn tail, make missing index files and remove leftovers; without, nothing
     is written. `without_checkpoint` accepts a state folded from the segments that are there, though older ones are
-    missing.
+    missing. With `is_alone` the store has no hard state. A store that goes back to an earlier end gets the identity
+    that `renewed` makes. `identity` is what the folder is about to get, if it has none.
 
-    Errors: DataLoss, Unsupported, OSError.
+    Errors: DataLoss, also when the store has no hard state and a leader wrote its newest frames; Unsupported, OSError.
     """
     begin = read_log_begin(disk, folder)
     begin_position = begin.position if begin is not None else 0
@@ -89,10 +103,11 @@ def recover(disk: Disk, folder: Path, *, repairs: bool = True, without_checkpoin
     starts = [base for base in bases(disk.list(folder)) if base >= begin_position]
     strays = strays_among(disk, folder, starts)
     starts = [base for base in starts if base not in strays]
-    recovered = _recover(disk, folder, starts, begin, repairs=repairs, without_checkpoint=without_checkpoint)
+    ways = {"repairs": repairs, "without_checkpoint": without_checkpoint, "is_alone": is_alone}
+    recovered = _recover(disk, folder, starts, begin, identity or read_identity(disk, folder), **ways)
     recovered.strays = [segment_name(base) for base in strays]
-    if recovered.missing_bytes and repairs and not read_apart(disk, folder):
-        write_restored(disk, folder)
+    if recovered.missing_bytes and repairs:
+        begin_under_another_id(disk, folder, renewed)
     if apart := read_apart(disk, folder):
         recovered.state.apply_all(begin_anew(recovered.state, apart, recovered.stored_at_ms))
         settle_ranges(recovered)
@@ -102,11 +117,20 @@ def recover(disk: Disk, folder: Path, *, repairs: bool = True, without_checkpoin
 
 
 def _recover(
-    disk: Disk, folder: Path, starts: list[int], begin: LogBegin | None, *, repairs: bool, without_checkpoint: bool
+    disk: Disk,
+    folder: Path,
+    starts: list[int],
+    begin: LogBegin | None,
+    identity: Identity | None,
+    *,
+    repairs: bool,
+    without_checkpoint: bool,
+    is_alone: bool,
 ) -> Recovered:
     clean = read_clean_stop(disk, folder)
     durable = max(read_tide_mark(disk, folder), clean.end_position if clean else 0)
-    catalog = Catalog()
+    tag, log_mark = (identity.tag, identity.log_mark) if identity is not None else (0, 0)
+    catalog = Catalog(tag)
     if not starts:
         if durable:
             raise DataLoss(
@@ -118,7 +142,9 @@ def _recover(
         load_sealed(catalog, disk, Segment(disk, folder, base, next_base), next_base, repairs=repairs)
     last = Segment(disk, folder, starts[-1], starts[-1])
     last.limit = last.base + last.file.size_bytes()
-    if clean is not None and is_end_of_log(clean, last):
+    if clean is not None and is_end_of_log(clean, last, log_mark):
+        if is_alone and (closing := frame_at(last, clean.end_position - HEADER_BYTES)):
+            check_never_led(folder, closing.leader_epoch)
         catalog.segments.append(last)
         return after_clean_stop(disk, catalog, last, clean, begin)
 
@@ -126,15 +152,20 @@ def _recover(
     cut_at: int | None = None
     if durable > last.limit:
         # Behind a segment that was ended files are missing; of one that was not, the end of the file is.
-        headers = survey(last.read, last.base, last.limit)
+        headers = survey(last.read, last.base, last.limit, log_mark)
+        check_frame_owner(last.path, headers.foreign_at)
         cut_at = None if headers.is_ended else headers.end_position
         load_sealed(catalog, disk, last, durable, repairs=repairs)
         found, end = Survey(end_position=durable, is_ended=True), durable
     else:
         catalog.segments.append(last)
-        found = survey(last.read, last.base, last.limit)
+        found = survey(last.read, last.base, last.limit, log_mark)
         found.durable_below = max(found.durable_below, durable)
         end = find_cut(found, last.read, last.base, last.limit)
+        if found.foreign_at < end:
+            check_frame_owner(last.path, found.foreign_at)
+        if is_alone:
+            check_never_led(folder, found.leader_epoch)
         found.cut(end)
         if repairs:
             rewrite(last, max(last.base, min(found.durable_below, end)), end)
@@ -146,7 +177,7 @@ def _recover(
             if repairs and last.limit > end:
                 last.file.truncate(end - last.base)
                 last.limit = end
-    recovered = _folded(catalog, found, end, cut_at, without_checkpoint=without_checkpoint)
+    recovered = _folded(catalog, found, end, cut_at, log_mark, without_checkpoint=without_checkpoint)
     recovered.cut_bytes, recovered.begin = cut_bytes, begin
     recovered.holes += _missing_beginning(catalog, begin)
     settle_ranges(recovered)
@@ -154,11 +185,14 @@ def _recover(
     return recovered
 
 
-def _folded(catalog: Catalog, found: Survey, end: int, cut_at: int | None, *, without_checkpoint: bool) -> Recovered:
+def _folded(
+    catalog: Catalog, found: Survey, end: int, cut_at: int | None, log_mark: int, *, without_checkpoint: bool
+) -> Recovered:
     """The state at the log's end, and every hole that was met."""
     holes = _known_holes(catalog, catalog.contents.values()) + found.holes
     slices = [part for one in catalog.contents.values() for part in one.slices] + found.slices
-    fold = Refold(catalog.segments, slices, end if cut_at is None else cut_at, without_checkpoint=without_checkpoint)
+    as_of = end if cut_at is None else cut_at
+    fold = Refold(catalog.segments, slices, as_of, without_checkpoint=without_checkpoint, log_mark=log_mark)
     fold.forget_producers(is_cut=cut_at is not None)
     known = {hole.position for hole in holes}
     holes += [hole for hole in fold.holes if hole.position not in known]
@@ -217,15 +251,23 @@ def sweep(disk: Disk, folder: Path, begin_position: int) -> None:
         disk.sync_directory(folder)
 
 
-def is_end_of_log(clean: CleanStop, last: Segment) -> bool:
-    """Whether the log really ends where the marker says: in this segment, and no frame lies there."""
-    try:
-        is_there = last.base <= clean.end_position <= last.limit
-        if not is_there or decode_contents(clean.active_index, last.base).end != clean.end_position:
-            return False
-    except Damaged:
+def is_end_of_log(clean: CleanStop, last: Segment, log_mark: int) -> bool:
+    """Whether the log really ends where the marker says: in this segment, and no frame lies there.
+
+    The last batch that the marker knows has to lie where it says: the file may be another one.
+    """
+    if not last.base <= clean.end_position <= last.limit or has_frame(last, clean.end_position):
         return False
-    return not has_frame(last, clean.end_position)
+    try:
+        contents = decode_contents(clean.active_index, last.base)
+        places = ((one.last_position(clean.active_index), one.topic_id, one.queue_id) for one in contents.queues)
+        position, *queue = max(places, default=(-1, 0, 0))
+        frame = decode_header(last.read(position, HEADER_BYTES), position) if position >= 0 else None
+        mark = frame_at(last, clean.end_position - HEADER_BYTES)
+    except (Damaged, BadFrame):
+        return False
+    is_same = frame is None or [frame.topic_id, frame.queue_id] == queue
+    return is_same and contents.end == clean.end_position and (mark is None or mark.is_of(log_mark))
 
 
 def after_clean_stop(
@@ -257,9 +299,9 @@ def after_clean_stop(
 
 def load_sealed(catalog: Catalog, disk: Disk, segment: Segment, next_base: int, *, repairs: bool) -> None:
     """Take over a sealed segment: by its index file, or by its frames when there is no whole one."""
-    contents = read_contents(disk, segment)
+    contents = read_contents(disk, segment, catalog.tag)
     if contents is None or contents.end != next_base:
-        contents = make_index(disk, segment, next_base, write=repairs)
+        contents = make_index(disk, segment, next_base, write=repairs, tag=catalog.tag)
     catalog.load_sealed(segment, contents)
 
 

@@ -1,7 +1,8 @@
 """Folding the state again: from the newest whole checkpoint, along the log to its end."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import InitVar, dataclass
+from itertools import zip_longest
 
 from ortoo.common.errors import DataLoss
 from ortoo.enode.changes.all import OffsetsSkipped, decode_changes
@@ -10,6 +11,7 @@ from ortoo.enode.log.frame import BadFrame, Flag, FrameHeader, Kind, frame_bytes
 from ortoo.enode.log.queue_index import SliceAt
 from ortoo.enode.log.scan import Hole, read_body, read_frame, walk
 from ortoo.enode.log.segment import Segment, holding
+from ortoo.enode.recovery.owners import is_foreign
 from ortoo.enode.state.fold import State
 
 MESSAGES_PER_HOLE_BYTE = 4096 / 192
@@ -24,6 +26,8 @@ class Refold:
     slices: InitVar[Iterable[SliceAt]]
     end_position: int
     without_checkpoint: bool = False
+    log_mark: int = 0
+    """The fingerprint of the log: a segment of another log is a hole."""
     store_open: int = 0
     """The number of the last opening that was met."""
 
@@ -32,7 +36,16 @@ class Refold:
 
         Errors: DataLoss when the log's beginning is gone and no whole checkpoint is left, unless `without_checkpoint`.
         """
-        self.state = State()
+        foreign: set[int] = set()
+        while (base := self._fold_all(slices, foreign)) is not None:
+            foreign.add(base)  # its messages may have been folded before the frame that names the other log
+
+    def _fold_all(self, slices: Iterable[SliceAt], foreign: Collection[int]) -> int | None:
+        """Fold, without the segments that begin at `foreign`.
+
+        Returns where one more segment of another log begins; None when there is none.
+        """
+        self.state, self.store_open = State(), 0
         self.holes: list[Hole] = []
         """Every damaged place that was met."""
         self.checkpoint_bytes = 0
@@ -43,10 +56,17 @@ class Refold:
         start = self._load_checkpoint(slices)
         if self.segments and start < self.segments[0].base:
             self._lost_bytes += self.segments[0].base - start
-        for segment in self.segments:
+        for segment, following in zip_longest(self.segments, self.segments[1:]):
             end = self.end_position if segment.end is None else min(segment.end, self.end_position)
-            if end > start:
-                self._fold(segment, max(segment.base, start), end)
+            if end <= start:
+                continue
+            begin = max(segment.base, start)
+            if segment.base in foreign:
+                end = min(end, following.base) if following is not None else end
+                self._lose(Hole(begin, end - begin, "the segment is of another store"))
+            elif not self._fold(segment, begin, end):
+                return segment.base
+        return None
 
     def skips(self, *, is_cut: bool) -> list[OffsetsSkipped]:
         """Offsets to leave out, because a lost frame may have held them and nothing says it did not.
@@ -87,7 +107,7 @@ class Refold:
             state, size_bytes = State(), 0
             for part in parts:
                 try:
-                    changes = read_slice(self.segments, part).changes
+                    changes = read_slice(self.segments, part, self.log_mark).changes
                     state.apply_all(decode_changes(changes))
                     size_bytes += frame_bytes(SLICE_HEAD_BYTES + len(changes))
                 except BadFrame as error:
@@ -113,11 +133,16 @@ class Refold:
             self.holes.append(Hole(header.position, error.length_bytes, str(error)))
             return None
 
-    def _fold(self, segment: Segment, start: int, end: int) -> None:
+    def _fold(self, segment: Segment, start: int, end: int) -> bool:
+        """Fold a part of a segment. Returns False when a frame of it is of another log."""
+        is_named = False
         for one in walk(segment.read, start, end):
             if isinstance(one, Hole):
                 self._lose(one)
                 continue
+            if not one.is_of(self.log_mark):
+                return False
+            is_named = is_named or one.kind != Kind.MESSAGES
             self.store_open = max(self.store_open, one.store_open)
             if one.kind == Kind.MESSAGES:
                 self._fold_messages(segment, one)
@@ -127,6 +152,7 @@ class Refold:
                 if one.end_position < end:
                     self._lose(Hole(one.end_position, end - one.end_position, "segments are missing"))
                 break
+        return is_named or not is_foreign(segment, end, self.log_mark)
 
     def _lose(self, hole: Hole) -> None:
         """Nobody knows what lay here."""
@@ -152,8 +178,14 @@ class Refold:
                 self._seen_behind_hole.add((change.topic_id, change.queue_id))
 
 
-def read_slice(segments: Sequence[Segment], at: SliceAt) -> Slice:
-    """A slice of a checkpoint that was found in one of the segments. Errors: BadFrame, Unsupported."""
+def read_slice(segments: Sequence[Segment], at: SliceAt, log_mark: int) -> Slice:
+    """A slice of a checkpoint that was found in one of the segments.
+
+    Errors: BadFrame, also for a frame of a log with another fingerprint; Unsupported.
+    """
     segment = holding(segments, at.position)
     assert segment is not None
-    return decode_slice(read_frame(segment.read, at.position)[1])
+    header, body = read_frame(segment.read, at.position)
+    if not header.is_of(log_mark):
+        raise BadFrame("the slice is of another store", header.frame_bytes)
+    return decode_slice(body)

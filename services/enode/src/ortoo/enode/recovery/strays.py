@@ -38,11 +38,17 @@ def strays_among(disk: Disk, folder: Path, starts: Sequence[int]) -> list[int]:
 
 def has_frame(segment: Segment, position: int) -> bool:
     """Whether a whole header lies at a position. Errors: Unsupported, OSError."""
+    return frame_at(segment, position) is not None
+
+
+def frame_at(segment: Segment, position: int) -> FrameHeader | None:
+    """The whole header at a position; None without one. Errors: Unsupported, OSError."""
+    if position < segment.base:
+        return None
     try:
-        decode_header(segment.read(position, HEADER_BYTES), position)
+        return decode_header(segment.read(position, HEADER_BYTES), position)
     except BadFrame:
-        return False
-    return True
+        return None
 
 
 def _follows(before: Segment | None, segment: Segment) -> bool:

@@ -194,7 +194,7 @@ class Lives:
         kept, outline = self.joining.started()
         log = await open_shared_log(
             settings.data_dir,
-            identity=Identity(settings.cluster, settings.name, kept.set_id, kept.created_at_ms),
+            identity=Identity(settings.cluster, settings.name, kept.set_id, kept.created_at_ms, kept.member.disk),
             settings=settings.store_settings.within(settings.memory_share_percent, memory_bytes()),
             disk=self.joining.disk,
             clock=clock,
@@ -208,7 +208,8 @@ class Lives:
             kept = self.joining.kept
             background = await stack.enter_async_context(Background("member"))
             peers = MemberPeers(kept.member, kept.set_id, self.address_of, self.channels, background, clock)
-            member = Member.started(kept.process, log.outline, kept.reign, clock.monotonic_s())
+            known, now_s = log.known_committed, clock.monotonic_s()
+            member = Member.started(kept.process, log.outline, kept.reign, now_s, known_committed=known)
             driver = Driver(log, member, self.joining, peers.send, background, clock, self.doubts)
             repair = Repair(log.bytes, lambda: driver.member, self._copy_of, self._count_repaired)
             log.bytes.repair = log.engine.reader.repair = repair.frame
@@ -321,6 +322,7 @@ class Lives:
             address=reachable_address(settings, self.server),
             member_address=self.member_address,
             role=settings.role,
+            made_from=kept.made_from,
         )
         if driver is not None:
             member = driver.member

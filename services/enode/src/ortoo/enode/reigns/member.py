@@ -95,7 +95,7 @@ async def open_member(
         register_memory(metrics, memory)
         metrics.counter(
             "ortoo_cut_messages_total",
-            "Messages truncated from this replica's log, because no majority had them.",
+            "Messages truncated from this replica's log, because the leader does not have them.",
             lambda: lives.cut_messages,
         )
         metrics.counter(

@@ -16,6 +16,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.common.telemetry.tracing import open_tracing
 from ortoo.enode import log_events
+from ortoo.enode.cluster.admission import Admission
 from ortoo.enode.cluster.group_lives import LOOK_INTERVAL_S, GroupLives
 from ortoo.enode.cluster.registration import registration
 from ortoo.enode.cluster.topic_copies import TopicCopies, watch_topics
@@ -40,6 +41,8 @@ SWITCH_INTERVAL_S = 0.0001
 switch interval for that: with CPython's 5 ms a flush of 0.12 ms takes 11."""
 CERTIFICATES_INTERVAL_S = 1.0
 """How often the files of certificates are looked at."""
+LEASES_APART = 1 << 39
+"""Leases of an opening are numbered from a random number below this one: half of the numbers that it has."""
 IDLE_INTERVAL_S = 60.0
 """How often groups that pop nothing are put out of memory."""
 _log = get_logger("enode")
@@ -93,6 +96,7 @@ class Parts:
             store_id=self.store.engine.identity.store_id,
             role=self.settings.role,
             epoch=epoch,
+            made_from=self.store.engine.identity.made_from,
         )
         async with contextlib.AsyncExitStack() as stack:
             leases = registration(
@@ -108,12 +112,14 @@ class Parts:
             )
             if not epoch:
                 stack.push_async_callback(leases.leave)
+            admission = Admission(self.store, leases)
             following = watch_topics(
                 self.handlers.topics,
                 self.groups,
                 name_servers,
                 channels,
                 connected=leases.hurry,
+                admitted=admission.admitted,
                 clock=self.clock,
                 randomness=self.randomness,
             )
@@ -133,7 +139,13 @@ class Parts:
             health = Health(self.store, server, leases.hurry, own, may_open_again=bool(epoch))
             if not epoch:  # a member leads because others are told of it
                 health.is_known = lambda: leases.is_known
-                leases.answered = lambda: self.background.spawn("health", health.look())
+
+            def answered() -> None:
+                admission.look()
+                if not epoch:
+                    self.background.spawn("health", health.look())
+
+            leases.answered = answered
             self.background.every("health", self.settings.health_interval_s, health.look, clock=self.clock)
             yield own.disk, own.messages, leases.findings
 
@@ -159,7 +171,8 @@ async def open_parts(
         if tracing is not None:
             taking = TracedIntake(store, delays, transactions, tracing, settings.name)
         identified = IdentifiedIntake(store, taking, background, clock, window_ms=settings.dedup_window_ms)
-        pops = Leasing(store, clock, background)
+        # A store that was put back from an image counts its openings as before; a handle of then settles nothing now.
+        pops = Leasing(store, clock, background, randomness.below(LEASES_APART))
         stack.push_async_callback(pops.lines.close)
         sending = SendingBack(store, pops.opened, intake, clock, background)
         handlers = EnodeService(store, topics, taking, identified, pops, sending, AttachedSnodes(store))

@@ -16,10 +16,11 @@ from ortoo.enode import log_events
 from ortoo.enode.changes.all import Change, TopicGone
 from ortoo.enode.changes.groups import GroupUse
 from ortoo.enode.disk.clean_stop import forget_clean_stop
+from ortoo.enode.disk.data_dir import OpenFolder
 from ortoo.enode.disk.disk import Disk, RealDisk
-from ortoo.enode.disk.identity import Identity, claim
-from ortoo.enode.disk.log_begin import LogBegin, write_log_begin
-from ortoo.enode.disk.reign_file import check_alone
+from ortoo.enode.disk.identity import Identity, claim, read_identity
+from ortoo.enode.disk.log_begin import LogBegin, keep_log_begin
+from ortoo.enode.disk.reign_file import read_reign
 from ortoo.enode.index.key_process import KeyProcess, Keys, LocalKeys
 from ortoo.enode.log.appender import Appender
 from ortoo.enode.log.flushing.disk_work import DiskWork, disk_work
@@ -30,7 +31,9 @@ from ortoo.enode.log.spares import Spares
 from ortoo.enode.reading.reader import Reader
 from ortoo.enode.reading.recent import Recent
 from ortoo.enode.reading.waiting import Waiters
+from ortoo.enode.recovery.hard_state import check_alone
 from ortoo.enode.recovery.opening import Recovered, recover
+from ortoo.enode.recovery.owners import check_owner
 from ortoo.enode.recovery.restored import forget_restored
 from ortoo.enode.store.committer import Committer
 from ortoo.enode.store.housekeeping import Housekeeping
@@ -81,6 +84,8 @@ class Engine:
             clock=clock,
             work=work,
             spares=spares,
+            log_mark=self.identity.log_mark,
+            guard=OpenFolder.taken(disk, self.folder).check,
             on_committed=lambda group: self.committer.commit(group),
         )
         is_apart = settings.threads and isinstance(disk, RealDisk)
@@ -110,12 +115,20 @@ class Engine:
             await work.run(check_alone, disk, folder, AS_MEMBER)
             wanted = Identity(settings.cluster, settings.enode, randomness.id_text(), clock.now_ms())
             identity = await work.run(claim, disk, folder, wanted, disk.list(folder))
-            recovered = await work.run(recover, disk, folder)
-            if recovered.begin is None:
-                catalog = recovered.catalog
+            await work.run(check_owner, disk, folder, identity)
+            is_alone = read_reign(disk, folder) is None
+
+            def renewed(identity: Identity) -> Identity:
+                return identity.renewed(randomness.id_text(), clock.now_ms())
+
+            recovered = await work.run(recover, disk, folder, is_alone=is_alone, renewed=renewed)
+            identity = read_identity(disk, folder) or identity
+            begin, catalog = recovered.begin, recovered.catalog
+            if begin is None or begin.queues is None:
                 begin_position = catalog.begin_position if catalog.segments else recovered.end_position
+                begin_position = begin.position if begin is not None else begin_position
                 begin = LogBegin(begin_position, catalog.begins_without(0))
-                await work.run(write_log_begin, disk, folder, begin)
+            await work.run(keep_log_begin, disk, folder, begin)
             await work.run(forget_clean_stop, disk, folder)
             spares = Spares(disk, folder, work, settings.segment_bytes, settings.headroom_bytes)
             active = recovered.active or await spares.begun(recovered.end_position)
@@ -158,6 +171,7 @@ class Engine:
             raise Unavailable("the store is closed")
         if appender.alone:
             raise Moved(appender.alone)
+        appender.check_barred()
         appender.check_alive()
         encoded = [change.encoded() for change in changes]
         room = appender.changes_room(encoded)
@@ -174,9 +188,10 @@ class Engine:
         return waiter
 
     def check_open(self) -> None:
-        """Errors: Unavailable when the store is closed, or another member may have committed more."""
+        """Errors: Unavailable when the store is closed, is not the enode's, or another member may have more."""
         if self.closed:
             raise Unavailable("the store is closed")
+        self.appender.check_barred()
         if self.may_read is not None and not self.may_read():
             raise Unavailable("this member does not know whether it still leads: ask again")
 

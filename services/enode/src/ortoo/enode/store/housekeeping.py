@@ -10,10 +10,10 @@ from ortoo.common.errors import OrtooError
 from ortoo.common.logs.logger import get_logger
 from ortoo.enode import log_events
 from ortoo.enode.changes.all import Change, Forget
-from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
+from ortoo.enode.disk.clean_stop import write_clean_stop
+from ortoo.enode.disk.data_dir import FolderGone
 from ortoo.enode.disk.log_begin import LogBegin, read_log_begin, write_log_begin
 from ortoo.enode.disk.tide_mark import TideMark
-from ortoo.enode.disk.whole_files import write_whole
 from ortoo.enode.index.catalog import Sealed
 from ortoo.enode.index.index_files import write_index
 from ortoo.enode.index.key_process import Keys
@@ -77,7 +77,7 @@ class Housekeeping:
         self._sealed_event = asyncio.Event()
         self.marking = asyncio.Lock()
         """Held while the tide mark is written, or the log is cut: a mark behind a cut would be a debt."""
-        self._marked_position, self._marked_s = -1, 0.0
+        self._marked_position, self._marked_committed, self._marked_s = -1, -1, 0.0
         self.checkpoints = Checkpoints(
             appender=appender, catalog=catalog, state=self.state, size_bytes=self.state_bytes
         )
@@ -218,7 +218,7 @@ class Housekeeping:
         marker = marker_of(
             self.catalog, self.state, appender.committed_position, appender.store_open, appender.stored_at_ms
         )
-        await self.work.run(write_whole, self.disk, folder / CLEAN_NAME, marker.encoded())
+        await self.work.run(write_clean_stop, self.disk, folder, marker)
 
     async def index_keys(self) -> None:
         """Let the key index follow the log, so that a search has little to catch up with."""
@@ -275,6 +275,12 @@ class Housekeeping:
         return False
 
     async def _look_at_disk(self) -> None:
+        try:
+            await self.work.run(self.appender.guard)
+        except FolderGone as gone:
+            if not self.appender.failure:
+                self.appender.give_up(gone)
+            return
         if self._sealed:
             self._sealed_event.set()
         await self._prepare_spare()
@@ -320,7 +326,8 @@ class Housekeeping:
         if not self.leads or (not is_idle and appender.commit_limit is not None):
             # What this disk has acknowledged to others no frame says: a busy member, too, has to know what it lost.
             is_due = is_idle or self.clock.monotonic_s() >= self._marked_s + BUSY_MARK_S
-            if is_due and position != self._marked_position:
+            marked = (self._marked_position, self._marked_committed)
+            if is_due and (position, appender.committed_position) != marked:
                 await self._write_mark()
             return
         is_idle = is_idle and appender.appended_position == position
@@ -333,7 +340,8 @@ class Housekeeping:
     async def _write_mark(self) -> None:
         async with self.marking:
             self._marked_position, self._marked_s = self.appender.durable_position, self.clock.monotonic_s()
-            await self.work.run(self._tide_mark.write, self._marked_position)
+            committed = self._marked_committed = self.appender.committed_position
+            await self.work.run(self._tide_mark.write, self._marked_position, committed)
 
     async def _flush_later(self) -> None:
         await self.clock.sleep(self.settings.flush_interval_ms / 1000)

@@ -17,6 +17,7 @@ from ortoo.namesrv.catalog.engine import engine_of, url_of
 from ortoo.namesrv.catalog.proposals import Proposals
 from ortoo.namesrv.catalog.rights import Rights
 from ortoo.namesrv.catalog.schema import prepare
+from ortoo.namesrv.catalog.stores import Stores
 from ortoo.namesrv.catalog.transaction import Transaction
 from ortoo.namesrv.catalog.users import Users
 from ortoo.namesrv.decisions.route_changes import Contents
@@ -38,6 +39,8 @@ class Catalog:
         self._encryption = Encryption()
         self._database = database
         self._engine = database.engine
+        self.stores = Stores(database)
+        """By which store each enode is known."""
         self._held = contextlib.ExitStack()
         """What is given back at the end: the thread, and a file."""
 

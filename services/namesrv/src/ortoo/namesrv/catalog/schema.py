@@ -9,7 +9,7 @@ from ortoo.common.logs.logger import get_logger
 from ortoo.namesrv import log_events
 from ortoo.namesrv.catalog import tables
 
-HEAD = "0012"
+HEAD = "0013"
 """The newest revision in `migrations/versions`; a test compares."""
 FIRST = "0001"
 LOCK_KEY = 0x6F72746F6F

@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from ortoo.common.groups.retry_policy import RetryPolicy
+from ortoo.namesrv.decisions.members import MemberId
 from ortoo.namesrv.decisions.publish_order import order_of_text, order_to_text
 from ortoo.namesrv.decisions.topics import MessageType, Permission
 
@@ -57,6 +58,15 @@ def _known(kind: type[IntEnum]) -> Callable[[int], IntEnum]:
     """What reads a number: one that only newer name servers know is shown as unspecified, and stays as it is kept."""
     members = {int(member): member for member in kind}
     return lambda number: members.get(number, members[0])
+
+
+def _replicas_to_text(replicas: tuple[MemberId, ...]) -> str:
+    return " ".join(f"{one.number}:{one.disk}" for one in replicas)
+
+
+def _replicas_of_text(text: str) -> tuple[MemberId, ...]:
+    pairs = (one.partition(":") for one in text.split())
+    return tuple(MemberId(int(number), disk) for number, _, disk in pairs)
 
 
 TOPIC_ID = Kept(sa.BigInteger(), _signed, _unsigned)
@@ -188,6 +198,18 @@ proposals = sa.Table(
     sa.Column("number", sa.Integer, nullable=False),
     sa.Column("disk", sa.String(255), nullable=False),
 )
+
+stores = sa.Table(
+    "stores",
+    metadata,
+    sa.Column("enode", sa.String(63), primary_key=True),
+    sa.Column("store_id", sa.String(255), nullable=False),
+    # Since revision 0013, each as number:disk.
+    sa.Column("replicas", Kept(sa.Text(), _replicas_to_text, _replicas_of_text), nullable=False, server_default=""),
+    sa.Column("version", sa.BigInteger, nullable=False),
+    sa.Column("accepted", sa.String(255), nullable=False, server_default=""),
+)
+"""By which store each enode is known."""
 
 
 def row_of(table: sa.Table, value: object, **given: object) -> dict[str, object]:

@@ -1,4 +1,8 @@
-"""Which enodes and snodes are there: leases that end unless they are renewed. Pure: `now_s` is monotonic seconds."""
+"""Which enodes and snodes are there: leases that end unless they are renewed. Pure: `now_s` is monotonic seconds.
+
+The store that an enode is known by outlives its lease: an enode that comes back with an empty folder would give the
+offsets and message ids of its former store again.
+"""
 
 import dataclasses
 import math
@@ -7,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ortoo.common.cluster.names import check_process_name
+from ortoo.common.cluster.refused import DOUBLE_FIELD, LEASE_FIELD, STORE_FIELD
 from ortoo.common.errors import Conflict, Fenced, Overloaded
-from ortoo.namesrv.decisions.members import EnodeMember, MemberSet
+from ortoo.namesrv.decisions.members import EnodeMember, MemberId, MemberReport, MemberSet
 from ortoo.namesrv.decisions.texts import check_address, check_text
 
 ENODES_MAX = 1_000
@@ -31,6 +36,34 @@ class Enode:
     """What the name server knows of its members; an enode does not say that here."""
     index_nearly_full: bool = False
     refuses_writes: str = ""
+    made_from: str = ""
+    """The id of the store that an operator made this one of."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownStore:
+    """What an enode is known by. It outlives the process that said it."""
+
+    enode: str
+    store_id: str
+    """Of its store, or of its replica set."""
+    replicas: tuple[MemberId, ...] = ()
+    """The replicas that its set had last, learners among them; empty for an enode without replicas."""
+    version: int = 0
+    """Counts the changes, so that an older copy of the database is not believed."""
+    accepted: str = ""
+    """The id of another store, which takes the place of the known one when it comes: an operator said so."""
+
+    def changed(self, store_id: str, replicas: tuple[MemberId, ...]) -> "KnownStore":
+        """The next version. A word for another store holds until such a store has come."""
+        accepted = self.accepted if store_id == self.store_id else ""
+        version = self.version + 1
+        return dataclasses.replace(self, store_id=store_id, replicas=replicas, version=version, accepted=accepted)
+
+    def accepting(self, store_id: str) -> "KnownStore":
+        """The next version, which lets another store come; with the known one it takes back such a word."""
+        accepted = store_id if store_id != self.store_id else ""
+        return dataclasses.replace(self, version=self.version + 1, accepted=accepted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +122,8 @@ class Leases:
         check_process_name(enode.name, "enode.name")
         check_address(enode.address, "enode.address")
         check_text(enode.store_id, "enode.store_id", "the id that the store got when it was made")
+        self.check_double(enode, now_s)
         known = self._enodes.get(enode.name)
-        if known is not None and self._lives(known, now_s) and known.enode.store_id != enode.store_id:
-            raise Conflict(
-                f"enode {enode.name!r} is alive at {known.enode.address} with store {known.enode.store_id}, and this "
-                f"one has store {enode.store_id}; give this one another name, or stop the other and retry when its "
-                "lease has ended",
-                field="enode.store_id",
-                retry_after_ms=_left_ms(known.until_s, now_s),
-            )
         left: tuple[str, ...] = ()
         if known is None:
             self._make_room_for_enode()
@@ -113,6 +139,30 @@ class Leases:
             enode = dataclasses.replace(enode, members=known.enode.members)
         self._enodes[enode.name] = _EnodeLease(enode, now_s + self._lease_s, left)
         return None if known is not None and known.enode == enode else enode
+
+    def check_double(self, enode: Enode, now_s: float, *, may_succeed: bool = False) -> None:
+        """Errors: Conflict when the enode is alive with another store.
+
+        `may_succeed` = this store may take the place of the other one, so that only the other one's lease is awaited.
+        """
+        known = self._enodes.get(enode.name)
+        if known is None or not self._lives(known, now_s) or known.enode.store_id == enode.store_id:
+            return
+        left_ms = _left_ms(known.until_s, now_s)
+        alive = f"enode {enode.name!r} is alive at {known.enode.address} with store {known.enode.store_id}, and this "
+        if may_succeed:
+            raise Conflict(
+                f"{alive}is its successor, store {enode.store_id}, which gets the lease when the other one's has ended "
+                f"(in {left_ms} ms, unless that process renews it): stop the other process if it still runs",
+                field=LEASE_FIELD,
+                retry_after_ms=left_ms,
+            )
+        raise Conflict(
+            f"{alive}one has store {enode.store_id}; give this one another name, or stop the other and retry when its "
+            "lease has ended",
+            field=DOUBLE_FIELD,
+            retry_after_ms=left_ms,
+        )
 
     def _left(self, known: _EnodeLease, enode: Enode, now_s: float) -> tuple[str, ...]:
         """Where it has left. Errors: Conflict when it is there all the same."""
@@ -224,3 +274,38 @@ class Leases:
 
 def _left_ms(until_s: float, now_s: float) -> int:
     return max(1, math.ceil((until_s - now_s) * 1000))
+
+
+def may_come(known: KnownStore | None, store_id: str, made_from: str) -> bool:
+    """Whether an enode may come with a store: its own one, an accepted one, or one that an operator made of these."""
+    return known is None or not {known.store_id, known.accepted or known.store_id}.isdisjoint((store_id, made_from))
+
+
+def check_store(known: KnownStore | None, enode: str, store_id: str, made_from: str) -> None:
+    """Errors: Conflict when the store may not come, which says how an operator accepts another one."""
+    if known is None or may_come(known, store_id, made_from):
+        return
+    raise Conflict(
+        f"enode {enode!r} is known by store {known.store_id}, and this is store {store_id}: look whether its volume is "
+        "mounted and its data_dir is the right one. If the former store is gone for good, "
+        f"`ortoo enode accept-store {enode} {store_id}` lets the enode go on with this one",
+        field=STORE_FIELD,
+    )
+
+
+def check_lineage(known: KnownStore | None, report: MemberReport) -> None:
+    """Refuse a replica set that has the id of a known one and none of its replicas. Errors: Conflict.
+
+    Replicas change one at a time, so of two configurations of one set, one after the other, both have some in common.
+    """
+    if known is None or not known.replicas or report.set_id != known.store_id or not report.voters:
+        return
+    if report.member in known.replicas or not set(known.replicas).isdisjoint(report.voters):
+        return
+    numbers = ", ".join(f"{one.number} (disk {one.disk})" for one in known.replicas)
+    raise Conflict(
+        f"set {report.set_id} of enode {report.enode!r} has the replicas {numbers}; replica {report.member.number} "
+        f"(disk {report.member.disk}) is none of them, and its log names none of them: it began a set of its own under "
+        "their id. Stop it, empty its folder, and admit it as a new replica",
+        field="set_id",
+    )

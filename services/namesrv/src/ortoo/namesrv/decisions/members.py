@@ -16,6 +16,8 @@ from ortoo.namesrv.decisions.texts import check_address, check_text
 MEMBERS_MAX = 64
 """Processes that may report as members of one enode, disks included that wait to be added."""
 SETS_MAX = 1_000
+RANDOM_PARTS = 1 << 32
+"""An incarnation is a count of starts times this, and a random part; a smaller number is a bare count."""
 FOLLOWS_ONLY = "SLAVE"
 """The role of a member that no name server proposes."""
 
@@ -75,6 +77,8 @@ class MemberReport:
     committed: int = 0
     role: str = ""
     is_leaving: bool = False
+    made_from: str = ""
+    """The id of the store or the set that an operator made this set of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +121,8 @@ class MemberSet:
     """In which epoch it led."""
     take_overs: int = 0
     """How often another member led than before, since this name server looks."""
+    last: MemberReport | None = None
+    """The last word about who votes, also of those who are gone."""
 
     def alive(self) -> list[Reported]:
         """The last reports of those who are there and have the log, by member."""
@@ -141,7 +147,7 @@ class MemberSet:
         One that is of the set already waits as well, as long as no log names it: the leader let it in, and was asked
         for something else then, or is gone.
         """
-        latest, leader = self.configuration(), self.leader()
+        latest, leader = self.configuration() or self.last, self.leader()
         voters, learners = (latest.voters, latest.learners) if latest else ((), ())
         known = {*voters, *learners}
         waiting = {one for one in self.living - known if not self.reports[one].report.voters}
@@ -190,13 +196,16 @@ class Members:
         before = known.reports.get(report.member)
         if before is None and len(known.reports) >= MEMBERS_MAX:
             raise Overloaded(f"{MEMBERS_MAX} processes report as members of {report.enode!r}; stop some")
-        if before is not None and before.report.incarnation > report.incarnation:
+        is_copy = before is not None and report.member in known.living and self._is_copy(before, report, now_s)
+        if before is not None and not is_copy and _is_older(report.incarnation, before.report.incarnation):
             raise Fenced(
                 f"a later start of member {report.member.number} of enode {report.enode!r} has reported, at "
-                f"{before.report.address}; stop one of the two",
+                f"{before.report.address}; stop one of the two. If there is only one, its disk was put back from an "
+                "older copy, and has forgotten what it acknowledged and promised: stop it, empty its folder, and admit "
+                "it as a new replica",
                 field="incarnation",
             )
-        if before is not None and report.member in known.living and self._is_copy(before, report, now_s):
+        if before is not None and is_copy:
             raise Conflict(
                 f"two processes have copies of the disk of member {report.member.number} of enode {report.enode!r}, at "
                 f"{before.report.member_address} and at {report.member_address}; stop one of them, and empty its disk",
@@ -205,6 +214,7 @@ class Members:
             )
         known.set_id = report.set_id or known.set_id
         known.reports[report.member] = Reported(report, now_s)
+        known.last = known.configuration() or known.last
         (known.living.discard if report.is_leaving else known.living.add)(report.member)
         _note_leader(known)
         return known
@@ -225,7 +235,8 @@ class Members:
 
     def _is_copy(self, before: Reported, report: MemberReport, now_s: float) -> bool:
         """Whether the same start of a disk that has a log speaks from two places."""
-        same = before.report.incarnation == report.incarnation and report.set_id == before.report.set_id != ""
+        same = _is_same_start(before.report.incarnation, report.incarnation)
+        same = same and report.set_id == before.report.set_id != ""
         return same and before.report.member_address != report.member_address and before.at_s + self.lease_s > now_s
 
     def _check_set(self, known: MemberSet, report: MemberReport, now_s: float) -> None:
@@ -243,7 +254,18 @@ class Members:
             )
         self.sets[known.enode].reports.clear()
         known.living.clear()
+        known.last = None
         known.led_by, known.led_epoch = None, 0
+
+
+def _is_same_start(one: int, other: int) -> bool:
+    """Whether two numbers are of one start of a disk, or of starts of two copies of it, which count alike."""
+    return one == other or (min(one, other) >= RANDOM_PARTS and one // RANDOM_PARTS == other // RANDOM_PARTS)
+
+
+def _is_older(incarnation: int, known: int) -> bool:
+    """Whether a start is not behind a known one. A disk that was put back counts the known ones once more."""
+    return incarnation < known or (incarnation != known and _is_same_start(incarnation, known))
 
 
 def _note_leader(known: MemberSet) -> None:

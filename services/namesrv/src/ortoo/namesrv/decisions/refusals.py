@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from ortoo.common.cluster.refused import refused
+from ortoo.common.errors import Conflict, Fenced
 from ortoo.common.errors.findings import Finding
 
 KEPT_S = 30.0
@@ -14,12 +16,12 @@ class Refusals:
 
     def __init__(self) -> None:
         """Nobody was refused."""
-        self._reasons: dict[str, tuple[str, float]] = {}
+        self._reasons: dict[str, tuple[Conflict | Fenced, float]] = {}
 
-    def refused(self, who: str, reason: str, now_s: float) -> None:
+    def refused(self, who: str, error: Conflict | Fenced, now_s: float) -> None:
         """A process got no lease."""
         if who in self._reasons or len(self._recent(now_s)) < PROCESSES_MAX:
-            self._reasons[who] = (reason, now_s + KEPT_S)
+            self._reasons[who] = (error, now_s + KEPT_S)
 
     def accepted(self, who: str) -> None:
         """It has one now."""
@@ -27,14 +29,9 @@ class Refusals:
 
     def findings(self, now_s: float) -> Iterator[Finding]:
         """Who was refused, and why."""
-        for who, (reason, _) in sorted(self._recent(now_s).items()):
-            yield Finding(
-                "refused double",
-                f"{who} was refused: {reason}",
-                "it gets no lease, and nobody is sent there",
-                "stop one of the two, or give one another name (-p shows its settings)",
-            )
+        for who, (error, _) in sorted(self._recent(now_s).items()):
+            yield refused(f"{who} was refused: {error.message}", error)
 
-    def _recent(self, now_s: float) -> dict[str, tuple[str, float]]:
+    def _recent(self, now_s: float) -> dict[str, tuple[Conflict | Fenced, float]]:
         self._reasons = {who: one for who, one in self._reasons.items() if one[1] > now_s}
         return self._reasons

@@ -227,6 +227,10 @@ class Directory:
         found = [one for one in self._routes.deleted_groups.values() if not one.is_due]
         return sorted(found, key=lambda one: -one.deleted_at_ms)
 
+    def check_double(self, enode: Enode, *, may_succeed: bool) -> None:
+        """Errors: as `Leases.check_double`."""
+        self._leases.check_double(enode, self._clock.monotonic_s(), may_succeed=may_succeed)
+
     def register_enode(self, enode: Enode, directory_id: str, unknown: Sequence[HeldTopic], more: int) -> None:
         """Give or renew an enode's lease, and remember what it holds that this directory does not know.
 

@@ -19,6 +19,7 @@ from ortoo.namesrv.decisions.refusals import Refusals
 from ortoo.namesrv.decisions.topics import NewTopic
 from ortoo.namesrv.directory.directory import Directory
 from ortoo.namesrv.directory.elections import Elections
+from ortoo.namesrv.directory.stores import StoresOfEnodes
 from ortoo.namesrv.rpc import wire
 from ortoo.v1 import group_deletion_pb2 as deletion_pb
 from ortoo.v1 import member_admin_pb2 as admin_pb
@@ -46,6 +47,7 @@ class NameService(NameServiceServicer):
 
     directory: Directory
     elections: Elections
+    stores: StoresOfEnodes
     catalog: Catalog
     clock: Clock
     admin_token: str = ""
@@ -66,7 +68,7 @@ class NameService(NameServiceServicer):
         try:
             yield
         except (Conflict, Fenced) as error:
-            self._refusals.refused(who, error.message, self.clock.monotonic_s())
+            self._refusals.refused(who, error, self.clock.monotonic_s())
             raise
         self._refusals.accepted(who)
 
@@ -75,7 +77,11 @@ class NameService(NameServiceServicer):
         unknown = [read(HeldTopic, one) for one in request.unknown_topics]
         enode = read(Enode, request.enode, "enode", alive=True, members=())  # of its members we know better
         with self._noting(f"enode {enode.name} at {enode.address}"):
+            may_succeed = self.stores.may_come(enode.name, enode.store_id, enode.made_from)
+            self.directory.check_double(enode, may_succeed=may_succeed)
+            self.stores.check(enode.name, enode.store_id, enode.made_from)
             self.directory.register_enode(enode, request.directory_id, unknown, request.unknown_topics_more)
+            await self.stores.note(enode.name, enode.store_id)
         return write(pb.RegisterEnodeResponse, self.directory, lease_ms=self.directory.lease_ms)
 
     async def RegisterSnode(self, request: pb.RegisterSnodeRequest, context: Context) -> pb.RegisterSnodeResponse:
@@ -226,7 +232,10 @@ class NameService(NameServiceServicer):
         """Hear what a member says of itself, and say who is to lead."""
         report = read(MemberReport, request)
         with self._noting(f"member {report.member.number} of enode {report.enode} at {report.member_address}"):
+            self.stores.check_report(report)
             members = await self.elections.report(report)
+            if report.set_id:
+                await self.stores.note_members(members)
         return wire.answer_to(members, self.elections.offered(members))
 
     async def ListMembers(self, request: admin_pb.ListMembersRequest, context: Context) -> admin_pb.ListMembersResponse:
@@ -242,6 +251,11 @@ class NameService(NameServiceServicer):
         chosen = request.member
         proposal = await self.elections.elect(request.enode, chosen.number, chosen.disk)
         return admin_pb.ElectMemberResponse(proposal=write(report_pb.Proposal, proposal))
+
+    async def AcceptStore(self, request: admin_pb.AcceptStoreRequest, context: Context) -> admin_pb.AcceptStoreResponse:
+        """Let an enode come back with another store."""
+        former = await self.stores.accept(request.enode, request.store_id)
+        return admin_pb.AcceptStoreResponse(former_store_id=former)
 
     async def WatchRoutes(
         self, request: pb.WatchRoutesRequest, context: Context

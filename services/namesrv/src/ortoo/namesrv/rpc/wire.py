@@ -10,7 +10,7 @@ from ortoo.namesrv.decisions.members import MemberSet, MemberState, MemberStatus
 from ortoo.namesrv.decisions.publish_order import PublishPlace
 from ortoo.namesrv.decisions.route_changes import RouteChange
 from ortoo.namesrv.decisions.topics import Topic, TopicChange
-from ortoo.v1 import member_admin_pb2, member_report_pb2, namesrv_pb2, topic_pb2
+from ortoo.v1 import handle_keys_pb2, member_admin_pb2, member_report_pb2, namesrv_pb2, topic_pb2
 
 PART_BYTES = 1 << 20
 """How large one message of a watch is at most, about."""
@@ -62,8 +62,8 @@ def change_to(change: RouteChange, *, with_handle_keys: bool) -> Iterator[namesr
     """
     keys = None
     if with_handle_keys and change.handle_keys is not None:
-        listed = [write(namesrv_pb2.HandleKey, key) for key in change.handle_keys.keys]
-        keys = namesrv_pb2.HandleKeys(keys=listed, unsigned_until_ms=change.handle_keys.unsigned_until_ms)
+        listed = [write(handle_keys_pb2.HandleKey, key) for key in change.handle_keys.keys]
+        keys = handle_keys_pb2.HandleKeys(keys=listed, unsigned_until_ms=change.handle_keys.unsigned_until_ms)
     whole = write(namesrv_pb2.WatchRoutesResponse, change, topics=map(topic_to, change.topics), handle_keys=keys)
     if whole.ByteSize() <= PART_BYTES:
         yield whole

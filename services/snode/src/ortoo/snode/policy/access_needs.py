@@ -184,7 +184,7 @@ NEEDS: Mapping[str, Needs] = {
             *("ListClients", "DescribeClient", "CallClient", "ListConsumers", "SetDeliveryMode", "ListDeliveryModes"),
             *("DescribeFlowControl", "UpdateFlowControl", "UndeleteTopic", "ListDeletedTopics"),
             *("ListOfferedTopics", "AdoptTopics", "UndeleteGroup", "ListDeletedGroups"),
-            *("ListMembers", "HandOver", "ElectMember", "AddMember", "RemoveMember"),
+            *("ListMembers", "HandOver", "ElectMember", "AddMember", "RemoveMember", "AcceptStore"),
         )
     },
     **{f"ExternalScaler/{name}": _scales for name in ("IsActive", "StreamIsActive", "GetMetricSpec", "GetMetrics")},

@@ -42,7 +42,9 @@ CALLERS: Mapping[str, Callers] = {
     **_rows("NameService", SNODE | OPERATOR, "PutGroup", "DeleteGroup", "UndeleteGroup"),
     **_rows("NameService", SNODE | OPERATOR, "ListGroups", "ListDeletedGroups"),
     **_rows("NameService", SNODE | OPERATOR, "PutUser", "DeleteUser", "ListUsers"),
-    **_rows("NameService", SNODE | OPERATOR, "ListMembers", "ElectMember"),
+    **_rows("NameService", SNODE | OPERATOR, "ElectMember", "AcceptStore"),
+    # An enode's tool asks for the living replicas before a disk continues alone.
+    **_rows("NameService", ENODE | SNODE | OPERATOR, "ListMembers"),
     "NameService/Unregister": Callers(ENODE | SNODE, {"enode": ENODE, "snode": SNODE}),
     # Handle keys open every receipt handle, so that only snodes get them.
     "NameService/WatchRoutes": Callers(ENODE | SNODE | OPERATOR, {"with_handle_keys": SNODE}),

@@ -12,6 +12,9 @@ from ortoo.enode.disk.whole_files import write_whole
 from ortoo.enode.log.copies.copying import frames_in
 from ortoo.enode.log.frame import BadFrame, Kind
 
+PREFIX = "cut-"
+"""How the names of the files begin that it is kept in."""
+
 
 @dataclass(slots=True)
 class CutFrames:
@@ -44,7 +47,7 @@ class CutFrames:
 
     def keep(self, disk: Disk, folder: Path) -> str:
         """Write them to a file of their own; its name. Errors: OSError."""
-        name = f"cut-{self.epoch}-{self.position}"
+        name = f"{PREFIX}{self.epoch}-{self.position}"
         write_whole(disk, folder / name, self.content)
         return name
 

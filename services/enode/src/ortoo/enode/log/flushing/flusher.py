@@ -9,6 +9,7 @@ from typing import Any
 
 from ortoo.common.errors import Unavailable
 from ortoo.common.process.clock import Clock
+from ortoo.enode.disk.data_dir import FolderGone
 from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.flushing.group import Group, WaitingChanges
 from ortoo.enode.log.segment import Segment
@@ -36,16 +37,24 @@ class Flusher:
     """Gets each group when it is committed, before its waiters."""
     failure: str = ""
     """Why nothing is acknowledged any more; empty while all is well."""
+    is_folder_gone: bool = False
+    """Whether that is because the store's folder was moved away, replaced or emptied."""
+    guard: Callable[[], object] = lambda: None
+    """Called beside the loop when a group is on the disk; raises FolderGone."""
     full: str = ""
     """Why sends are refused until there is space; empty while there is."""
     alone: str = ""
     """Why nothing is accepted although the disk is well: another member leads, or no other disk can be reached."""
+    barred: str = ""
+    """Why nothing is accepted although the disk is well: the enode is known by another store, or may be."""
     may_write: bool = True
     """Whether this process gives out positions; a member that follows gets them from its leader."""
     commit_limit: int | None = None
     """What lies behind it is not committed yet, however durable it is here; None = what is durable is committed."""
     epoch: int = 0
     """In whose reign frames are written; 0 of an enode with one member."""
+    log_mark: int = 0
+    """The fingerprint of the log, which all frames but those of messages carry."""
     on_handed_over: Callable[[Group], object] = lambda group: None
     """Gets each group when it goes to the disk, and with it to those who follow."""
     on_durable: Callable[[Group], object] = lambda group: None
@@ -167,7 +176,7 @@ class Flusher:
             self._flushing = group
             self._done(group, None)
             return
-        self._flushing = group
+        self._flushing, group.guard = group, self.guard
         group.declare_durable_below(self.durable_position)
         self.on_handed_over(group)
         self._handed_over_s = self.clock.monotonic_s()
@@ -258,12 +267,17 @@ class Flusher:
         if group is not None and not self.failure:
             self.work.flush(group, self._done)
 
-    def _fail(self, group: Group, error: BaseException | None) -> None:
+    def _fail(self, group: Group | None, error: BaseException | None) -> None:
         """Nothing after the last durable position is acknowledged any more."""
         if error is not None and not self.failure:
-            self.failure = f"the disk failed: {error}"
+            self.is_folder_gone = isinstance(error, FolderGone)
+            self.failure = str(error) if self.is_folder_gone else f"the disk failed: {error}"
             self.on_failed(self.failure)
         self.fail_waiting(group)
+
+    def give_up(self, error: FolderGone) -> None:
+        """Acknowledge nothing any more, for what is written is not found again."""
+        self._fail(self._flushing, error)
 
     def fail_waiting(self, group: Group | None = None) -> None:
         """Tell everybody who waits that the outcome is unknown."""

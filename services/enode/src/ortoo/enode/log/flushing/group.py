@@ -1,6 +1,7 @@
 """A flush group: everything that becomes durable with one fdatasync."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,6 +61,8 @@ class Group:
     is_copy: bool = False
     """Whether its frames were written by another member: they stay as they are."""
     end_position: int = -1
+    guard: Callable[[], object] = lambda: None
+    """Called when it is on the disk, and raises when that disk is not the store's any more."""
 
     def let_go(self) -> list[asyncio.Future[Any]]:
         """All who wait; nobody does any more."""
@@ -77,7 +80,7 @@ class Group:
     def write(self) -> None:
         """Write and sync, segment by segment: a later segment has no name before the earlier one is durable.
 
-        May be called again after a failed write, for the bytes and places are the same. Errors: OSError.
+        May be called again after a failed write, for the bytes and places are the same. Errors: OSError; as `guard`.
         """
         for part in self.parts:
             part.segment.install()
@@ -86,6 +89,7 @@ class Group:
                 part.segment.file.sync_data()
             except OSError as error:
                 raise SyncFailed(str(error)) from error
+        self.guard()
 
 
 class SyncFailed(Exception):

@@ -35,6 +35,8 @@ class MemberAdmin(DirectoryAdmin):
     """Who leads, who is there, who is how far behind."""
     ElectMember = passed_on("ElectMember")
     """Propose a member when nobody leads."""
+    AcceptStore = passed_on("AcceptStore")
+    """Let an enode come back with another store."""
 
     async def HandOver(self, request: pb.HandOverRequest, context: Context) -> pb.HandOverResponse:
         """Let another member lead."""

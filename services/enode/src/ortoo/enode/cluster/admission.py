@@ -1,0 +1,38 @@
+"""Whether this store is the one that the enode is known by, as name servers say: no other one serves."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from ortoo.common.cluster.announcing import Announcing
+from ortoo.common.logs.logger import get_logger
+from ortoo.enode import log_events
+from ortoo.enode.store.store import Store
+
+_log = get_logger("enode")
+
+
+@dataclass(eq=False)
+class Admission:
+    """Bars a store that name servers refuse, and keeps topics from a new one until a name server knows it."""
+
+    store: Store
+    leases: Announcing
+    admitted: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set while the store may follow the directory."""
+
+    def __post_init__(self) -> None:
+        """A store that has topics was known before: it serves whether or not a name server answers."""
+        if self.store.topics():
+            self.admitted.set()
+
+    def look(self) -> None:
+        """A name server has answered, or has not."""
+        refusal = "" if self.leases.is_registered else self.leases.other_store
+        appender = self.store.engine.appender
+        if refusal and not appender.barred:
+            _log.emit(log_events.STORE_REFUSED, reason=refusal)
+        appender.barred = refusal
+        if refusal:
+            self.admitted.clear()
+        elif self.leases.is_registered:
+            self.admitted.set()

@@ -1,0 +1,19 @@
+"""By which store each enode is known."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0013"
+down_revision = "0012"
+
+
+def upgrade() -> None:
+    """Make the table; enodes are known by the store that they register with first."""
+    op.create_table(
+        "stores",
+        sa.Column("enode", sa.String(63), primary_key=True),
+        sa.Column("store_id", sa.String(255), nullable=False),
+        sa.Column("replicas", sa.Text, nullable=False, server_default=""),
+        sa.Column("version", sa.BigInteger, nullable=False),
+        sa.Column("accepted", sa.String(255), nullable=False, server_default=""),
+    )
