@@ -86,7 +86,7 @@ class Cost:
         slowest = ", ".join(f"{what} {took_s * 1000:.0f} ms" for what, took_s in sorted(self.slowest_s.items()))
         return (
             f"{len(self.planned_s)} sent, {len(self.failed)} failed, {self.lost} lost, "
-            f"drained in {self.drain_s:.1f} s, slowest {slowest};  {self.machine}"
+            f"drained in {self.drain_s:.1f} s, slowest {slowest}; {self.machine}"
         )
 
 
