@@ -100,7 +100,7 @@ async def advice(
     ],
 )
 async def test_address_is_wrong(address: str, name: str) -> None:
-    """A malformed address, an unknown host and a closed port are told apart."""
+    """A malformed address, an unknown host and a closed port have different findings."""
     assert list(await advice(address)) == [name]
 
 

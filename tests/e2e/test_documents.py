@@ -42,7 +42,7 @@ ELSEWHERE = {
     "ortoo export": "tests/unit/cli/commands/test_declared.py",
     "ortoo apply": "tests/unit/cli/commands/test_declared.py",
 }
-"""Where else a command of the documents is run, by how it begins."""
+"""The tests that run the other commands of the documents, by the first words of a command."""
 NOT_RUN = {
     "python -m ortoo.testing.simulation": "tests/simulation run seeds of it",
     "make simulate": "takes an hour",

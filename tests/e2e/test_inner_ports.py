@@ -34,7 +34,7 @@ async def authority(tmp_path: Path) -> Authority:
 async def processes(
     folder: Path, authority: Authority, certificates: Mapping[str, Certificate], **inner: object
 ) -> AsyncIterator[dict[str, RoleProcess]]:
-    """A name server, an enode that is a member of itself alone, and a snode; `inner` are settings of the first two."""
+    """A name server, an enode with a single replica, and a snode; `inner` are settings of the first two."""
     ports = free_ports(7)
     found: dict[str, RoleProcess] = {}
     for at, role in enumerate(ROLES):

@@ -13,7 +13,7 @@ pytestmark = ON_LINUX
 
 
 async def connected(lines: MemberLines) -> tuple[list[asyncio.StreamReader], list[asyncio.StreamWriter]]:
-    """Member 2, which is this process, and member 1, to which it has a connection, in this order."""
+    """Replica 2, which is this process, and replica 1, to which it has a connection, in this order."""
     this: Any = SimpleNamespace(alive=True, pid=os.getpid())
     other: Any = SimpleNamespace(alive=False)
     lines.processes = [other, this]

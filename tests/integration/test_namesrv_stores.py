@@ -89,7 +89,7 @@ async def test_another_store_needs_an_operators_word_also_after_a_start(tmp_path
 
 
 async def test_a_store_that_was_made_of_the_known_one_needs_no_word(tmp_path: Path) -> None:
-    """For example a restored backup: refused while its origin is alive; from then on the origin is refused."""
+    """For example a restored backup. It is refused while its origin is alive; from then on the origin is refused."""
     async with name_server("", tmp_path) as stub:
         await register(stub, "first")
         with pytest.raises(Conflict, match="is alive at") as refused:

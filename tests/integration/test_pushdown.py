@@ -160,7 +160,7 @@ async def test_a_filtered_read_ends_before_damage_or_has_it_repaired(tmp_path: P
 
 
 async def test_what_is_in_memory_is_chosen_while_a_scan_waits_for_the_disk(tmp_path: Path) -> None:
-    """A reader with a filter at the end of a queue does not wait for readers of old batches."""
+    """A filtered read at the end of a queue does not wait for readers that scan batches on the disk."""
     async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
         await store(enode, 3)
         may_end = threading.Event()
