@@ -50,7 +50,7 @@ def tool(name: str) -> str:
     for path in (TOOLS / name, TOOLS / "venv/bin" / name):
         if path.exists():
             return str(path)
-    pytest.skip(f"NOT CHECKED: {name} is not in .tools, run `make deploy-tools`")
+    pytest.skip(f"NOT CHECKED, {name} is not in .tools; run `make deploy-tools`")
 
 
 def run(*command: str, given: str = "") -> subprocess.CompletedProcess[str]:
@@ -120,7 +120,7 @@ def test_kubeconform_finds_every_object_valid(tmp_path: Path) -> None:
     version = KUBERNETES[-1]
     known = next((TOOLS / "venv/lib").glob(f"*/site-packages/*/kubernetes-json-schema/v{version}.0-local-strict"), None)
     if known is None:
-        pytest.skip("NOT CHECKED: no schemas are in .tools, run `make deploy-tools`")
+        pytest.skip("NOT CHECKED, no schemas are in .tools; run `make deploy-tools`")
     given = "\n---\n".join(rendered("helm", *options) for options in CASES.values())
     kinds = {one["kind"].lower() for one in objects(given)}
     for schema in known.glob("*.json"):  # references to other definitions, at addresses that do not exist

@@ -147,7 +147,7 @@ async def test_metrics_are_off_unless_asked_for(tmp_path: Path, monkeypatch: pyt
         assert await mq.admin.list_topics() == []
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="NOT CHECKED: no promtool, install Prometheus")
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="NOT CHECKED, no promtool; install Prometheus")
 async def test_every_role_satisfies_prometheus(metered: Cluster, addresses: dict[str, str]) -> None:
     """Prometheus' own tool accepts the output of every role."""
     del metered
