@@ -1,4 +1,4 @@
-"""Backups of the directory: complete, private, never written over other files. e2e runs its page's commands."""
+"""Backups of the directory: complete, private, never written over another file. Its page's commands are run in e2e."""
 
 import shutil
 import stat
@@ -21,7 +21,7 @@ ENODE = pb.RegisterEnodeRequest(enode=topic_pb2.Enode(name="e", address="h:1", s
 
 
 async def test_everything_is_there_again_in_an_empty_database(tmp_path: Path) -> None:
-    """A backup of a served directory has its topics, groups, deletions, users and id."""
+    """Taken while the directory is served; topics, groups, deletions, users and the id are as they were then."""
     file = tmp_path / "directory.backup"
     async with name_server("", tmp_path / "one") as stub:
         await stub.RegisterEnode(ENODE)
@@ -47,9 +47,9 @@ async def test_everything_is_there_again_in_an_empty_database(tmp_path: Path) ->
 
 
 async def test_nothing_that_came_after_a_backup_is_newer_than_what_is_restored(tmp_path: Path) -> None:
-    """Deletions get their full grace period again; versions and epochs start above all others.
+    """Deletions that may have been undone wait their whole time again; versions and epochs start above all others.
 
-    The same holds if the backup is restored once more, later.
+    This also holds when the same backup is restored once more, later.
     """
     file, known = tmp_path / "directory.backup", []
     async with name_server("", tmp_path / "one") as stub:
@@ -72,7 +72,7 @@ async def test_nothing_that_came_after_a_backup_is_newer_than_what_is_restored(t
 
 
 async def test_what_cannot_be_restored_changes_nothing(tmp_path: Path) -> None:
-    """A used or filled database and each kind of unusable file cause an error that names the reason."""
+    """A served or filled database, a file that is truncated, changed, newer, or no backup: each is named."""
     file, wrong = tmp_path / "directory.backup", tmp_path / "wrong"
     with pytest.raises(NotFound, match=r"there is no database .*namesrv\.db"):
         backup("", tmp_path / "nowhere", file)
@@ -103,7 +103,7 @@ async def test_what_cannot_be_restored_changes_nothing(tmp_path: Path) -> None:
 
 
 async def test_changes_beside_a_database_that_was_moved_away_are_not_thrown_away(tmp_path: Path) -> None:
-    """SQLite keeps the last changes in a separate file, which a new database beside it would delete."""
+    """SQLite keeps the last changes in a separate file; a new database beside it would destroy those of the old one."""
     folder, file = tmp_path / "data", tmp_path / "directory.backup"
     async with name_server("", folder) as stub:
         await stub.RegisterEnode(ENODE)
@@ -131,7 +131,7 @@ async def test_changes_beside_a_database_that_was_moved_away_are_not_thrown_away
 
 
 async def test_a_backup_takes_the_place_of_nothing_but_a_backup(tmp_path: Path) -> None:
-    """In particular not the database, whose path is easily given by mistake."""
+    """In particular it does not overwrite the database, whose path is easily given by mistake."""
     folder, file, note = tmp_path / "data", tmp_path / "directory.backup", tmp_path / "note"
     note.write_text("something else\n")
     async with name_server("", folder) as stub:

@@ -1,4 +1,4 @@
-"""Enodes keep their topics until a deletion is due, whatever happens to the name server's database."""
+"""Proof: whatever happens to the name server's database, enodes keep their messages until a deletion is due."""
 
 import asyncio
 import shutil
@@ -52,7 +52,7 @@ async def lost(cluster: Cluster, *, kept: Path | None = None) -> None:
 
 
 async def opened_again(cluster: Cluster) -> None:
-    """Start the name server, and wait for the enode's offers and the snode's registration."""
+    """Start the name server; wait until the enode has synchronized with it and the snode is registered."""
     running = await cluster.open_namesrv()
     assert running.address
     has_enode = has_snode = False
@@ -72,13 +72,13 @@ async def stored(mq: Client) -> list[bytes]:
 
 
 async def assert_all_there(mq: Client) -> None:
-    """Every message of t can be read, and the offset of the group is unchanged."""
+    """Every message of t can be read, and the group has its offset."""
     assert await stored(mq) == BODIES
     assert (await mq.admin.lag("g", "t")).lag_messages == COUNT - CONSUMED
 
 
 async def test_a_lost_database_costs_no_message(cluster: Cluster, tmp_path: Path) -> None:
-    """In a new database the topic is adopted, not created again. With the old database restored all is complete."""
+    """With a new database the topic is not recreated but adopted; with the old one restored all messages are there."""
     await lost(cluster, kept=tmp_path / "kept")
     async with connect(cluster.address) as mq:
         with pytest.raises(Conflict, match="ortoo topic adopt t"):
@@ -98,7 +98,7 @@ async def test_a_lost_database_costs_no_message(cluster: Cluster, tmp_path: Path
 
 
 async def test_queues_that_a_topic_got_after_the_backup_are_offered(cluster: Cluster, tmp_path: Path) -> None:
-    """An older copy of the directory has fewer topics: the others are offered, and complete after their adoption."""
+    """An older copy of the directory knows fewer queues. The messages of the others are reported, and adopted."""
     file, folder = tmp_path / "directory.backup", cluster.folder / "namesrv"
     async with connect(cluster.address) as mq:
         count = (await mq.admin.describe_topic("t")).topic.placements[0].read_queue_count
@@ -122,7 +122,7 @@ async def test_queues_that_a_topic_got_after_the_backup_are_offered(cluster: Clu
 
 
 async def test_another_topic_of_the_name_stands_beside_what_is_kept(cluster: Cluster) -> None:
-    """A topic created beside an offered one starts empty and ends nothing. Adoption names the step before it."""
+    """A topic created although one is offered starts empty and deletes nothing; adopting names the step before it."""
     await lost(cluster)
     made = await cluster.name_service.CreateTopic(pb.CreateTopicRequest(name="t", ignore_offers=True))
     async with connect(cluster.address) as mq:
@@ -152,7 +152,7 @@ async def test_topics_that_nobody_touches_outlive_other_topics_and_restarts(clus
 
 
 async def test_from_sqlite_to_postgresql(cluster: Cluster) -> None:
-    """The doctor names the topics that are missing in the new database, and the command that restores all."""
+    """The doctor names the topics unknown to the new database, and the command; after that all messages are there."""
     async with postgres() as database:
         cluster.settings["namesrv"] = {"database_url": database.url}
         await cluster.close("namesrv-0")
@@ -169,7 +169,7 @@ async def test_from_sqlite_to_postgresql(cluster: Cluster) -> None:
 
 
 async def test_a_deleted_topic_comes_back_as_it_was(cluster: Cluster) -> None:
-    """Deleted for clients at once; restored with messages and offsets, also if its name was used again meanwhile."""
+    """Invisible to clients at once; restored with messages and offsets, even after the name was used meanwhile."""
     async with connect(cluster.address) as mq:
         first = (await mq.admin.describe_topic("t")).topic
         await mq.admin.delete_topic("t")
@@ -193,7 +193,7 @@ async def test_a_deleted_topic_comes_back_as_it_was(cluster: Cluster) -> None:
 
 
 async def test_messages_go_when_the_deletion_is_due_and_not_before(cluster: Cluster) -> None:
-    """The name server decides when: after the promised grace period. Then it cannot be restored."""
+    """The name server decides: when the promised grace period has expired. It cannot be restored afterwards."""
     enode = cluster.running["enode-0"]
     assert isinstance(enode, RunningEnode)
     topic = (await cluster.name_service.GetTopic(pb.GetTopicRequest(name="t"))).topic
@@ -204,7 +204,7 @@ async def test_messages_go_when_the_deletion_is_due_and_not_before(cluster: Clus
     cluster.settings["namesrv"] = {"topic_deletion_grace_ms": 0}
     await opened_again(cluster)
     await seen(cluster, "b")
-    assert enode.store.topic(topic.topic_id) is not None  # a grace period of one day was promised at the deletion
+    assert enode.store.topic(topic.topic_id) is not None  # its time was fixed when it was deleted
     await cluster.name_service.UndeleteTopic(pb.UndeleteTopicRequest(name="t"))
     await cluster.name_service.DeleteTopic(pb.DeleteTopicRequest(name="t"))
     await seen(cluster, "c")
@@ -215,6 +215,6 @@ async def test_messages_go_when_the_deletion_is_due_and_not_before(cluster: Clus
 
 
 async def seen(cluster: Cluster, name: str) -> None:
-    """Create a topic and wait until the enode has it, and thus all earlier changes."""
+    """Create a topic and wait until the enode has it: then it has seen all earlier changes."""
     async with connect(cluster.address) as mq:
         await mq.admin.create_topic(name)

@@ -26,7 +26,7 @@ BIG64, BIG32, BIG_MS = (1 << 64) - 1, 1 << 20, 1 << 50
 
 
 def everything() -> RouteChange:
-    """A snapshot of more than 8 MiB, as only an older name server could have let it grow."""
+    """A snapshot of more than 8 MiB, as only an older name server could have stored it."""
     topics = tuple(
         Topic(f"{NAME}{number}", number + 1, 9, Permission.READ_WRITE, (Placement("enode-0", 4, 4),), 1)
         for number in range(TOPICS)
@@ -43,13 +43,13 @@ class Large:
         self.watches = self
 
     async def follow(self) -> AsyncGenerator[RouteChange, None]:
-        """The snapshot, and one change."""
+        """The whole directory, and one change."""
         yield self._change
         yield RouteChange(10, deleted_topics=("gone",))
 
 
 async def test_routes_above_the_limit_of_a_message_are_loaded() -> None:
-    """A watch splits a snapshot into parts. Combined they are complete, without repetition, and changes follow."""
+    """A watch sends them in parts; joined they are the whole directory, each item once, followed by the changes."""
     change = everything()
     directory, none = Large(change), None
     large: Any = directory
@@ -70,7 +70,7 @@ async def test_routes_above_the_limit_of_a_message_are_loaded() -> None:
 
 
 def test_an_older_reader_loses_nothing_by_parts() -> None:
-    """Only the first part is marked as a snapshot; a watcher that reads parts alone takes the others as changes."""
+    """Only the first part is marked as a snapshot; a reader that does not join parts takes the others for changes."""
     parts = list(change_to(everything(), with_handle_keys=True))
     assert len(parts) > 8
     assert [part.snapshot for part in parts] == [True] + [False] * (len(parts) - 1)
@@ -81,7 +81,7 @@ def test_an_older_reader_loses_nothing_by_parts() -> None:
 
 @pytest.mark.parametrize("enodes", [1, 3, 40])
 def test_the_bound_counts_no_less_than_what_is_sent(enodes: int) -> None:
-    """The computed size of topics and groups with the largest numbers and longest lists is at least the real size."""
+    """Topics and groups with the largest numbers and longest lists are counted with their size, or more."""
     placements = tuple(Placement(f"enode-{number}", BIG32, BIG32) for number in range(enodes))
     order = tuple(PublishPlace(one.enode, BIG32) for one in placements)
     topic = Topic("t" * 127, BIG64, BIG64, Permission.READ_WRITE, placements, BIG_MS, MessageType.PRIORITY, order)

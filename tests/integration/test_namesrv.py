@@ -28,7 +28,7 @@ GUARD_S = 20
 
 
 class SteppedClock(SystemClock):
-    """Time stands still until the test advances it; sleepers then wake once."""
+    """Stands still until the test advances it; sleepers then wake once."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0
@@ -63,7 +63,7 @@ async def register(stub: NameServiceStub, name: str = "e", store_id: str = "s") 
 
 
 async def test_topic_is_created_shown_changed_and_deleted(tmp_path: Path) -> None:
-    """A topic from creation to deletion; a topic created again has another id."""
+    """Create, describe, update and delete a topic; after it is created again it has another id."""
     async with namesrv(tmp_path) as stub:
         await register(stub)
         made = (await stub.CreateTopic(pb.CreateTopicRequest(name="t", read_queue_count=8))).topic
@@ -80,7 +80,7 @@ async def test_topic_is_created_shown_changed_and_deleted(tmp_path: Path) -> Non
 
 
 async def test_restart_keeps_topics_and_groups_and_forgets_processes(tmp_path: Path) -> None:
-    """A restart keeps the confirmed contents and the directory's id; processes register again."""
+    """Changes that were answered and the directory's id survive a restart; live processes register again."""
     async with namesrv(tmp_path) as stub:
         directory_id = (await register(stub)).directory_id
         assert len(directory_id) == 36
@@ -98,7 +98,7 @@ async def test_restart_keeps_topics_and_groups_and_forgets_processes(tmp_path: P
 
 
 async def test_watch_tells_changes_in_order_and_ends_at_the_stop(tmp_path: Path) -> None:
-    """First a snapshot, then each change once, with increasing versions; the shutdown ends the stream with OK."""
+    """A snapshot first, then each change once, with growing versions; the stop ends the stream with OK."""
     async with asyncio.timeout(GUARD_S), Channels() as channels:
         settings = Settings(listen_address="127.0.0.1:0", data_dir=tmp_path)
         async with open_namesrv(settings) as running:
@@ -124,7 +124,7 @@ async def test_watch_tells_changes_in_order_and_ends_at_the_stop(tmp_path: Path)
 
 
 async def test_lease_that_is_not_renewed_is_told_as_dead(tmp_path: Path) -> None:
-    """E-023, E-024: after 15 s without a heartbeat watchers are notified, and no new topic is placed there."""
+    """E-023, E-024: after 15 s without a heartbeat watchers are notified, and no queue is placed there."""
     clock = SteppedClock()
     async with namesrv(tmp_path, clock) as stub:
         watch = aiter(stub.WatchRoutes(pb.WatchRoutesRequest()))
@@ -138,7 +138,7 @@ async def test_lease_that_is_not_renewed_is_told_as_dead(tmp_path: Path) -> None
 
 
 async def test_second_snode_without_redis_is_refused(tmp_path: Path) -> None:
-    """The refusal arrives as Conflict and names the setting."""
+    """The refusal is a Conflict and names the setting."""
     async with namesrv(tmp_path) as stub:
         requests = [
             pb.RegisterSnodeRequest(snode=topic_pb2.Snode(name=name, address="h:1"), incarnation="1") for name in "ab"
@@ -166,7 +166,7 @@ WRONG: dict[str, tuple[str, Any, type[Exception]]] = {
     "too many queues": ("UpdateTopic", pb.UpdateTopicRequest(name="t", read_queue_count=1025), Invalid),
     "fewer read queues": ("UpdateTopic", pb.UpdateTopicRequest(name="t", read_queue_count=3), Invalid),
     "group without name": ("PutGroup", pb.PutGroupRequest(), Invalid),
-    "nobody says goodbye": ("Unregister", pb.UnregisterRequest(), Invalid),
+    "unregister without a name": ("Unregister", pb.UnregisterRequest(), Invalid),
     "enode without name": ("RegisterEnode", pb.RegisterEnodeRequest(), Invalid),
     "snode without name": ("RegisterSnode", pb.RegisterSnodeRequest(), Invalid),
 }
@@ -174,7 +174,7 @@ WRONG: dict[str, tuple[str, Any, type[Exception]]] = {
 
 @pytest.mark.parametrize("what", WRONG)
 async def test_refused_request_stores_nothing(tmp_path: Path, what: str) -> None:
-    """Each causes a specific error; the directory and its version do not change (G11)."""
+    """Each is a named error; the directory and its version are unchanged (G11)."""
     method, request, kind = WRONG[what]
     async with namesrv(tmp_path) as stub:
         await register(stub)
@@ -197,7 +197,7 @@ async def test_watchers_are_limited(tmp_path: Path) -> None:
 
 
 async def test_second_name_server_on_the_same_file_is_refused(tmp_path: Path) -> None:
-    """The error names the file and the remedy; after the first name server has ended, the second may use it."""
+    """The error names the owner of the file and a remedy; after the first has ended, the second may start."""
     async with namesrv(tmp_path):
         with pytest.raises(Conflict, match="another name server uses"):
             async with namesrv(tmp_path):
@@ -207,7 +207,7 @@ async def test_second_name_server_on_the_same_file_is_refused(tmp_path: Path) ->
 
 
 async def test_newer_schema_and_damaged_file_are_refused(tmp_path: Path) -> None:
-    """Neither is changed; each error names the remedy."""
+    """Neither is touched; each refusal names a remedy."""
     async with namesrv(tmp_path):
         pass
     with contextlib.closing(sqlite3.connect(tmp_path / "namesrv.db")) as database:
@@ -223,7 +223,7 @@ async def test_newer_schema_and_damaged_file_are_refused(tmp_path: Path) -> None
 
 
 async def refused(exit_code: int, **environ: str) -> str:
-    """Run the process, which must end with this code; returns its output."""
+    """Run the process, which must end with this code; return its output."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("ORTOO_")}
     async with asyncio.timeout(GUARD_S):
         code, _, error = await outcome(sys.executable, "-m", "ortoo.namesrv", env=clean | environ)

@@ -54,7 +54,7 @@ async def until_known(stub: NameServiceStub, name: str) -> topic_pb2.Topic:
 
 
 def old_database(folder: Path) -> Path:
-    """A database from before there were migrations, with a topic and a group."""
+    """A database as it was before migrations existed, with a topic and a group."""
     file = folder / "namesrv.db"
     with contextlib.closing(sqlite3.connect(file)) as connection:
         connection.executescript(
@@ -94,7 +94,7 @@ async def test_old_database_is_migrated_and_keeps_its_topics(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 async def test_migrated_and_new_databases_are_alike(kind: str, tmp_path: Path, database: Postgres) -> None:
-    """All migrations in order create the tables of a new database, on both databases."""
+    """All migrations in sequence give the tables of a new database, on both databases."""
     url = database.url if kind == "postgresql" else f"sqlite:///{tmp_path / 'a.db'}"
     engine = sa.create_engine(url)
 
@@ -111,7 +111,7 @@ async def test_migrated_and_new_databases_are_alike(kind: str, tmp_path: Path, d
 
 
 async def test_two_name_servers_share_one_directory(tmp_path: Path, database: Postgres) -> None:
-    """A change stored by one name server is soon served by the other, also to watchers; versions never diverge."""
+    """Changes stored through one are served by the other within a moment, also to watchers; versions never fork."""
     async with (
         name_server(database.url, tmp_path / "a") as a,
         name_server(database.url, tmp_path / "b") as b,
@@ -137,7 +137,7 @@ async def test_two_name_servers_share_one_directory(tmp_path: Path, database: Po
 
 
 async def test_database_away_is_told_and_forgotten(tmp_path: Path, database: Postgres) -> None:
-    """While PostgreSQL is unreachable topics are served, and changes are refused with the reason."""
+    """While PostgreSQL is down topics are served and changes are refused with the reason; then they work again."""
     async with name_server(database.url, tmp_path) as stub, asyncio.timeout(60):
         await register(stub)
         await stub.CreateTopic(pb.CreateTopicRequest(name="before"))
@@ -151,7 +151,7 @@ async def test_database_away_is_told_and_forgotten(tmp_path: Path, database: Pos
 
 
 async def test_name_server_waits_for_its_database(tmp_path: Path, database: Postgres) -> None:
-    """Started before PostgreSQL, it becomes ready when PostgreSQL answers."""
+    """A name server started before PostgreSQL becomes ready when the database is up."""
     await database.stop()
     opening = name_server(database.url, tmp_path)
     starting = asyncio.ensure_future(opening.__aenter__())  # noqa: TID251  # entered beside us
@@ -166,7 +166,7 @@ async def test_name_server_waits_for_its_database(tmp_path: Path, database: Post
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 async def test_right_has_one_owner_and_epochs_grow(kind: str, tmp_path: Path, database: Postgres) -> None:
-    """A renewal keeps the epoch. A new owner gets a larger one after the old lease has ended; old owners are fenced."""
+    """Renewing keeps the epoch; a new owner gets a larger one, after the old lease ended. Old owners are fenced."""
     resource = str(tmp_path)
     async with name_server(database.url if kind == "postgresql" else "", tmp_path) as stub:
 
@@ -196,7 +196,7 @@ async def test_right_has_one_owner_and_epochs_grow(kind: str, tmp_path: Path, da
 
 
 async def test_right_is_granted_once_by_two_name_servers(tmp_path: Path, database: Postgres) -> None:
-    """Of twenty concurrent requests to two name servers for a new right, one gets it."""
+    """Of twenty simultaneous requests at two name servers for a right without an owner, one gets it."""
     async with name_server(database.url, tmp_path / "a") as a, name_server(database.url, tmp_path / "b") as b:
 
         async def acquire(stub: NameServiceStub, owner: str) -> int:
@@ -224,7 +224,7 @@ async def test_a_directory_keeps_its_id_whoever_serves_it(tmp_path: Path, databa
 
 
 async def test_what_a_newer_name_server_keeps_stays(tmp_path: Path) -> None:
-    """Changes keep unknown columns and enumeration numbers. Such a number is shown as unspecified."""
+    """Unknown columns and enum numbers survive changes; such a number is shown as unspecified."""
     file = tmp_path / "namesrv.db"
     async with name_server("", tmp_path) as stub:
         await register(stub)

@@ -1,4 +1,4 @@
-"""The name server's errors when its database fails; only damaged data is reported as damage."""
+"""The name server's errors when its database fails; only damaged data are reported as data loss."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -19,7 +19,7 @@ from tests.e2e.deaf_relay import deaf_relay
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 Fault = Callable[[Transaction, int], None]
-"""The action in the nth run of a transaction."""
+"""A fault in the nth run of a transaction."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -31,7 +31,7 @@ async def database() -> AsyncIterator[Postgres]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def catalog(database: Postgres, tmp_path: Path) -> AsyncIterator[Catalog]:
-    """A catalog of that database, without groups."""
+    """A catalog over the database, without groups."""
     _sql(database, "drop schema public cascade; create schema public")
     opened = await Catalog.open(database.url, tmp_path, "d")
     yield opened
@@ -39,7 +39,7 @@ async def catalog(database: Postgres, tmp_path: Path) -> AsyncIterator[Catalog]:
 
 
 def _sql(database: Postgres, text: str) -> None:
-    """A change by another client of the database."""
+    """Run a statement of another session."""
     writable = {"options": "-c default_transaction_read_only=off"}
     engine = sa.create_engine(database.url, isolation_level="AUTOCOMMIT", connect_args=writable)
     with engine.connect() as connection:
@@ -52,7 +52,7 @@ def _group(name: str) -> Group:
 
 
 async def _put(catalog: Catalog, name: str, fault: Fault = lambda *_: None) -> int:
-    """Store a group; returns the number of runs of the transaction."""
+    """Store a group; return the number of runs of the transaction."""
     runs = 0
 
     def decide(transaction: Transaction) -> tuple[int, bool]:
@@ -74,7 +74,7 @@ def _pid(transaction: Transaction) -> int:
 
 
 async def test_a_read_only_primary_is_unavailable(catalog: Catalog, database: Postgres) -> None:
-    """No data is lost there, and the error does not claim it. When it is writable again changes are stored."""
+    """No data are lost, so the error does not report a loss; once the database is writable they are stored."""
     _sql(database, "alter database postgres set default_transaction_read_only = on")
     try:
         catalog._engine.dispose()
@@ -90,7 +90,7 @@ async def test_a_read_only_primary_is_unavailable(catalog: Catalog, database: Po
 async def test_a_connection_that_is_lost_before_the_commit_costs_a_second_run(
     catalog: Catalog, database: Postgres
 ) -> None:
-    """The backend ends during the transaction. Nothing was stored, so it is run again, and stored once."""
+    """The backend is ended during the transaction. Nothing was stored, so it runs again and is stored once."""
 
     def fault(transaction: Transaction, run: int) -> None:
         if run == 1:
@@ -101,7 +101,7 @@ async def test_a_connection_that_is_lost_before_the_commit_costs_a_second_run(
 
 
 async def test_a_connection_that_is_always_lost_is_unavailable_soon(catalog: Catalog, database: Postgres) -> None:
-    """The number of attempts is limited, and none of them stored anything."""
+    """The number of retries is limited, and none of them stored anything."""
     with pytest.raises(Unavailable, match="database failed"):
         await _put(catalog, "c", lambda it, _: _sql(database, f"select pg_terminate_backend({_pid(it)})"))
     assert await _names(catalog) == set()
@@ -110,7 +110,7 @@ async def test_a_connection_that_is_always_lost_is_unavailable_soon(catalog: Cat
 async def test_a_connection_that_is_lost_at_the_commit_leaves_the_outcome_unknown(
     catalog: Catalog, database: Postgres
 ) -> None:
-    """It is unknown whether the commit arrived. It is not run again, and the error reports that."""
+    """It is unknown whether the commit arrived, so it is not repeated, and the client gets exactly that error."""
     pids: list[int] = []
 
     def at_commit(connection: sa.Connection) -> None:
@@ -132,7 +132,7 @@ async def test_a_connection_that_is_lost_at_the_commit_leaves_the_outcome_unknow
 async def test_a_database_that_says_nothing_more_is_given_up_and_found_again(
     database: Postgres, tmp_path: Path
 ) -> None:
-    """A frozen backend ends no statement by its own clock, and would block the threads permanently."""
+    """A frozen database does not time out its own statements, and would hold the threads permanently."""
     _sql(database, "drop schema public cascade; create schema public")
     async with deaf_relay(f"127.0.0.1:{database.port}") as relay, asyncio.timeout(60):
         port = relay.address.rpartition(":")[2]
@@ -153,7 +153,7 @@ async def test_a_database_that_says_nothing_more_is_given_up_and_found_again(
 
 
 async def test_concurrent_changes_are_run_again(catalog: Catalog, database: Postgres) -> None:
-    """A unique violation and a serialization failure are concurrent changes. The decision is made again."""
+    """A unique violation and a serialization failure come from concurrent changes: the decision is repeated."""
 
     def unique(transaction: Transaction, run: int) -> None:
         if run == 1:

@@ -1,4 +1,4 @@
-"""Replicas report to name servers, which propose a leader: SQLite and PostgreSQL, one name server and two."""
+"""Replicas report to name servers, which propose the leader: over SQLite and PostgreSQL, alone and two over one."""
 
 import asyncio
 import contextlib
@@ -32,18 +32,18 @@ async def database() -> AsyncIterator[Postgres]:
 
 @dataclass
 class ThreeMembers:
-    """The replicas of an enode with a unique name, and their reports."""
+    """The replicas of a uniquely named enode, and their reports."""
 
     enode: str
     epoch: int = 0
     said: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     def id(self, number: int) -> pb.MemberId:
-        """A replica and its disk."""
+        """The id of a replica and its disk."""
         return pb.MemberId(number=number, disk=f"disk-{number}")
 
     async def report(self, stub: NameServiceStub, number: int, **said: Any) -> pb.ReportMemberResponse:
-        """Send the report of one replica. Errors: those of the name server."""
+        """Report one replica. Errors: those of the name server."""
         request = pb.ReportMemberRequest(
             enode=self.enode,
             set_id=f"set of {self.enode}",
@@ -61,7 +61,7 @@ class ThreeMembers:
             return await stub.ReportMember(request, timeout=5)
 
     async def all_silent(self, stub: NameServiceStub, *, but: int = 0) -> pb.Proposal:
-        """All report that they miss the leader; returns the last answer."""
+        """All replicas report that they reach no leader; return the last answer."""
         answers = [await self.report(stub, number, is_leader_silent=True) for number in (1, 2, 3) if number != but]
         return answers[-1].proposal
 
@@ -70,7 +70,10 @@ class ThreeMembers:
 async def test_the_longest_log_is_proposed_and_a_higher_epoch_later(
     kind: str, tmp_path: Path, database: Postgres
 ) -> None:
-    """Two of three are enough. After a restart of the name server the epochs continue; a reported epoch raises them."""
+    """Two of three suffice.
+
+    After a restart of the name server the epochs keep growing; a higher reported epoch raises them.
+    """
     url, members = database.url if kind == "postgresql" else "", ThreeMembers("first")
     async with name_server(url, tmp_path) as stub:
         first = await members.all_silent(stub, but=1)
@@ -88,7 +91,7 @@ async def test_the_longest_log_is_proposed_and_a_higher_epoch_later(
 
 @KINDS
 async def test_two_that_decide_at_once_store_one(kind: str, tmp_path: Path, database: Postgres) -> None:
-    """Many concurrent reports to each name server result in one proposal, whose epoch is larger by one."""
+    """Many simultaneous reports at each name server lead to a single proposal; its epoch is one more."""
     members = ThreeMembers("at-once")
     url = database.url if kind == "postgresql" else ""
     async with contextlib.AsyncExitStack() as opened:
@@ -108,7 +111,7 @@ async def test_two_that_decide_at_once_store_one(kind: str, tmp_path: Path, data
 
 
 async def test_a_hand_over_is_told_to_who_waits_for_it(tmp_path: Path) -> None:
-    """A leader names its successor; the answer to a replica without a leader waits for the proposal."""
+    """A leader names its successor; the report of a replica that reaches no leader waits for that."""
     members = ThreeMembers("handing", epoch=1)
     async with name_server("", tmp_path) as stub:
         for number in (1, 2, 3):
@@ -122,7 +125,7 @@ async def test_a_hand_over_is_told_to_who_waits_for_it(tmp_path: Path) -> None:
 
 
 async def test_routes_name_the_leader_and_all_members(tmp_path: Path) -> None:
-    """A newer epoch moves the enode's address. An unreachable follower is shown as such; old epochs change nothing."""
+    """A newer epoch moves the enode's address; an unreachable follower is marked. Old epochs change nothing."""
     members = ThreeMembers("routed", epoch=1)
     async with name_server("", tmp_path, member_lease_s=1.0) as stub, asyncio.timeout(30):
         for number in (1, 2, 3):
@@ -162,7 +165,7 @@ async def test_routes_name_the_leader_and_all_members(tmp_path: Path) -> None:
 
 
 async def test_members_are_listed_and_elected(tmp_path: Path) -> None:
-    """An operator sees the lag of each replica, and elects one without a leader. Otherwise the error has the remedy."""
+    """An operator sees the lag of each replica, and elects a missing leader; otherwise the error names a remedy."""
     members = ThreeMembers("listed", epoch=1)
     async with name_server("", tmp_path) as stub:
         with pytest.raises(NotFound), rpc_errors("name server"):
@@ -193,7 +196,7 @@ async def test_members_are_listed_and_elected(tmp_path: Path) -> None:
 async def test_a_database_that_is_away_delays_no_report_and_lets_nobody_take_over(
     tmp_path: Path, database: Postgres
 ) -> None:
-    """Reports are answered without the database; when it is back, a leader is proposed again."""
+    """Reports are answered from memory; when the database is back, a leader is proposed again."""
     members = ThreeMembers("alone")
     async with name_server(database.url, tmp_path) as stub, asyncio.timeout(60):
         await members.report(stub, 1)

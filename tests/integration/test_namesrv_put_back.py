@@ -1,4 +1,4 @@
-"""PostgreSQL loses its last changes, as when a lagging replica is promoted; name servers continue."""
+"""A PostgreSQL that loses its last changes, as after a failover to a lagging replica, under running name servers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ ID = "00000000-0000-4000-8000-000000000001"
 
 @asynccontextmanager
 async def name_server(url: str, folder: Path) -> AsyncIterator[Directory]:
-    """A name server's directory that follows the changes of others."""
+    """A name server's directory that follows changes of others."""
     catalog = await Catalog.open(url, folder, ID)
     directory = Directory(
         catalog,
@@ -53,7 +53,7 @@ def lose(url: str, topic: str, version: int) -> None:
 
 
 async def created(directory: Directory, name: str) -> None:
-    """Create a topic, with the retries that the errors ask for."""
+    """Create a topic, as a client that follows the error's remedy."""
     while True:
         with suppress(Unavailable):
             await directory.create_topic(NewTopic(name))
@@ -77,9 +77,9 @@ async def until_known(directory: Directory, name: str, *, known: bool) -> None:
 
 @pytest.mark.parametrize("changes", [0, 1, 3])
 async def test_a_database_that_went_back_is_served_as_it_is_now(changes: int, tmp_path: Path) -> None:
-    """Lost changes are no longer served, new ones are served everywhere, and versions increase.
+    """Lost topics are served by no name server, new ones by all, and versions keep growing.
 
-    Watchers get a snapshot. With only the changes, an enode would not offer the topics that it still holds.
+    Watchers get a full snapshot: an enode that gets only the changes would not offer its messages of a lost topic.
     """
     async with (
         postgres() as server,
