@@ -11,22 +11,22 @@ from ortoo.enode.log.frame import ALIGNMENT_BYTES
 MIB = 1 << 20
 DAY_MS = 86_400_000
 COUNT_MAX = 1 << 30
-"""Of what is counted."""
+"""Upper bound of settings that count things."""
 MEMORY_BYTES_MAX = 1 << 44
 INDEX_PERCENT = 25
-"""What knowing where everything lies may take of the memory, unless the settings say otherwise."""
+"""Default percentage of the memory for the index of queues by segment."""
 
 
 class FlushMode(enum.StrEnum):
     """When an append is acknowledged."""
 
     DEFAULT = "default"
-    """As the store is configured."""
+    """The mode of the store's settings."""
     SYNC = "sync"
-    """After fdatasync: a crash never loses it."""
+    """After fdatasync; a crash never loses it."""
     ASYNC = "async"
-    """At once: a crash may lose the last `flush_interval_ms`. In an enode of several members: when its leader's disk
-    has it, so that a take-over may lose it. Visible to readers only when it can be lost no more."""
+    """At once; a crash may lose the last `flush_interval_ms`. In an enode with several replicas: when the leader's disk
+    has it, so that a take-over may lose it. Visible to readers only when it can no longer be lost."""
 
 
 RETENTION = ("retention_age_ms", "retention_bytes", "retention_requires_acknowledgement")
@@ -101,9 +101,9 @@ class StoreSettings:
     """False does all disk work on the event loop, in order, for tests that replay a run exactly."""
 
     def within(self, share_percent: int, total_bytes: int) -> "StoreSettings":
-        """The same with both caches made smaller, in proportion, where they would exceed their share of the memory.
+        """The same settings with both caches reduced in proportion if they would exceed their share of the memory.
 
-        The bound of the index is filled in.
+        The limit of the index is filled in.
         """
         allowed, wanted = total_bytes * share_percent // 100, self.recent_bytes + self.index_bytes
         allowed = min(allowed, wanted)
