@@ -62,7 +62,7 @@ class LiveSettings(Generic[S]):
     ) -> list[SettingChange]:
         """Set values until the next start; the settings in `reset` go back to the file and the environment.
 
-        Returns the changes, also with `check_only`. Errors: Invalid, naming the setting; then no setting changes.
+        Returns the changes, also with `check_only`. Errors: Invalid, naming the setting, and no setting changes.
         """
         for name in (*values, *reset):
             if name not in flat(self.settings):

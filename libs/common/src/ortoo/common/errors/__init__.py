@@ -7,7 +7,7 @@
 * Conflict: change the state first
 * Fenced: register again, because a newer process holds the right
 * Overloaded: slow down, retry after the given delay
-* Unavailable: retry; the outcome may be unknown
+* Unavailable: retry, although the outcome may be unknown
 * Moved, a subclass of Unavailable: nothing was stored, ask the enode's new leader
 * OutOfRange: request the valid range
 * DataLoss: repair the bytes, or skip them

@@ -142,8 +142,8 @@ def error_of_rpc(error: grpc.aio.AioRpcError, peer: str, *, within: bool = False
 def rpc_errors(peer: str, *, within: bool = False) -> Iterator[None]:
     """Turn failed gRPC calls in the block into OrtooErrors that name `peer`; `within` as in `error_of_rpc`.
 
-    It also raises CancelledError when the task was cancelled just as a call failed. grpc.aio then loses the
-    cancellation and raises the failure, so that a loop that retries after failures would never end.
+    It also raises CancelledError when the task was cancelled just as a call failed. In that case grpc.aio loses the
+    cancellation and raises the failure. A loop that retries after failures would otherwise never end.
     """
     before = cancellations()
     try:

@@ -1,6 +1,7 @@
 """Subscriptions by SQL92 conditions over messages' properties: compiled once, applied before any body is read.
+
     wanted = SqlFilter.compile("region = 'EU' AND (amount > 100 OR TAGS IN ('vip', 'gold'))")
-    rows = wanted.select(opened)          # None = all; otherwise the matching int32 rows
+    rows = wanted.select(opened)          # None = all rows
 
 A name is a property's name, `TAGS` the message's tag; names that are not SQL names stand in double quotes. Every value
 is text. It counts as a number beside a number, and as a truth value beside TRUE or FALSE. Text that cannot be converted

@@ -6,7 +6,7 @@ A handle is base64url, without padding, of
     version 2    version u8 | content | key id u32 | HMAC-SHA256, its first 16 bytes
 
 little-endian. The HMAC uses a key of the cluster and covers the name of the purpose, a zero byte, and all bytes before
-the HMAC. A handle of one kind is therefore invalid as another kind. 16 bytes are half of the hash's output, the minimum
+the HMAC. A handle of one kind is therefore invalid as another kind. Half of the hash's output, 16 bytes, is the minimum
 that RFC 2104 (section 5) recommends. One of 2^128 guesses is right, and each guess is a call.
 
 Version 1 is from clusters without keys, whose name servers are older. It proves nothing. A cluster that has keys
@@ -112,7 +112,7 @@ def opened(seals: HandleSeals | None, purpose: bytes, text: str, wrong: Invalid)
     """The content of a handle.
 
     Without `seals` its seal is not checked. Use that to check the caller's rights before another process checks the
-    seal. Errors: Unsupported for a newer version; `wrong` for other texts, changed handles and invalid seals.
+    seal. Errors: Unsupported for a newer version, and `wrong` for other texts, changed handles and invalid seals.
     """
     data = decoded(text, wrong)
     if data[0] == SEALED:

@@ -1,8 +1,8 @@
 """Converts protobuf messages to plain values and back, field by field, where both have the same field name.
 
-    topic = read(Topic, message)                          # the arguments that the message has
+    topic = read(Topic, message)
     topic = read(Topic, message, publish_order=order)     # another name, or a rule
-    message = write(topic_pb2.Topic, topic)               # the fields that the value has
+    message = write(topic_pb2.Topic, topic)
 
 A value is a dataclass, a NamedTuple or any class whose constructor is annotated; values inside a value are read and
 written the same way. The mapping of a pair of classes is computed once. Fields and arguments that the other side lacks

@@ -97,7 +97,7 @@ class TlsListener:
         def newest() -> grpc.ServerCertificateConfiguration | None:
             """Called by gRPC before each handshake, in a thread of its own, one call at a time.
 
-            Its result replaces the old configuration, and may be returned only once. gRPC frees the old one while
+            Its result replaces the old configuration, and may be returned only once. Then gRPC frees the old one while
             another handshake may read it, which would crash the process. The sleep lets such handshakes proceed first.
             """
             if not made.look():

@@ -25,7 +25,7 @@ class Decoding(Layer):
     def enter(self, call: Call) -> None:
         """Decode the one request.
 
-        Errors: Overloaded, DecodeError; Invalid when a list is too long or the compressed data are damaged.
+        Errors: Overloaded, DecodeError, and Invalid when a list is too long or the compressed data are damaged.
         """
         if call.data is None:
             return

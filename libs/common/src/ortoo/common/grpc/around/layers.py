@@ -189,8 +189,8 @@ class Layers(grpc.aio.ServerInterceptor):
     def around(self, handler: Any, path: str, *, boxed: bool = False) -> Any:
         """A method's handler with the layers for this method around it; it takes and returns bytes.
 
-        With `boxed` each of several requests and answers is in a list, which is emptied in transit. grpc.aio keeps each
-        of them until the next one comes, and a stream may be idle for hours.
+        With `boxed` each of several requests and answers is in a list, which is emptied in transit. Otherwise grpc.aio
+        would keep each of them until the next one comes, and a stream may be idle for hours.
         """
         kind = next(kind for kind in KINDS if getattr(handler, kind) is not None)
         handle = getattr(handler, kind)
