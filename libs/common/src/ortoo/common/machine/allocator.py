@@ -33,8 +33,8 @@ def spare_what_stays() -> None:
 def keep_freed_buffers() -> bool:
     """Keep freed buffers for the next ones instead of returning them to the kernel at once; whether that worked.
 
-    By default glibc returns a buffer of a megabyte as soon as it is free, and gets it again, page by page, for the next
-    batch. That is 600 page faults per batch, a third of a proxy's time. Other C libraries are not changed.
+    By default glibc returns a freed buffer of a megabyte at once, and gets it again, page by page, for the next batch.
+    That is 600 page faults per batch, a third of a proxy's time. Other C libraries are not changed.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

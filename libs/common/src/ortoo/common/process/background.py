@@ -26,7 +26,7 @@ class Background:
     """A group of tasks with the lifetime of a service, or of one of its connections.
 
     Leaving the block cancels all tasks and waits for them. A failed task of `spawn` cancels its siblings and the
-    block's body, and the block raises the failure, so that no service runs without one of its loops. Use `spawn` on a
+    block's body, and the block raises the failure. So no service runs without one of its loops. Use `spawn` on a
     process's Background only for the process's own loops. Use a `scope` for tasks that serve one peer, or `contained`
     for a single one. Use `asked` when a caller waits for the result.
     """

@@ -1,7 +1,7 @@
 """Counts the elements of lists (repeated fields) in the raw bytes of a protobuf message.
 
-The weight of an element is its decoding cost: 2 for a message, 1 for a text, an eighth of its bytes for a packed
-number. The weight of a message is at most its number of bytes. The count stops as soon as one list, or the weight of
+The weight of an element is its decoding cost: 2 for a message, 1 for a text, 1/8 of its bytes for a packed number.
+The weight of a message is at most its number of bytes. The count stops as soon as one list, or the weight of
 all lists, exceeds its limit.
 """
 
