@@ -319,7 +319,7 @@ class MemoryBudget:
         if self.used_bytes + size_bytes > allowed_bytes:
             self.refused[kind] += 1
             raise Overloaded(
-                f"{kind} requests {size_bytes} more bytes, {self.used_bytes} are used and {allowed_bytes} are "
+                f"{size_bytes} more bytes were requested by {kind}, {self.used_bytes} are used and {allowed_bytes} "
                 "allowed (memory_budget_bytes); read faster, request less, or use another process",
                 retry_after_ms=1_000,
             )
