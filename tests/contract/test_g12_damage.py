@@ -45,7 +45,7 @@ async def test_a_damaged_batch_is_named_and_all_others_are_served(where: str, ho
 
 
 async def test_a_time_is_found_behind_damage_at_the_end_of_a_segment() -> None:
-    """G12: the index rows of the damaged part are lost too; a search by that time finds the next message."""
+    """G12: the index rows of the damaged part are lost too, and a search by that time finds the next message."""
     one = OneStore()
     store = await one.open()
     texts = [b"%02d " % number * 300 for number in range(30)]

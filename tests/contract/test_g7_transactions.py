@@ -55,7 +55,7 @@ async def test_the_first_verdict_is_final_whatever_the_power_does(seed: int) -> 
 
 
 async def test_an_open_transaction_is_asked_about_then_parked_and_asked_about_again() -> None:
-    """G7: there are three checks with growing intervals, and no more until it is resumed, also after a power cut."""
+    """G7: there are three checks with growing intervals, and none until it is resumed, also after a power cut."""
     one = DeferredStore()
     await one.open()
     half = await one.transactions.begin(TOPIC, 0, encode([Message(b"x")], now_ms=1), producer_group="p")

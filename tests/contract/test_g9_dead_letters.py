@@ -162,7 +162,7 @@ def test_leases_that_run_out_count_as_attempts() -> None:
 
 
 def test_giving_back_without_counting_never_parks() -> None:
-    """A consumer that stops, or whose database is down, releases messages without counting an attempt."""
+    """A consumer that stops, or lost its database, releases messages without counting an attempt."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a")

@@ -1,7 +1,7 @@
 """One limit for all memory of a process that clients cause: requests above it are refused, or evict slow readers.
 
-All buffers for a client (data that it has not read, or sent data that are not processed) are drawn from the budget by
-a share. When the budget is used up, owners with unread bytes are evicted, the largest first. Of equal ones
+All buffers for a client (data that it has not read, or sent data not yet processed) are drawn from the budget by a
+share. When the budget is used up, owners with unread bytes are evicted, the largest first. Of equal ones
 the one that has waited longest comes first. A client that reads its data is never evicted, only slowed down.
 """
 
