@@ -55,7 +55,7 @@ def status_of(error: errors.OrtooError) -> grpc.StatusCode:
 
 
 def kind_of(error: errors.OrtooError) -> type[errors.OrtooError]:
-    """Moved travels as the kind that it is one of, so that whoever does not know it does the right thing."""
+    """Moved is sent as its base kind, so that clients that do not know it still handle it correctly."""
     return errors.Unavailable if isinstance(error, errors.Moved) else type(error)
 
 
