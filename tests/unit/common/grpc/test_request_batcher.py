@@ -98,7 +98,7 @@ async def test_closing_leaves_nobody_waiting() -> None:
         await asked(server, 1)
         batcher.close()
         assert [type(outcome) for outcome in await both] == [Unavailable, Unavailable]
-        with pytest.raises(Unavailable, match="left"):
+        with pytest.raises(Unavailable, match="closed"):
             await batcher.ask(3)
 
 

@@ -66,7 +66,7 @@ def real_group(limit_bytes: int) -> Iterator[Path]:
             return
         finally:
             folder.rmdir()
-    pytest.skip("NO CONTROL GROUPS: limits were NOT tested. Run as root where the controller of memory may be used")
+    pytest.skip("NO CONTROL GROUPS, limits were NOT tested; run as root where the controller of memory may be used")
 
 
 def test_a_limit_of_the_kernel_is_read() -> None:

@@ -44,7 +44,7 @@ def test_text_has_every_value() -> None:
     assert found["latency_seconds_sum"][(("method", "Send"),)] == 5
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="NOT CHECKED: no promtool, install Prometheus")
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="NOT CHECKED, no promtool; install Prometheus")
 def test_text_is_what_prometheus_reads() -> None:
     """Prometheus' own tool finds no mistakes in the text."""
     text = "".join(chunks(example()))
