@@ -94,7 +94,7 @@ async def test_only_who_shows_a_certificate_is_answered(authority: Authority, tm
                         await call(channel)
                     assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
             async with grpc.aio.insecure_channel(address) as channel:
-                with pytest.raises(Unavailable, match="does it want TLS, with a certificate"), rpc_errors("it"):
+                with pytest.raises(Unavailable, match="does it expect TLS with a client certificate"), rpc_errors("it"):
                     await call(channel)
         for name in ("namesrv-0", "enode-0"):
             call = calls[cluster.address_of(name)]
@@ -164,7 +164,7 @@ async def test_members_speak_by_it(authority: Authority, tmp_path: Path) -> None
                     await MemberServiceStub(channel).Join(request)
                 assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
             async with grpc.aio.insecure_channel(member.member_address) as channel:
-                with pytest.raises(Unavailable, match="does it want TLS, with a certificate"), rpc_errors("it"):
+                with pytest.raises(Unavailable, match="does it expect TLS with a client certificate"), rpc_errors("it"):
                     await MemberServiceStub(channel).Join(request)
         await first.lives.end()
         assert await leading(cluster, [one for one in members if one is not first]) is not first
@@ -221,7 +221,7 @@ async def test_a_process_without_a_certificate_says_what_it_lacks(
     for process in processes.values():
         await process.start()
     clear = str(processes["namesrv"].environ["LISTEN_ADDRESS"])
-    reasons = {processes["namesrv"].address: "does it want TLS, with a", clear: "tls_cluster_certificate_file"}
+    reasons = {processes["namesrv"].address: "does it expect TLS with a", clear: "tls_cluster_certificate_file"}
     for number, (name_server, why) in enumerate(reasons.items()):
         name = f"bare-{number}"
         bare = RoleProcess("enode", tmp_path / name, {"NAME": name, "NAMESRV_ADDRESS": name_server})

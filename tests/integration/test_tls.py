@@ -102,7 +102,7 @@ def test_required_tls_needs_a_port() -> None:
 
 
 @pytest.mark.parametrize(
-    ("certificate_file", "words"), [("absent.pem", "cannot be read"), ("text.pem", "is no PEM file")]
+    ("certificate_file", "words"), [("absent.pem", "cannot be read"), ("text.pem", "is not a PEM file")]
 )
 async def test_a_snode_without_a_usable_certificate_does_not_start(
     certificate_file: str, words: str, tmp_path: Path

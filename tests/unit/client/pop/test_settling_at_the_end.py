@@ -31,5 +31,5 @@ async def test_who_acknowledges_while_the_consumer_is_cancelled_hears_that_nobod
             settling.cancel()
             await asyncio.wait([settling])
         for ack in acks:
-            with pytest.raises(Unavailable, match="left before the answer"):
+            with pytest.raises(Unavailable, match="closed before the answer"):
                 await ack

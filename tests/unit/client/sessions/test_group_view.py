@@ -32,7 +32,7 @@ def test_the_strategy_of_the_group_counts() -> None:
     assert allocated(config, "b", "t", QUEUES, configured_queues=[QUEUES[3], Queue("u", "e", 0)]) == [QUEUES[3]]
     room = GroupView(members, None, None, AllocationStrategy.MACHINE_ROOM)
     assert allocated(room, "a", "t", QUEUES, rooms=["a"]) == QUEUES[:4]
-    with pytest.raises(Invalid, match="room of the member"):
+    with pytest.raises(Invalid, match="zone of the group member"):
         allocated(GroupView(members, None, {}, AllocationStrategy.ROOM_NEARBY), "a", "t", QUEUES)
 
 
