@@ -115,7 +115,7 @@ async def test_a_disk_of_a_set_without_its_hard_state_is_refused(trace: str, ope
         disk.open(FOLDER / trace, create=True).close()
     before = contents(disk)
     for _ in range(3):
-        with pytest.raises(DataLoss, match=r"its hard state, the file reign, is missing: put back .*`ortoo enode"):
+        with pytest.raises(DataLoss, match=r"its hard state, the file reign, is missing: restore .*`ortoo enode"):
             if opened_as == "enode without replicas":
                 await one.open()
             else:

@@ -161,7 +161,7 @@ async def test_what_is_for_an_enode_of_one_leaves_a_members_disk_alone(folder: P
     assert kept is not None
     write_reign(RealDisk(), folder, replace(kept, reign=replace(kept.reign, epoch=3)))
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
-    with pytest.raises(Conflict, match="is the disk of member 1"):
+    with pytest.raises(Conflict, match="is the disk of replica 1"):
         if way[0].startswith("--"):
             repair.main([str(folder), *way, "--apply"])
         else:
