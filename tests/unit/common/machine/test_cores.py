@@ -300,14 +300,14 @@ def test_cores_that_somebody_else_chose_are_taken_over() -> None:
 
 
 def test_cores_that_nobody_counts_are_not_chosen() -> None:
-    """This holds where /proc/stat has other core numbers than the process's mask, as in some containers."""
+    """Holds where /proc/stat has other core numbers than the process's mask, as in some containers."""
     run = Run(MadeUp(outside=frozenset({6, 7})))
     run.go_on(100)
     assert run.machine.kept is None
 
 
 def test_threads_that_were_on_their_way_are_told_a_look_later() -> None:
-    """This holds for a pinned process, and for one that was unpinned."""
+    """Holds for a pinned process, and for one that was unpinned."""
     run = kept(MadeUp())
     told = run.machine.settled
     assert told == 1

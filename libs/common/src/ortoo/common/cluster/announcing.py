@@ -123,14 +123,14 @@ class Announcing:
         for address, error in sorted(self._failures.items()):
             if isinstance(error, Conflict | Fenced):
                 yield Finding(
-                    "refused double",
+                    "registration rejected",
                     f"the name server {address} refuses this process: {error.message}",
                     "it gets no lease and no clients; of two processes with one name, one cannot serve",
                     "stop one of the two, or give this one another name (-p shows the settings)",
                 )
             else:
                 yield Finding(
-                    "name server away",
+                    "name server unavailable",
                     f"the name server {address} granted no lease: {error.message}",
                     "when no name server is left, processes do not learn of changes of topics, groups and processes",
                     "start it, or check its log and its database; or remove it from namesrv_address",

@@ -98,7 +98,7 @@ class LiveSettings(Generic[S]):
         """The settings whose values an operator has set and the next start will replace."""
         if kept := [one for one in self.all() if one.origin == OPERATOR and one.at_next_start is not None]:
             yield Finding(
-                "settings not kept",
+                "unsaved settings",
                 "; ".join(f"{one.name} was set to {one.value or 'nothing'} in the running process" for one in kept),
                 f"the next start uses {', '.join(f'{one.name} = {one.at_next_start}' for one in kept)}",
                 "set it in the settings file, the environment or the chart's values, or reset it: `ortoo "

@@ -175,8 +175,7 @@ def _all(name: str, numbers: Sequence[int | None]) -> Sequence[int]:
         return ()
     if missing:
         raise Invalid(
-            f"{missing} of {len(numbers)} messages have none; send those with and those without in separate "
-            "batches",
+            f"{missing} of {len(numbers)} messages have none; send those with and those without in separate batches",
             field=name,
         )
     return _not_negative(name, numbers)  # type: ignore[arg-type]

@@ -52,7 +52,7 @@ class ProcessMetrics:
         usual_s = sorted(self._late_s)[len(self._late_s) // 2] if len(self._late_s) == PROBES_KEPT else 0.0
         if usual_s > LATE_S:
             yield Finding(
-                "busy process",
+                "event loop lag",
                 f"its event loop serves timers {usual_s:.1f} s late",
                 "all of its work is delayed by this time, and leases may expire",
                 "give it more processor time, add snodes, or move topics to another enode",
