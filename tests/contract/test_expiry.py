@@ -16,7 +16,7 @@ async def _send(it: PopStore, **lives_ms: int) -> None:
 
 
 def test_expired_messages_are_left_out_of_pops_and_counted() -> None:
-    """This holds for any part of a batch, and for a whole one; other messages are delivered as usual."""
+    """Holds for any part of a batch, and for a whole one; other messages are delivered as usual."""
 
     async def scenario(it: PopStore) -> None:
         await _send(it, a=1_000, b=0, c=60_000)

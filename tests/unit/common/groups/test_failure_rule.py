@@ -22,7 +22,7 @@ def test_what_does_not_count_never_parks_and_what_is_asked_for_does() -> None:
 
 @given(st.integers(1, 50), st.lists(st.integers(0, 1_000), min_size=1, max_size=8))
 def test_every_message_that_always_fails_ends_after_exactly_so_many_tries(attempts_max: int, delays: list[int]) -> None:
-    """This holds for any delays."""
+    """Holds for any delays."""
     rule, attempt = FailureRule(attempts_max, tuple(delays)), 1
     while isinstance(verdict := rule.after(attempt), Again):
         assert verdict.delay_ms == delays[min(attempt, len(delays)) - 1]

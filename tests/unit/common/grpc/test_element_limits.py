@@ -109,7 +109,7 @@ def test_a_list_may_have_as_many_elements_as_its_limit_and_no_more(name: str) ->
     ids=["elements", "keys longer than necessary", "short lists", "packed numbers"],
 )
 def test_a_large_request_is_refused_before_it_is_decoded(path: str, data: bytes, said: str) -> None:
-    """This holds for all kinds of lists, and all encodings of their keys."""
+    """Holds for all kinds of lists, and all encodings of their keys."""
 
     def decoded(_: bytes) -> Any:
         raise AssertionError("it was decoded")

@@ -64,7 +64,7 @@ class Names(namesrv_pb2_grpc.NameServiceServicer):
 
 @pytest.mark.parametrize("compression", list(grpc.Compression))
 async def test_clients_may_compress(compression: grpc.Compression) -> None:
-    """This works with all of gRPC's algorithms; nothing else changes for the handler."""
+    """The test works with all of gRPC's algorithms; nothing else changes for the handler."""
     services = [
         ("ortoo.v1.NameService", lambda server: namesrv_pb2_grpc.add_NameServiceServicer_to_server(Names(), server))
     ]

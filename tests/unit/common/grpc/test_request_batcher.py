@@ -90,7 +90,7 @@ async def test_an_answer_that_nobody_waits_for_is_given_back() -> None:
 
 
 async def test_closing_leaves_nobody_waiting() -> None:
-    """This holds for requests in progress, for waiting ones, and for later ones."""
+    """Holds for requests in progress, for waiting ones, and for later ones."""
     async with Background("test") as background:
         server = Server()
         batcher = RequestBatcher(server.answer, background, size_max=1)
@@ -116,7 +116,7 @@ async def test_who_waits_when_the_background_ends_is_cancelled() -> None:
 
 
 async def test_who_asks_as_the_background_ends_is_cancelled_as_well() -> None:
-    """This holds also when the sending task has not begun yet."""
+    """Holds also when the sending task has not begun yet."""
     async with Background("test") as background, asyncio.timeout(5):
         server = Server()
         async with Background("requests") as requests:

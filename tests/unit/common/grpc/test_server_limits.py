@@ -84,7 +84,7 @@ async def closed_after(address: str, said: bytes) -> None:
 
 @pytest.mark.parametrize("said", [b"", b"PRI", PREFACE])
 async def test_a_connection_that_is_not_set_up_is_closed(shorter: Callable[..., None], said: bytes) -> None:
-    """This holds for any part of HTTP/2's preface that it has sent."""
+    """Holds for any part of HTTP/2's preface that it has sent."""
     shorter(server_handshake_timeout_ms=SOON_MS, http2__settings_timeout=SOON_MS)
     async with served() as server:
         await closed_after(server.address, said)

@@ -120,7 +120,7 @@ def test_a_light_load_comes_onto_the_idlest_core_within_seconds() -> None:
 
 
 def test_a_burst_has_all_cores_within_a_second() -> None:
-    """This holds for any start between two measurements."""
+    """Holds for any start between two measurements."""
     for late in range(20):
         run = kept(MadeUp())
         run.go_on(late * STEP_S)

@@ -146,7 +146,7 @@ def _of_processes(facts: Facts) -> Iterator[Finding]:
         cure = "synchronise both clocks (chrony, systemd-timesyncd): delayed messages and ages depend on them"
         yield Finding("clock skew", seen, cure)
     if facts.name_server_error:
-        cure = "start it, or look at its database; sending and receiving go on, changes of topics and groups do not"
+        cure = "start it, or check its database. Messages still flow, but topics and groups cannot change"
         yield Finding("name server unavailable", f"no name server answers: {facts.name_server_error}", cure)
     enodes = facts.cluster.enodes
     if not enodes:
@@ -211,8 +211,10 @@ def _of_members(facts: Facts) -> Iterator[Finding]:
                 yield Finding("empty disk", seen, cure, serious=False)
         led = next((one.epoch for one in enode.members if one.number == enode.leader), 0)
         if behind := [one.number for one in enode.members if one.state == "following" and one.epoch < led]:
-            seen = f"of enode {name} members {', '.join(map(str, behind))} have not heard of epoch {led} yet"
-            cure = f"wait a few seconds; if it stays so, the leader cannot reach them: {show}, and their logs"
+            seen = f"replicas {', '.join(map(str, behind))} of enode {name} do not know epoch {led} yet"
+            cure = (
+                f"wait a few seconds. If the finding remains, the leader cannot reach them: {show}, and read their logs"
+            )
             yield Finding("stale epoch", seen, cure, serious=False)
 
 
@@ -220,7 +222,7 @@ def _of_directory(facts: Facts) -> Iterator[Finding]:
     """Topics that enodes hold and that the name server does not list, or lists as deleted."""
     good = [one.name for one in facts.offered if not one.obstacle]
     if good:
-        seen = f"enodes hold {_some(good)}, which the name server's directory does not know: nobody can read them"
+        seen = f"enodes hold {_some(good)}, which the name server's directory lacks, so no client can read them"
         cure = (
             f"take them in: ortoo topic adopt {good[0] if len(good) == 1 else '--all'} (docs/operations/directory.md)"
         )

@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 
 from ortoo.common.cluster.name_servers import NameServers
-from ortoo.common.cluster.refused import OTHER_STORE_FIELDS, refused
+from ortoo.common.cluster.refused import OTHER_STORE_FIELDS
 from ortoo.common.errors import Conflict, Fenced, OrtooError
 from ortoo.common.errors.findings import Finding
 from ortoo.common.logs import log_events
