@@ -213,7 +213,7 @@ def _of_members(facts: Facts) -> Iterator[Finding]:
         if behind := [one.number for one in enode.members if one.state == "following" and one.epoch < led]:
             seen = f"replicas {', '.join(map(str, behind))} of enode {name} do not know epoch {led} yet"
             cure = (
-                f"wait a few seconds. If the finding remains, the leader cannot reach them: {show}, and read their logs"
+                f"wait a few seconds. If the finding remains, the leader cannot reach them: {show}, read their logs"
             )
             yield Finding("stale epoch", seen, cure, serious=False)
 
