@@ -212,7 +212,7 @@ def _around(
     settings: Settings, policy: Policy, name_server: NameServer, clock: Clock
 ) -> tuple[list[Guard], list[Layer]]:
     """The guards before a request is decoded (TLS, signatures) and the layers after it (names, rights, limits)."""
-    guards: list[Guard] = [Refusals(), *([TlsOnly()] if settings.tls_required else [])]
+    guards: list[Guard] = [*([TlsOnly()] if settings.tls_required else []), Refusals()]
     layers: list[Layer] = [Namespaces()]
     if policy.access is not None:
         sign_in = SignIn(policy.access, scaler_open=settings.scaler_open)
