@@ -49,7 +49,7 @@ def test_nobody_leads() -> None:
     leaderless = replace(WELL, leader=None)
     few = findings(with_states(leaderless, "away", "away", "following"))
     assert few["no leader"].serious
-    assert "start the others with their volumes: members 1, 2" in few["no leader"].cure
+    assert "start the others with their volumes: replicas 1, 2" in few["no leader"].cure
     assert few["replica unavailable"].serious
     enough = findings(with_states(leaderless, "away", "following", "following"))
     assert "ortoo enode elect e" in enough["no leader"].cure
@@ -60,7 +60,7 @@ def test_a_follower_has_not_heard_of_the_epoch() -> None:
     first, second, third = WELL.members
     found = findings(replace(WELL, members=(first, second, replace(third, epoch=2))))
     assert list(found) == ["stale epoch"]
-    assert "members 3" in found["stale epoch"].seen
+    assert "replicas 3" in found["stale epoch"].seen
 
 
 def test_an_empty_disk_waits() -> None:

@@ -174,7 +174,7 @@ class Transactions:
             done.set()
 
     async def run(self) -> None:
-        """Run due checks for ever. A failed check is retried and must not end the loop: no producer would be asked."""
+        """Run due checks for ever. A failed check is retried. It must not end the loop or the process."""
         while True:
             now_ms = self._clock.now_ms()
             due: list[int] = []
