@@ -77,8 +77,8 @@ FILES = (
     StoreFile(
         "`reign`",
         r"reign",
-        "The hard state of a replica: number and disk id, the set, its vote in the highest epoch, the position that the "
-        "disk once had, the start counter with its random part.",
+        "The hard state of a replica: number and disk id, the set, its vote, the position that the disk once had, the "
+        "start counter with its random part.",
         "no",
         "Refuses, because a replica without its vote could vote twice. An older copy is recognized by `serials`.",
         NEVER_THERE,
