@@ -77,8 +77,8 @@ FILES = (
     StoreFile(
         "`reign`",
         r"reign",
-        "The hard state of a replica: number, disk id, replica set, its vote in the highest epoch, the position that "
-        "the disk once had, and the start counter.",
+        "The hard state of a replica: its number, disk id, set and vote. Also the position that the disk once had, and "
+        "the start counter with its random part.",
         "no",
         "Refuses, because a replica without its vote could vote twice. An older copy is recognized by `serials`.",
         NEVER_THERE,
@@ -100,8 +100,8 @@ FILES = (
         "The segment to which the log is appended: messages, state changes, checkpoints, and the count of openings.",
         "of a replica",
         "A replica fetches the missing frames from the others, and leads only when it has them. Without replicas, its "
-        "offsets answer DATA_LOSS and are not assigned again. If the file is cut short, the store keeps the rest, "
-        "under another store id.",
+        "offsets answer DATA_LOSS and are not assigned again. If the file is cut short, the store returns to the rest "
+        "of it, under another store id.",
         outcomes(Start.NAMED, foreign=Start.REFUSED),
         outcomes(Start.RIGHT, foreign=Start.REFUSED),
     ),
@@ -160,7 +160,7 @@ FILES = (
     StoreFile(
         "`restored`",
         r"restored",
-        "The mark of a store that ends before its clients' latest knowledge. Its first start raises its numbers.",
+        "The mark of a store that ends before its clients' latest knowledge, until its first start raised its numbers.",
         "no",
         "Refuses if `identity` requires it. Then run the command that made the store again.",
         outcomes(Start.RIGHT, deleted=Start.REFUSED, emptied=Start.REFUSED),

@@ -1,4 +1,4 @@
-"""A member of an enode: it follows, is proposed, leads and is deposed, in one process and as often as it has to be."""
+"""A replica of an enode in one process: it follows, is elected, leads and steps down, any number of times."""
 
 import contextlib
 import sys
@@ -41,7 +41,7 @@ from ortoo.v1.members_pb2_grpc import add_MemberServiceServicer_to_server
 
 @dataclass(frozen=True, slots=True)
 class RunningMember(Running):
-    """A member that is up, whether or not it leads."""
+    """A running replica, leading or not."""
 
     member_address: str
     lives: Lives
@@ -56,9 +56,9 @@ async def open_member(
     disk: Disk | None = None,
     live: LiveSettings[Settings] | None = None,
 ) -> AsyncIterator[RunningMember]:
-    """Run a member of the enode that has its name. It is up before it leads, and before its set has begun.
+    """Run a replica of the enode of that name. It is up before it leads, and before its set is initialized.
 
-    Errors: Invalid, Conflict, Unsupported, DataLoss, as its folder and its servers say them.
+    Errors: Invalid, Conflict, Unsupported, DataLoss, from its folder and its servers.
     """
     clock, randomness, disk = clock or SystemClock(), randomness or Randomness(), disk or RealDisk()
     live = live or LiveSettings(Loaded(settings, {}), clock=clock)
