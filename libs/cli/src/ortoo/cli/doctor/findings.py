@@ -212,9 +212,7 @@ def _of_members(facts: Facts) -> Iterator[Finding]:
         led = next((one.epoch for one in enode.members if one.number == enode.leader), 0)
         if behind := [one.number for one in enode.members if one.state == "following" and one.epoch < led]:
             seen = f"replicas {', '.join(map(str, behind))} of enode {name} do not know epoch {led} yet"
-            cure = (
-                f"wait a few seconds. If the finding remains, the leader cannot reach them: {show}, read their logs"
-            )
+            cure = f"wait a few seconds. If the finding remains, the leader cannot reach them: {show}, read their logs"
             yield Finding("stale epoch", seen, cure, serious=False)
 
 
