@@ -169,7 +169,7 @@ class Delays:
         await self._background.kept("recall", forget())
 
     async def run(self) -> None:
-        """Deliver due messages for ever. A defect must not end the loop or the process: no message would be delivered."""
+        """Deliver due messages for ever. A defect must not end the loop or the process, or messages would wait."""
         while True:
             now_ms = self._clock.now_ms()
             self._timers.advance(now_ms)
