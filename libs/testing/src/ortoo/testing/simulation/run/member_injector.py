@@ -120,7 +120,7 @@ class MemberInjector(Injector):
         return emptied
 
     def _taken(self, fault: Fault) -> MemberMachine | None:
-        """The machine whose disk is to be replaced; None during another replacement, or if this disk may not be lost."""
+        """The machine whose disk is to be replaced; None during another replacement, or if the disk must stay."""
         machine = self._enode(fault)
         if self._replacing or not isinstance(machine, MemberMachine) or not self._is_a_member(machine):
             return None
