@@ -134,7 +134,7 @@ class Lives:
             yield from source()
         if times := self.doubts.times:
             yield Finding(
-                "state differs",
+                "state mismatch",
                 f"the state of this replica differed from the leader's in {times} consecutive comparisons",
                 "it folds its log again automatically; if it becomes leader before, it may serve wrong data",
                 "check the machine's memory; if it continues, report the log line with the names of the tables",
