@@ -1,4 +1,4 @@
-"""Every file of a store: what it holds, and what a start does when it is lost. The page and the tests are made of this.
+"""Every file of a store: its content, and the behaviour of a start without it. The page and the tests use this table.
 
 python -m tests.store_files docs/formats/files.md
 """
@@ -15,7 +15,7 @@ from ortoo.enode.log.scan import walk
 
 
 class Harm(enum.StrEnum):
-    """What may happen to a file while no process has the store open."""
+    """A harm to a file while no process has the store open."""
 
     DELETED = "deleted"
     EMPTIED = "emptied"
@@ -24,13 +24,13 @@ class Harm(enum.StrEnum):
 
 
 class Start(enum.StrEnum):
-    """What the next starts do."""
+    """The behaviour of the next starts."""
 
     RIGHT = "starts right"
     REFUSED = "refuses"
     NAMED = "names the loss"
     ABSENT = "-"
-    """Such a store has no such file."""
+    """This kind of store has no such file."""
 
 
 OTHER_LOG = 77
@@ -48,19 +48,19 @@ class StoreFile:
 
     name: str
     pattern: str
-    """Of the names of its files."""
+    """A regular expression for the names of its files."""
     holds: str
     may_be_missing: str
     without: str
-    """What a start does without it."""
+    """The behaviour of a start without it."""
     alone: Mapping[Harm, Start] = field(default_factory=lambda: ALWAYS_RIGHT)
     """In a store of an enode without replicas."""
     replicas: Mapping[Harm, Start] = field(default_factory=lambda: ALWAYS_RIGHT)
-    """In one of three replicas."""
+    """In the store of one of three replicas."""
 
 
 def outcomes(most: Start, **others: Start) -> Mapping[Harm, Start]:
-    """One for every harm, with exceptions by name."""
+    """The outcome for every harm, with exceptions by the name of the harm."""
     return dict.fromkeys(Harm, most) | {Harm[name.upper()]: start for name, start in others.items()}
 
 
@@ -68,40 +68,40 @@ FILES = (
     StoreFile(
         "`identity`",
         r"identity",
-        "Which store this is: cluster, enode, store id, the disk id of a replica, whether the store has hard state.",
+        "The identity of the store: cluster, enode, store id, the disk id of a replica, whether it has hard state.",
         "no",
-        "Refuses. A folder without any file is a new store, which a name server refuses that knows the enode.",
+        "Refuses. A folder without any file is a new store. A name server that knows the enode refuses it.",
         outcomes(Start.REFUSED, older=Start.RIGHT),
         outcomes(Start.REFUSED, older=Start.RIGHT),
     ),
     StoreFile(
         "`reign`",
         r"reign",
-        "The hard state of a replica: number and disk id, the set, the highest epoch promised and to which replica, "
-        "what the disk has lost, the start counter with its random part.",
+        "The hard state of a replica: its number, disk id, set and vote. Also the position that the disk once had, and "
+        "the start counter with its random part.",
         "no",
-        "Refuses: a promise that is forgotten is given twice. An older copy is noticed by `serials`.",
+        "Refuses, because a replica without its vote could vote twice. An older copy is recognized by `serials`.",
         NEVER_THERE,
         REFUSED,
     ),
     StoreFile(
         "`outline`",
         r"outline",
-        "The log summary of a replica: epochs, the replicas of the set, a cut that is under way.",
+        "The log summary of a replica: epochs, the replicas of the set, a truncation in progress.",
         "no",
-        "Refuses: the first replicas of a set are named nowhere else. An older copy, which may tell of a cut that was "
-        "done long ago, is noticed by `serials`.",
+        "Refuses, because no other file has the first replicas of a set. An older copy is recognized by `serials`; it "
+        "may contain a truncation that was completed long ago.",
         NEVER_THERE,
         REFUSED,
     ),
     StoreFile(
         LAST_SEGMENT,
         r"\d{20}\.seg",
-        "The segment that the log goes on in: messages, state changes, checkpoints, and the count of openings.",
+        "The segment to which the log is appended: messages, state changes, checkpoints, and the count of openings.",
         "of a replica",
-        "A replica takes the missing frames from the others, and leads only when it has them. Alone, offsets that it "
-        "held answer DATA_LOSS and are not given again. Of a file that is cut short the store goes back to what is "
-        "left, under another store id.",
+        "A replica fetches the missing frames from the others, and leads only when it has them. Without replicas, its "
+        "offsets answer DATA_LOSS and are not assigned again. If the file is cut short, the store returns to the rest "
+        "of it, under another store id.",
         outcomes(Start.NAMED, foreign=Start.REFUSED),
         outcomes(Start.RIGHT, foreign=Start.REFUSED),
     ),
@@ -110,8 +110,8 @@ FILES = (
         r"\d{20}\.seg",
         "A full segment of the log.",
         "of a replica",
-        "A replica takes a missing frame from the others when it is read, or at a start, when the state is folded "
-        "from it. Alone, the offsets that it held answer DATA_LOSS.",
+        "A replica fetches a missing frame from the others when it is read, or at a start, when the state is folded "
+        "from it. Without replicas, its offsets answer DATA_LOSS.",
         outcomes(Start.NAMED),
         outcomes(Start.RIGHT),
     ),
@@ -120,19 +120,19 @@ FILES = (
         r"\d{20}\.idx",
         "The queue index of a full segment.",
         "yes",
-        "Makes it again from the segment.",
+        "Rebuilds it from the segment.",
     ),
     StoreFile(
         "`<position>.keys`",
         r"\d{20}\.keys",
         "The key index of a full segment.",
         "yes",
-        "Nothing; the next search makes it again from the segment.",
+        "Does nothing; the next search rebuilds it from the segment.",
     ),
     StoreFile(
         "`begin`",
         r"begin",
-        "Where the log begins: what retention let go, and the first offset of each queue.",
+        "The begin of the log after retention, and the first offset of each queue.",
         "yes",
         "Takes the position from `serials`, and the offsets from the segments.",
     ),
@@ -146,67 +146,67 @@ FILES = (
     StoreFile(
         "`durable`",
         r"durable",
-        "How far the log was durable and committed when the store fell idle: a witness beside the marks in the log.",
+        "The durable and the committed position when the store fell idle, a witness beside the marks in the log.",
         "yes",
         "Relies on the marks in the log. Damage of the newest frames may be taken for a torn end.",
     ),
     StoreFile(
         "`serials`",
         r"serials",
-        "The numbers of the last writes of `reign`, `outline` and `begin`, by which older copies of them are noticed.",
+        "The numbers of the last writes of `reign`, `outline` and `begin`. Older copies are recognized by them.",
         "yes",
-        "Makes it again with the next write; until then an older copy is not noticed.",
+        "Writes it again with the next write of these files; until then an older copy is not recognized.",
     ),
     StoreFile(
         "`restored`",
         r"restored",
-        "That the store ends before what its clients know of it, until its first start has ended what they hold.",
+        "The mark of a store that ends before its clients' latest knowledge, until its first start raised its numbers.",
         "no",
-        "Refuses when `identity` tells of it: run the command again that made the store.",
+        "Refuses if `identity` requires it. Then run the command that made the store again.",
         outcomes(Start.RIGHT, deleted=Start.REFUSED, emptied=Start.REFUSED),
         NEVER_THERE,
     ),
     StoreFile(
         "`cut-<epoch>-<position>`",
         r"cut-\d+-\d+",
-        "Frames that a replica has cut out of its log, because the leader does not have them.",
+        "Frames that a replica has truncated from its log, because the leader does not have them.",
         "yes",
-        "Nothing; it is kept for an operator.",
+        "Does nothing; the file is kept for an operator.",
         NEVER_THERE,
         ALWAYS_RIGHT,
     ),
-    StoreFile("`<number>.spare`", r"\d+\.spare", "A future segment, all zeros.", "yes", "Makes another one."),
-    StoreFile("`*.tmp`", r".*\.tmp", "A small file that was being written.", "yes", "Removes it."),
+    StoreFile("`<number>.spare`", r"\d+\.spare", "A future segment, all zeros.", "yes", "Allocates another one."),
+    StoreFile("`*.tmp`", r".*\.tmp", "A small file during its write.", "yes", "Removes it."),
 )
 
 HEAD = """# Every file of a store
 
-Made by `python -m tests.store_files docs/formats/files.md`; the tests of lost files are made of the same table.
-[The log of an enode](log.md) has the formats, [crash safety](crash-safety.md) the argument.
+Made by `python -m tests.store_files docs/formats/files.md`; the tests of lost files use the same table.
+[The log of an enode](log.md) has the formats, and [crash safety](crash-safety.md) the reasons.
 
-A store is one folder. This page says what a start does when a file of it is lost. Every later start does the same. A
-start that is refused changes nothing, names the file and says what to do. With the file put back it starts right. No
+A store is one folder. This page describes how a start behaves when a file is lost. Every later start does the same. A
+refused start changes nothing, names the file and the remedy. It succeeds when the file is put back. No
 message is taken for another one, and no second history begins under one store id.
 
 The lock of a process is on the folder itself and leaves no file. Checkpoints, topics, offsets and the list of replicas
-are frames of the log. A running process notices that its folder was moved away, replaced or emptied: with the next
-flush, or within a second. It acknowledges nothing from then on, and `ortoo doctor` says `folder gone`.
+are frames of the log. A running process detects at the next flush, or within a second, that its folder was moved,
+replaced or emptied. It acknowledges nothing from then on, and `ortoo doctor` reports `data folder missing`.
 
 """
 TAIL = """
-*Starts right* means that everything acknowledged is there. *Names the loss* means that the start names the file and the
-positions, that the offsets of the file answer DATA_LOSS, and that all else is served. It happens only to segments
-of an enode without replicas, for nothing else has a copy of them. A disk of a replica that is refused is emptied and
-[admitted as a new replica](../operations/members.md); nothing is lost by that.
+*Starts right* means that all acknowledged data is present. *Names the loss* means that the start names the file and the
+positions. The offsets of the file then answer DATA_LOSS, and all other data is served. It happens only to segments
+of an enode without replicas, because there is no other copy of them. If a replica is refused, empty its disk and
+[admit it as a new replica](../operations/members.md); no data is lost.
 
-No file tells that a whole disk was put back from an older image. Its start has another number than any before, so no
-promise or message for an earlier start counts. A name server refuses it while it knows the later start, and no other
-replica cuts what it knows to be committed. Never start such a disk: empty it.
+No file shows that a whole disk was restored from an older image. Its start has a different number from all previous
+ones, so no vote or message for an earlier start counts. A name server that knows the later start refuses it. No other
+replica truncates messages that it knows to be committed. Never start such a disk: empty it.
 """
 
 
 def names_of(row: StoreFile, names: Sequence[str]) -> list[str]:
-    """The files of a store that a row is about."""
+    """The files of a store that belong to a row."""
     found = sorted(name for name in names if re.fullmatch(row.pattern, name))
     if not row.pattern.endswith("seg"):
         return found
@@ -214,12 +214,12 @@ def names_of(row: StoreFile, names: Sequence[str]) -> list[str]:
 
 
 def undescribed(names: Sequence[str]) -> list[str]:
-    """The files of a store that no row is about."""
+    """The files of a store that belong to no row."""
     return [name for name in names if not any(re.fullmatch(row.pattern, name) for row in FILES)]
 
 
 def of_another_log(data: bytes, base: int) -> bytes:
-    """A segment as another store would have it at this position: whole frames of other topics, with its mark."""
+    """The segment of another store at this position: whole frames of other topics, with its fingerprint."""
     found = bytearray(data)
     for one in walk(lambda at, length: data[at - base : at - base + length], base, base + len(data)):
         if isinstance(one, FrameHeader):

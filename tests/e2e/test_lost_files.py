@@ -1,4 +1,4 @@
-"""Real processes whose files are gone: a replica without its hard state, and an enode whose folder was moved away."""
+"""Real processes with missing files: a replica without its hard state, and an enode whose folder was moved away."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ async def made(mq: Client) -> None:
 
 
 async def sent(mq: Client, count: int, stored: list[bytes]) -> Queue:
-    """Send messages one after another, each until it is acknowledged; where they lie."""
+    """Send messages one after another, each until it is acknowledged; return their places."""
     queue: Queue | None = None
     while count:
         with contextlib.suppress(OrtooError):
@@ -50,7 +50,7 @@ async def all_of(mq: Client, queue: Queue) -> list[bytes]:
 
 
 async def refused(process: RoleProcess) -> str:
-    """Start a process that refuses its folder; what it says."""
+    """Start a process that refuses its folder; return its output."""
     with pytest.raises(DidNotStart) as caught:
         await process.start()
     assert caught.value.exit_code == EXIT_REFUSED
@@ -59,9 +59,9 @@ async def refused(process: RoleProcess) -> str:
 
 @pytest.mark.timeout(300)
 async def test_a_replica_that_lost_its_hard_state_never_begins_a_set_of_its_own(tmp_path: Path) -> None:
-    """Only `reign` is removed. Each of three starts is refused, and says what to do; nothing acknowledged is lost.
+    """Only `reign` is removed. Each of three starts is refused with a remedy; nothing acknowledged is lost.
 
-    The set goes on meanwhile, also without another one, and the disk comes back as a new replica.
+    The set keeps working meanwhile, also without a further replica, and the disk rejoins as a new replica.
     """
     async with member_cluster(tmp_path) as members, connect(members.address) as mq:
         first = members.enodes[0]
@@ -75,7 +75,7 @@ async def test_a_replica_that_lost_its_hard_state_never_begins_a_set_of_its_own(
         left = {file.name: file.read_bytes() for file in first.data.iterdir()}
         for _ in range(STARTS):
             said = await refused(first)
-            assert "its hard state, the file reign, is missing" in said
+            assert "its hard state, the file" in said
             assert "`ortoo enode add`" in said
             assert {file.name: file.read_bytes() for file in first.data.iterdir()} == left
             await sent(mq, 20, stored)
@@ -88,9 +88,9 @@ async def test_a_replica_that_lost_its_hard_state_never_begins_a_set_of_its_own(
 
 @pytest.mark.timeout(300)
 async def test_an_enode_whose_folder_is_moved_away_acknowledges_nothing(tmp_path: Path) -> None:
-    """Not while it runs, and not on an empty folder under its name; with its folder back everything is there.
+    """Neither while it runs nor on an empty folder under its name; with its folder back all messages are there.
 
-    `ortoo doctor` names both, and the process's health is red. Only an operator's word lets the enode go on without.
+    `ortoo doctor` names both, and the process's health is red. Only an operator's command accepts the empty folder.
     """
     async with process_cluster(tmp_path, environ=QUICK) as cluster, connect(cluster.address) as mq:
         enode, stored = cluster.enode, list[bytes]()
@@ -99,23 +99,23 @@ async def test_an_enode_whose_folder_is_moved_away_acknowledges_nothing(tmp_path
         away = tmp_path / "away"
         shutil.move(enode.data, away)
         assert await unacknowledged(mq)
-        assert "folder gone" in await doctor(cluster, "folder gone")
+        assert "data folder missing" in await doctor(cluster, "data folder missing")
         await enode.kill()
-        await enode.start()  # on a folder that it makes
+        await enode.start()  # on a folder that it creates
         assert await unacknowledged(mq)
-        former, _ = stores_in(await doctor(cluster, "another store"))
+        former, _ = stores_in(await doctor(cluster, "store mismatch"))
         await enode.kill()
         shutil.rmtree(enode.data)
         shutil.move(away, enode.data)
         await enode.start()
         await sent(mq, 5, stored)
-        # What was not acknowledged may be there: it was on its way when the folder went.
+        # A message without an acknowledgement may be there: it was on its way when the folder was moved.
         assert [one for one in await all_of(mq, queue) if one != UNACKNOWLEDGED] == stored
 
         await enode.kill()
         shutil.rmtree(enode.data)
         await enode.start()
-        known, new = stores_in(await doctor(cluster, "another store"))
+        known, new = stores_in(await doctor(cluster, "store mismatch"))
         assert known == former
         with pytest.raises(Invalid, match="already"):
             await mq.admin.members.accept_store("enode-0", former)
@@ -124,7 +124,7 @@ async def test_an_enode_whose_folder_is_moved_away_acknowledges_nothing(tmp_path
 
 
 async def unacknowledged(mq: Client) -> bool:
-    """Whether none of some sends is acknowledged."""
+    """Whether none of these sends is acknowledged."""
 
     async def one() -> bool:
         with contextlib.suppress(OrtooError, TimeoutError):
@@ -137,7 +137,7 @@ async def unacknowledged(mq: Client) -> bool:
 
 
 async def doctor(cluster: ProcessCluster, wanted: str) -> str:
-    """What `ortoo doctor` says, as soon as it names a finding."""
+    """The output of `ortoo doctor`, as soon as it names a finding."""
     async with asyncio.timeout(30):
         while True:
             said = await run(("ortoo", "doctor"), cluster.address)
@@ -146,7 +146,7 @@ async def doctor(cluster: ProcessCluster, wanted: str) -> str:
 
 
 def stores_in(said: str) -> tuple[str, str]:
-    """The ids of the store that the enode is known by, and of the one that it came with."""
+    """The id of the enode's registered store, and of the store that it has now."""
     found = re.search(r"known by store (\w+), and this is store (\w+)", " ".join(said.split()))
     assert found is not None, said
     return found[1], found[2]

@@ -1,4 +1,4 @@
-"""By which store an enode is known: no start of a name server forgets it, and all of them over one database know it."""
+"""The registered store of an enode: it survives restarts of a name server, and is shared by all over one database."""
 
 import asyncio
 import contextlib
@@ -19,26 +19,26 @@ from tests.integration.name_server import name_server
 
 
 async def register(stub: NameServiceStub, store_id: str, *, made_from: str = "") -> None:
-    """An enode announces itself once. Errors: as the name server says."""
+    """Register an enode once. Errors: those of the name server."""
     enode = topic_pb2.Enode(name="e", address="h:1", store_id=store_id, made_from=made_from)
     with rpc_errors("name server"):
         await stub.RegisterEnode(namesrv_pb2.RegisterEnodeRequest(enode=enode))
 
 
 async def leave(stub: NameServiceStub) -> None:
-    """It stops: its lease is over."""
+    """Unregister: its lease ends."""
     await stub.Unregister(namesrv_pb2.UnregisterRequest(enode="e"))
 
 
 async def accept(stub: NameServiceStub, store_id: str, enode: str = "e") -> str:
-    """An operator's word; the former store."""
+    """Accept a store as an operator; return the former store."""
     with rpc_errors("name server"):
         request = admin_pb.AcceptStoreRequest(enode=enode, store_id=store_id)
         return (await stub.AcceptStore(request)).former_store_id
 
 
 async def report(stub: NameServiceStub, number: int, disk: str, voters: list[str], **said: object) -> None:
-    """A replica reports; `voters` are number:disk."""
+    """Send a replica's report; `voters` are number:disk."""
     ids = [pb.MemberId(number=int(one[0]), disk=one[2:]) for one in voters]
     request = pb.ReportMemberRequest(
         enode="e",
@@ -55,9 +55,9 @@ async def report(stub: NameServiceStub, number: int, disk: str, voters: list[str
 
 
 async def test_another_store_needs_an_operators_word_also_after_a_start(tmp_path: Path) -> None:
-    """Refused while its name server runs and after a start; once accepted and there, it is the enode's.
+    """Refused before and after a restart of the name server; once accepted and present, it is the enode's.
 
-    A word for another store leaves the known one in place until the other has come.
+    Accepting another store keeps the registered one until the other has registered.
     """
     async with name_server("", tmp_path) as stub:
         with pytest.raises(NotFound):
@@ -89,7 +89,7 @@ async def test_another_store_needs_an_operators_word_also_after_a_start(tmp_path
 
 
 async def test_a_store_that_was_made_of_the_known_one_needs_no_word(tmp_path: Path) -> None:
-    """As of a backup; the one that it was made of is refused from then on. While that lives it is the enode."""
+    """For example a restored backup. It is refused while its origin is alive; from then on the origin is refused."""
     async with name_server("", tmp_path) as stub:
         await register(stub, "first")
         with pytest.raises(Conflict, match="is alive at") as refused:
@@ -116,7 +116,7 @@ async def two(tmp_path: Path) -> AsyncIterator[list[NameServiceStub]]:
 
 
 async def test_what_one_name_server_accepts_all_accept(two: list[NameServiceStub]) -> None:
-    """Of two first stores of a name, told to two of them at once, one is the enode's; a word counts everywhere."""
+    """Of two first stores of a name, registered at both at once, one is the enode's; an acceptance applies to both."""
     told = await asyncio.gather(register(two[0], "x"), register(two[1], "y"), return_exceptions=True)
     assert sorted(type(one).__name__ for one in told) == ["Conflict", "NoneType"]
     first, second = ("x", "y") if told[0] is None else ("y", "x")
@@ -133,7 +133,10 @@ async def test_what_one_name_server_accepts_all_accept(two: list[NameServiceStub
 
 
 async def test_a_set_without_any_known_replica_is_refused_also_after_a_start(tmp_path: Path) -> None:
-    """It has the set's id and the higher epoch. The real set is shown as away meanwhile, and led as before after it."""
+    """It has the set's id and the higher epoch.
+
+    The real set is shown as away meanwhile, and keeps its leader afterwards.
+    """
     voters = ["1:a", "2:b", "3:c"]
     async with name_server("", tmp_path, member_lease_s=0.2) as stub:
         for number, disk in enumerate("abc", 1):
@@ -151,6 +154,6 @@ async def test_a_set_without_any_known_replica_is_refused_also_after_a_start(tmp
 
 
 async def all_away(stub: NameServiceStub) -> bool:
-    """Whether all three replicas are shown, as away."""
+    """Whether all three replicas are shown as away."""
     [found] = (await stub.ListMembers(admin_pb.ListMembersRequest(enode="e"))).enodes
     return [one.state for one in found.members] == [topic_pb2.ENODE_MEMBER_STATE_AWAY] * 3

@@ -1,4 +1,4 @@
-"""What findings and reasons tell operators to do names only commands and options that exist."""
+"""The remedies of findings and reasons name only commands and options that exist."""
 
 import inspect
 import re
@@ -31,7 +31,7 @@ def options_of(work: Callable[..., object]) -> set[str]:
 
 
 def test_every_command_of_a_cure_exists() -> None:
-    """B-140: at three in the morning nobody is told a command or an option that is not there."""
+    """Every command and option in a remedy exists."""
     found = 0
     for source in SOURCES:
         for word, second, rest in COMMAND.findall((ROOT / source).read_text()):

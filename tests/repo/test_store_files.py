@@ -1,11 +1,11 @@
-"""The page of a store's files is made of the table that the tests of lost files are made of."""
+"""The page of a store's files and the tests of lost files are made from one table."""
 
 from tests.repo.tree import ROOT
 from tests.store_files import FILES, Harm, page
 
 
 def test_the_page_of_files_is_up_to_date() -> None:
-    """docs/formats/files.md is what `make docs` writes."""
+    """docs/formats/files.md equals the output of `make docs`."""
     assert (ROOT / "docs/formats/files.md").read_text(encoding="utf-8") == page()
 
 

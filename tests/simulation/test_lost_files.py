@@ -1,6 +1,6 @@
 """Each file of one of three replicas is lost, emptied, older or another store's; the replica is started three times.
 
-The rows are those of tests/store_files.py. The other replicas go on meanwhile.
+The rows are those of tests/store_files.py. The other replicas serve meanwhile.
 """
 
 import contextlib
@@ -22,13 +22,13 @@ from tests.store_files import FILES, FULL_SEGMENT, Harm, Start, StoreFile, names
 
 STARTS = 3
 START_S = 1.0
-"""Within so many virtual seconds a start is refused, or the replica is ready and has its log open."""
+"""Virtual seconds within which a start is refused, or the replica is ready and has its log open."""
 FILLING = b"." * 8_000
 SEGMENTS = 3
 OF_ANOTHER = 77
 """The seed of a run with another set."""
 MADE = {"`cut-<epoch>-<position>`": "cut-1-640", "`<number>.spare`": "000009.spare", "`*.tmp`": "begin.tmp"}
-"""Files that are not always there: they are put there, with some content, before they are harmed."""
+"""Files that are not always there. They are created, with some content, before they are harmed."""
 Files = Mapping[str, bytes]
 ROWS = [row for row in FILES if set(row.replicas.values()) != {Start.ABSENT}]
 
@@ -52,7 +52,7 @@ async def filled(client: Client, machine: MemberMachine, stored: list[bytes]) ->
 
 
 async def begun(stage: Stage, client: Client, stored: list[bytes]) -> MemberMachine:
-    """The replica that is harmed, with a log of several segments that all have."""
+    """The replica that is harmed; all replicas have its log of several segments."""
     await topic(stage, client)
     await sent(client, 5, stored)
     await filled(client, stage.cluster.members[0], stored)
@@ -76,9 +76,9 @@ def another_store() -> Files:
 
 
 async def stopped(stage: Stage, machine: MemberMachine, row: StoreFile) -> None:
-    """Stop a replica that has the log of all; where the marker of a stop is to be harmed, until there is one."""
+    """Stop a replica that has the whole log. If the marker of a clean stop is to be harmed, repeat until it exists."""
     while True:
-        # What it lacks of a full segment it takes from the others when it is read, and writes it then.
+        # It fetches missing frames of a full segment from the others when they are read, and writes them then.
         while differences(stage.cluster.members, flipped=machine.name if row.name == FULL_SEGMENT else ""):
             await stage.clock.sleep(0.1)
         await machine.stop()
@@ -88,7 +88,7 @@ async def stopped(stage: Stage, machine: MemberMachine, row: StoreFile) -> None:
 
 
 def harm_file(machine: MemberMachine, row: StoreFile, harm: Harm, older: Files) -> tuple[str, bytes]:
-    """Do harm to the newest file of a row; its name, and what it held."""
+    """Harm the newest file of a row; its name and its previous content."""
     folder, now = Path("/") / machine.name, files_of(machine)
     names = names_of(row, list(now))
     if not names:
@@ -110,13 +110,13 @@ def harm_file(machine: MemberMachine, row: StoreFile, harm: Harm, older: Files) 
 
 
 def set_of(machine: MemberMachine) -> str:
-    """Which set a replica that is up is of."""
+    """The set id of a running replica."""
     assert isinstance(machine.running, RunningMember)
     return machine.running.lives.joining.kept.set_id
 
 
 async def opened(stage: Stage, machine: MemberMachine) -> bool:
-    """Start a replica; whether it opens its log. One that does not ends, and is not started again."""
+    """Start a replica; whether it opens its log. A refused process ends, and is not restarted."""
     machine.start()
     await stage.clock.sleep(START_S)
     running = machine.running if machine.alive and machine.ready.is_set() else None
@@ -124,7 +124,7 @@ async def opened(stage: Stage, machine: MemberMachine) -> bool:
 
 
 async def settled(stage: Stage, client: Client, machine: MemberMachine, stored: list[bytes]) -> None:
-    """Wait until a replica has the state of the others, and let it lead: what it lacks of the log it asks them for."""
+    """Wait until a replica has the state of the others, and let it lead. It requests missing frames from them."""
     while differences(stage.cluster.members, flipped=machine.name):
         await stage.clock.sleep(0.1)
     while not machine.leads:
@@ -136,7 +136,7 @@ async def settled(stage: Stage, client: Client, machine: MemberMachine, stored: 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_a_lost_file_of_a_replica_costs_nothing(row: StoreFile) -> None:
-    """Three starts of the replica do what the table says. All replicas agree in the end, with all that was sent."""
+    """Three starts of the replica behave as in the table. All replicas agree in the end, and have all sent messages."""
 
     async def script(stage: Stage) -> None:
         async with stage.connect("app") as client:

@@ -1,4 +1,4 @@
-"""Three members lose power in the middle of what they write: state and log stay what was acknowledged."""
+"""Three replicas lose power during writes: state and log keep all acknowledged data."""
 
 import contextlib
 from functools import partial
@@ -14,12 +14,12 @@ from tests.simulation.stage import Stage, play
 from tests.simulation.test_take_over import THREE, bodies, leader, sent, topic
 
 FILLING = b"." * 24_000
-"""A few of these are a segment, and a checkpoint is due when a segment's length was stored since the last one."""
+"""A few of these fill a segment; a checkpoint is due when a segment's length was stored since the last one."""
 DELAY_MS = 20_000.0
 
 
 async def until_done(stage: Stage, client: Client, message: Message | bytes, dedup_id: str) -> tuple[int, bool]:
-    """Send under an id until it is acknowledged: its offset, and whether it was there already."""
+    """Send under an id until it is acknowledged: its offset, and whether it was a duplicate."""
     while True:
         with contextlib.suppress(OrtooError):
             async with client.producer("t") as producer:
@@ -29,7 +29,7 @@ async def until_done(stage: Stage, client: Client, message: Message | bytes, ded
 
 
 async def committed(stage: Stage, client: Client, queue: Queue, offset: int | None = None) -> int | None:
-    """What group `g` has committed of a queue; with `offset`, after it has committed that."""
+    """The committed offset of group `g` in a queue; with `offset`, after committing that."""
     while True:
         with contextlib.suppress(OrtooError):
             async with client.pull_consumer("g", settings=PullSettings(from_first=True)) as consumer:
@@ -44,9 +44,9 @@ async def committed(stage: Stage, client: Client, queue: Queue, offset: int | No
 
 
 def test_offsets_ids_and_delays_outlive_power_cuts_beside_checkpoints() -> None:
-    """B-040: what was acknowledged is in no checkpoint before a majority has it, and in the state after every cut.
+    """Acknowledged data are in no checkpoint before a majority has them, and in the state after every power cut.
 
-    The leader loses power in every round, and in every second one all members do, while a segment and its checkpoint
+    The leader loses power in every round, and in every second one all replicas do, while a segment and its checkpoint
     are being written.
     """
 
@@ -85,9 +85,9 @@ def test_offsets_ids_and_delays_outlive_power_cuts_beside_checkpoints() -> None:
 
 
 async def stopped_inside_a_frame(stage: Stage, client: Client, follower: MemberMachine) -> bool:
-    """Let a follower lose power while it writes frames of the leader; whether a part of a frame is there.
+    """Let a follower lose power while it writes frames of the leader; whether a partial frame is left.
 
-    Half of the write arrives: where chance decided, a run of this test could meet no torn frame at all.
+    Half of the write arrives. With a random part, a run of this test might have no torn frame at all.
     """
     cut = partial(follower.cut_power, KEEP_EVERYTHING, inside_write=True)
     async with client.producer("t") as producer:
@@ -107,7 +107,7 @@ async def stopped_inside_a_frame(stage: Stage, client: Client, follower: MemberM
 
 
 def test_a_follower_that_stopped_inside_a_frame_leads_a_whole_log() -> None:
-    """B-041: what it wrote in part is gone before it leads; offsets are given once, and all that follows is read."""
+    """A partial frame is removed before its replica leads; offsets are unique, and all later frames are read."""
 
     async def script(stage: Stage) -> None:
         async with stage.connect("app") as client:
@@ -138,7 +138,7 @@ def test_a_follower_that_stopped_inside_a_frame_leads_a_whole_log() -> None:
 
 
 async def committed_position(machine: MemberMachine) -> int:
-    """How much of its log a member knows to be committed; 0 while it opens its log."""
+    """The committed position that a replica knows; 0 while it opens its log."""
     running = machine.running
     driver = running.lives.driver if isinstance(running, RunningMember) else None
     return driver.member.log.committed if driver is not None else 0

@@ -1,4 +1,4 @@
-"""A disk that was put back from an image has forgotten what it acknowledged: no other disk gives that up for it."""
+"""A disk that was restored from an image lacks acknowledged data: no other disk truncates this data for it."""
 
 from pathlib import Path
 
@@ -16,10 +16,10 @@ def content(machine: MemberMachine) -> bytes:
 
 
 def test_what_is_committed_is_not_cut_for_a_leader_that_lacks_it() -> None:
-    """With one replica away and the disk of another one put back, the third is the last one that has 77 messages.
+    """With one replica down and the disk of another one restored, only the third has 77 messages.
 
-    The two that have them not are a majority, and lead. The third ends, names what it has, and keeps it: an operator
-    goes on with that disk.
+    The two that lack them are a majority, and one of them leads. The third process ends and names these messages. It
+    keeps them, and an operator continues with that disk.
     """
 
     async def script(stage: Stage) -> None:

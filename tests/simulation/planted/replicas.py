@@ -1,4 +1,4 @@
-"""Planted: what a replica's disk has lost is taken for what it never had."""
+"""Planted bug: a replica takes a file that its disk has lost for one that it never had."""
 
 from dataclasses import replace
 from typing import Any
@@ -15,7 +15,7 @@ from ortoo.namesrv.directory import stores
 
 joins: Any = joining
 known: Any = stores
-"""What is planted there are names that they imported."""
+"""The planted functions replace names that these modules imported."""
 
 
 def a_missing_file_is_evidence() -> None:

@@ -35,7 +35,7 @@ def example() -> Metrics:
 
 
 def test_text_has_every_value() -> None:
-    """What was counted is found again in the text, escapes included."""
+    """The text contains all counted values, with escapes."""
     found = families("".join(chunks(example())))
     assert found["messages_total"] == {(("topic", 'a\\"\\\\\\nb'),): 7, (("topic", "t"),): 0}
     assert found["lag"][("group", "h"), ("topic", "t")] == 3
@@ -44,9 +44,9 @@ def test_text_has_every_value() -> None:
     assert found["latency_seconds_sum"][(("method", "Send"),)] == 5
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="NOT CHECKED: no promtool; install Prometheus")
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="NOT CHECKED, no promtool; install Prometheus")
 def test_text_is_what_prometheus_reads() -> None:
-    """Prometheus' own tool finds nothing wrong with the text."""
+    """Prometheus' own tool finds no mistakes in the text."""
     text = "".join(chunks(example()))
     done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
@@ -69,7 +69,7 @@ def test_budget_adds_up_the_rest() -> None:
 
 
 def test_what_is_gone_is_not_told() -> None:
-    """A series lives exactly as long as what it was read from."""
+    """A series exists exactly as long as its source."""
     topics = {("t",): 1, ("u",): 2}
     metrics = Metrics()
     metrics.gauge("size", "Size.", lambda: topics, labels=("topic",))
@@ -79,7 +79,7 @@ def test_what_is_gone_is_not_told() -> None:
 
 
 async def test_endpoint_answers_scrapes_and_probes() -> None:
-    """/metrics, zipped for those who take it; /readyz says what it is told; wrong requests are refused, not dropped."""
+    """/metrics is compressed on request, /readyz returns the given state, and wrong requests are refused."""
     ready, scrapes = [True], list[float]()
     metrics = example()
     metrics.gauge("wide", "Wide.", lambda: [((str(n),), n) for n in range(2000)], labels=("n",))

@@ -1,4 +1,4 @@
-"""How a folder becomes that of a member, and what one that has nobody to ask leaves as it is."""
+"""How a folder becomes that of a replica, and how a start without other replicas leaves its data unchanged."""
 
 from dataclasses import replace
 
@@ -24,11 +24,11 @@ from ortoo.testing.time.virtual_clock import VirtualClock
 from tests.contract.one_store import SETTINGS, OneStore
 
 BUSY = replace(SETTINGS, idle_mark_ms=1_000_000)
-"""A store that is never idle, so that no tide mark is written."""
+"""A store that is never idle, so that no durable mark is written."""
 
 
 def test_a_copied_log_is_not_the_begin_of_a_second_set() -> None:
-    """B-042: the enode's own folder goes on as member 1; the same log as another member would lead beside it."""
+    """The enode's folder continues as replica 1; the same log as another replica would lead, too, so it is refused."""
     disk = MemoryDisk()
     disk.make_folder(FOLDER)
     claim(disk, FOLDER, Identity("default", "enode-0", "the-store", 1), [])
@@ -40,7 +40,7 @@ def test_a_copied_log_is_not_the_begin_of_a_second_set() -> None:
 
 
 def test_two_sets_made_of_copies_of_one_store_have_different_ids() -> None:
-    """Each gets an id of its own, and its identity says of which store it was made; frames of the log stay its own."""
+    """Each gets its own id, and its identity names the store that it was made of; the log keeps its frames."""
     ids = set()
     for seed in (1, 2):
         disk = MemoryDisk()
@@ -56,7 +56,7 @@ def test_two_sets_made_of_copies_of_one_store_have_different_ids() -> None:
 
 
 def test_a_disk_that_is_put_back_from_an_image_never_repeats_a_start() -> None:
-    """Its counter goes on as it did, and the number of the start is another one; it is above those before the image."""
+    """Its counter repeats, but the number of the start differs; it is above those before the image."""
     disk = MemoryDisk(record=True)
     disk.make_folder(FOLDER)
     Joining(disk, FOLDER, SystemClock(), Randomness(1)).started()
@@ -72,7 +72,7 @@ def test_a_disk_that_is_put_back_from_an_image_never_repeats_a_start() -> None:
 
 
 def test_a_store_that_becomes_a_set_may_be_interrupted_anywhere() -> None:
-    """Whatever was on the disk at a kill, the next start makes one set of it, and nothing is refused."""
+    """After a kill at any point the next start makes one set, and refuses nothing."""
     disk = MemoryDisk(record=True)
     disk.make_folder(FOLDER)
     claim(disk, FOLDER, Identity("default", "enode-0", "the-store", 1), [])
@@ -92,7 +92,7 @@ def test_a_store_that_becomes_a_set_may_be_interrupted_anywhere() -> None:
 @pytest.mark.parametrize("trace", ["identity", "outline", "cut-2-640", "serials", "frames", "last frame"])
 @pytest.mark.parametrize("opened_as", ["replica 1", "replica 2", "enode without replicas"])
 async def test_a_disk_of_a_set_without_its_hard_state_is_refused(trace: str, opened_as: str) -> None:
-    """A missing file is no evidence: one trace of the set is enough, and a refused start changes nothing."""
+    """A missing file proves nothing: one trace of the set is enough, and a refused start changes nothing."""
     one = OneStore(settings=SETTINGS)
     await one.open()
     await one.append(b"x" * 100)
@@ -115,7 +115,7 @@ async def test_a_disk_of_a_set_without_its_hard_state_is_refused(trace: str, ope
         disk.open(FOLDER / trace, create=True).close()
     before = contents(disk)
     for _ in range(3):
-        with pytest.raises(DataLoss, match=r"its hard state, the file reign, is missing: put back .*`ortoo enode"):
+        with pytest.raises(DataLoss, match=r"its hard state, .*, is missing: restore .*`ortoo enode"):
             if opened_as == "enode without replicas":
                 await one.open()
             else:
@@ -134,14 +134,14 @@ def contents(disk: FaultyDisk) -> dict[str, bytes]:
 
 
 class Hasty(SystemClock):
-    """A clock by which nobody waits."""
+    """A clock whose sleeps end at once."""
 
     async def sleep(self, seconds: float) -> None:
-        """Go on."""
+        """Return at once."""
 
 
 async def test_nobody_is_asked_to_be_of_a_set_before_all_say_that_they_would() -> None:
-    """Who was would be lost to the set that one of the others is of; the last question is the one that is written."""
+    """A joined replica would be lost to an older set of another one; only the last request is written."""
     disk = MemoryDisk()
     disk.make_folder(FOLDER)
     others, is_refused = {str(number): MemberId(number, f"disk-{number}") for number in (2, 3)}, True
@@ -160,13 +160,13 @@ async def test_nobody_is_asked_to_be_of_a_set_before_all_say_that_they_would() -
 
 
 async def test_who_is_only_asked_stays_free() -> None:
-    """It may be of any set afterwards; of one, it says so to whoever asks for another."""
+    """It may join any set afterwards. When it belongs to one, it refuses requests for another."""
     disk = MemoryDisk()
     disk.make_folder(FOLDER)
     joining = Joining(disk, FOLDER, SystemClock(), Randomness(1), number=2, members=3)
     assert await joining.join("first", 1, asks_only=True) == joining.kept.member
     await joining.join("second", 2)
-    with pytest.raises(Conflict, match="of set second"):
+    with pytest.raises(Conflict, match="to set second"):
         await joining.join("first", 1, asks_only=True)
 
 
@@ -176,7 +176,7 @@ def _segments(disk: FaultyDisk) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("others", [0, 2])
 async def test_a_killed_log_is_not_cut_by_a_member_with_nobody_to_ask(others: int) -> None:
-    """B-023: alone, or the others of its set away, and started twice: every acknowledged byte stays where it is."""
+    """Without replicas, or with the others down, and started twice: every acknowledged byte stays unchanged."""
     one = OneStore(settings=BUSY)
     await one.open()
     for number in range(40):
@@ -204,7 +204,7 @@ async def test_a_killed_log_is_not_cut_by_a_member_with_nobody_to_ask(others: in
         await log.close()
     after = _segments(disk)
     assert {name: after.get(name) for name in before} == before
-    if not others:  # as an enode's folder again, everything is there
+    if not others:  # opened as an enode's folder again, all data is there
         again = OneStore(disk=disk, settings=BUSY)
         await again.open()
         assert await again.texts() == texts

@@ -1,4 +1,4 @@
-"""`ortoo-enode elect DIR --lose`: it says what it costs, changes nothing by itself, and may be interrupted anywhere."""
+"""`ortoo-enode elect DIR --lose`: shows the losses, changes nothing without --apply, may be interrupted anywhere."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +26,7 @@ OTHERS = tuple(MemberId(number, f"disk-{number}") for number in (2, 3))
 
 @pytest.fixture
 async def folder(tmp_path: Path) -> Path:
-    """A closed store of member 1, which has two others that are gone."""
+    """A closed store of replica 1, whose two others are lost."""
     disk, clock, randomness = RealDisk(), SystemClock(), Randomness(1)
     settings = StoreSettings(segment_bytes=16 << 10, headroom_bytes=0)
     store = await Store.open(tmp_path, settings=settings, disk=disk, clock=clock, randomness=randomness)
@@ -43,7 +43,7 @@ async def folder(tmp_path: Path) -> Path:
 
 
 def test_it_says_what_is_left_and_changes_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without --apply the exit code is 3, and every file is as it was."""
+    """Without --apply the exit code is 3, and every file is unchanged."""
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
     assert elect.main([str(folder), "--lose"]) == 3
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
@@ -53,7 +53,7 @@ def test_it_says_what_is_left_and_changes_nothing(folder: Path, capsys: pytest.C
 
 
 def test_it_makes_a_set_of_one_and_may_be_done_twice(folder: Path) -> None:
-    """Another set id in the member's and the store's own files, one voter, all of the log."""
+    """Another set id in the replica's and the store's files, one voter, the whole log."""
     disk = RealDisk()
     end = known_end(disk, folder)
     ids = {elect.survivor(disk, folder).kept.set_id}
@@ -74,7 +74,7 @@ def test_it_makes_a_set_of_one_and_may_be_done_twice(folder: Path) -> None:
 def test_a_disk_without_its_hard_state_goes_on_by_an_operators_word(
     folder: Path, lost: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its new set needs none of its promises. It says what is not known, and keeps number, disk and log."""
+    """Its new set does not need its votes. It reports the unknown data, and keeps number, disk and log."""
     disk = RealDisk()
     before, end = elect.survivor(disk, folder), known_end(disk, folder)
     reign = folder / "reign"
@@ -101,20 +101,20 @@ def test_a_disk_without_its_hard_state_goes_on_by_an_operators_word(
     identity = read_identity(disk, folder)
     assert identity is not None
     assert identity.made_from == before.kept.set_id
-    assert "what the disk has promised is not known" in capsys.readouterr().out
+    assert "the vote of the disk is unknown" in capsys.readouterr().out
 
 
 def test_a_folder_that_is_no_member_is_refused(tmp_path: Path) -> None:
-    """Also one whose set has not begun: nothing is to be lost there."""
-    with pytest.raises(Invalid, match="not the folder of a member"):
+    """Also one whose set is not initialized, because it has no data to lose."""
+    with pytest.raises(Invalid, match="not the folder of a replica"):
         elect.main([str(tmp_path), "--lose"])
     Joining(RealDisk(), tmp_path, SystemClock(), Randomness(1), members=3)
-    with pytest.raises(Invalid, match="not the folder of a member"):
+    with pytest.raises(Invalid, match="not the folder of a replica"):
         elect.main([str(tmp_path), "--lose", "--apply"])
 
 
 def test_damage_that_costs_what_lies_behind_is_told_first(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The log ends at a damaged frame: so much is lost, which nothing is taken away for before --apply."""
+    """The log ends at a damaged frame: the rest is reported as lost, and nothing is removed before --apply."""
     disk = RealDisk()
     once = known_end(disk, folder)
     (folder / CLEAN_NAME).unlink()
@@ -127,7 +127,7 @@ def test_damage_that_costs_what_lies_behind_is_told_first(folder: Path, capsys: 
     before = segment.read_bytes()
     assert elect.main([str(folder), "--lose"]) == 3
     said = capsys.readouterr().out
-    assert "ends at position 0:" in said
+    assert "ends at position 0." in said
     assert f"up to position {once}, is lost" in said
     assert segment.read_bytes() == before
     assert elect.main([str(folder), "--lose", "--apply", "--others-are-gone"]) == 0
@@ -135,7 +135,7 @@ def test_damage_that_costs_what_lies_behind_is_told_first(folder: Path, capsys: 
 
 
 def test_a_disk_that_was_being_copied_is_refused(folder: Path) -> None:
-    """It has the begin of another's log, and no state: alone it would lead without topics, offsets and groups."""
+    """It has the begin of another's log, but no state, so it would lead without topics, offsets and groups."""
     disk = RealDisk()
     found = elect.survivor(disk, folder)
     end = known_end(disk, folder)
@@ -153,15 +153,15 @@ def test_a_disk_that_was_being_copied_is_refused(folder: Path) -> None:
     "way", [("--caches",), ("--identity", "c", "e"), ("--without-checkpoint",), ("--cut", "0"), ("as an enode of one",)]
 )
 async def test_what_is_for_an_enode_of_one_leaves_a_members_disk_alone(folder: Path, way: tuple[str, ...]) -> None:
-    """G1: others count on what this disk said that it has, and on its log being theirs; whoever forgets that is told.
+    """G1: other replicas rely on this disk's acknowledgements and its log, so a start without replicas is refused.
 
-    Started by settings without `member_listen_address` it would write what nobody else has under their positions.
+    Started by settings without `member_listen_address` it would write different data at their positions.
     """
     kept = read_reign(RealDisk(), folder)
     assert kept is not None
     write_reign(RealDisk(), folder, replace(kept, reign=replace(kept.reign, epoch=3)))
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
-    with pytest.raises(Conflict, match="is the disk of member 1"):
+    with pytest.raises(Conflict, match="is the disk of replica 1"):
         if way[0].startswith("--"):
             repair.main([str(folder), *way, "--apply"])
         else:

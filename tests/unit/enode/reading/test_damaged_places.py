@@ -1,4 +1,4 @@
-"""What a reader does about places that are damaged."""
+"""Reads of damaged places."""
 
 import asyncio
 from itertools import pairwise
@@ -17,7 +17,7 @@ FOLDER = Path("/log")
 
 
 async def test_damaged_segments_are_repaired_in_the_order_of_the_log() -> None:
-    """And not in that of their addresses: a simulated run asks other members in the same order each time."""
+    """Not in that of their addresses, so that a simulated run asks other replicas in the same order each time."""
     disk, catalog, asked = MemoryDisk(), Catalog(), list[int]()
     made = [Segment(disk, FOLDER, 0, 0) for _ in range(100)]
     catalog.segments = list(next(pair for pair in pairwise(made) if list(set(pair)) != list(pair)))

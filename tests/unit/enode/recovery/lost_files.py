@@ -1,4 +1,4 @@
-"""Stores of an enode without replicas, at rest: files by name, and what was acknowledged."""
+"""Closed stores of an enode without replicas: files by name, and the acknowledged data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,7 @@ TOPIC = 5
 QUEUES = 2
 BODY_BYTES = 400
 MOST_LOST = 1_000
-"""Behind a lost segment a store leaves out more offsets than it could have held."""
+"""The offsets that a store leaves out behind a lost segment; more than it could have held."""
 SMALL = replace(SETTINGS, retention_bytes=24 << 10)
 Files = Mapping[str, bytes]
 Queues = dict[tuple[int, int], bytes]
@@ -35,7 +35,7 @@ class AtRest:
 
     files: Files
     older: Files
-    """Its files, as they were before the last part of it was stored."""
+    """Its files before the last part of it was stored."""
     acknowledged: Queues
     committed: dict[int, int]
     """The offsets of a group."""
@@ -46,13 +46,13 @@ class AtRest:
 
 @dataclass(slots=True)
 class Life:
-    """A store while something is done with it."""
+    """A store while it is in use."""
 
     seed: int
     disk: FaultyDisk = field(default_factory=lambda: FaultyDisk(MemoryDisk()))
     clock: VirtualClock = field(default_factory=VirtualClock)
     keys: dict[tuple[int, int], str] = field(default_factory=dict)
-    """Of each message that was stored."""
+    """The key of each stored message."""
     store: Store = field(init=False)
 
     async def open(self) -> Store:
@@ -64,7 +64,7 @@ class Life:
         return self.store
 
     async def send(self, count: int) -> Queues:
-        """Store messages, each with a key of its own; where they are."""
+        """Store messages, each with its own key; their places."""
         found: Queues = {}
         for _ in range(count):
             queue_id, key = len(self.keys) % QUEUES, f"{self.seed}-{len(self.keys)}"
@@ -77,7 +77,7 @@ class Life:
         return found
 
     async def seen(self) -> tuple[Queues, set[tuple[int, int]]]:
-        """What can be read, and the offsets that are named as lost."""
+        """The readable messages, and the offsets that are reported as lost."""
         found, lost = Queues(), set[tuple[int, int]]()
         for queue in self.store.describe_queues(TOPIC):
             offset = queue.begin_offset
@@ -94,7 +94,7 @@ class Life:
         return found, lost
 
     async def kill(self) -> None:
-        """End the process without a stop."""
+        """End the process without a clean stop."""
         left = FaultyDisk(self.disk.crashed(Randomness(1), KEEP_EVERYTHING))
         await self.store.close()
         self.disk = left
@@ -124,7 +124,7 @@ def disk_of(files: Files) -> FaultyDisk:
 
 
 async def made(seed: int, how: str) -> AtRest:
-    """A store of several segments whose first ones retention has let go, stopped or killed; or restored of a backup."""
+    """A store of several segments whose first ones retention deleted; stopped, killed, or restored from a backup."""
     life = Life(seed)
     store = await life.open()
     await store.put_topics([TopicCopy(TOPIC, "orders", QUEUES, 1)])
@@ -152,7 +152,7 @@ async def made(seed: int, how: str) -> AtRest:
         files = files_of(life.disk, restored)
         return AtRest(
             files, files, acknowledged, committed, store_id, life.keys
-        )  # it was never started: nothing is older
+        )  # it was never started, so there are no older files
     else:
         files = files_of(life.disk) | {f"{IDENTITY_NAME}.tmp": b"half"}
     older = files | later | older
@@ -161,7 +161,7 @@ async def made(seed: int, how: str) -> AtRest:
 
 
 async def _grown_old(life: Life) -> None:
-    """Two checkpoints, so that retention lets go of what lies before."""
+    """Write two checkpoints, so that retention deletes the segments before them."""
     await life.clock.pass_time(1)
     housekeeping = life.store.engine.housekeeping
     await housekeeping.checkpoint()

@@ -27,12 +27,12 @@ CELLS = [(row, harm) for row in FILES for harm in Harm if row.alone[harm] is not
 
 @cache
 def at_rest(seed: int, how: str) -> AtRest:
-    """A store, made once for all cells."""
+    """One store for all cells of the table."""
     return asyncio.run(made(seed, how))
 
 
 def harmed(one: AtRest, name: str, harm: Harm, how: str) -> Mapping[str, bytes]:
-    """The store's files, of which one is harmed."""
+    """The store's files with one of them harmed."""
     files = dict(one.files)
     if harm is Harm.DELETED:
         del files[name]
@@ -46,7 +46,7 @@ def harmed(one: AtRest, name: str, harm: Harm, how: str) -> Mapping[str, bytes]:
 
 
 def test_every_file_has_a_row() -> None:
-    """What a store writes is in the table, and two stores have segments at the same positions."""
+    """All files of a store are in the table, and two stores have segments at the same positions."""
     for how in WAYS:
         assert undescribed(list(at_rest(1, how).files)) == []
         assert at_rest(1, how).files.keys() == at_rest(OF_ANOTHER, how).files.keys()
@@ -54,13 +54,13 @@ def test_every_file_has_a_row() -> None:
 
 @pytest.mark.parametrize(("row", "harm"), CELLS, ids=lambda one: one.name if isinstance(one, StoreFile) else one.value)
 def test_a_lost_file_costs_nothing_that_is_not_named(row: StoreFile, harm: Harm) -> None:
-    """Three starts do what the table says, and none takes one message for another."""
+    """Three starts behave as in the table, and none takes one message for another."""
     check = {Start.RIGHT: starts_right, Start.REFUSED: refuses, Start.NAMED: names_the_loss}[row.alone[harm]]
     tried = 0
     for how in WAYS:
         one = at_rest(1, how)
         names = names_of(row, list(one.files))
-        if harm is Harm.OLDER:  # the newest of those that have changed since, if any has
+        if harm is Harm.OLDER:  # the newest of the files that changed since, if any
             changed = [name for name in names if one.older[name] != one.files[name]]
             names = changed if changed or row.alone[harm] is Start.NAMED else names
         for name in names[-1:]:
@@ -70,7 +70,7 @@ def test_a_lost_file_costs_nothing_that_is_not_named(row: StoreFile, harm: Harm)
 
 
 def test_a_segment_of_another_store_changes_no_state() -> None:
-    """The fold takes nothing from it, not even the messages before the first frame that names the other log."""
+    """The fold takes nothing from it, not even the messages before the first frame with the other fingerprint."""
     files = at_rest(1, "killed").files
     starts = bases(list(files))
     for base, next_base in pairwise(starts):
@@ -87,7 +87,7 @@ def test_a_segment_of_another_store_changes_no_state() -> None:
 
 
 async def refuses(one: AtRest, files: Mapping[str, bytes], name: str) -> None:
-    """Each start says which file is wrong and changes nothing; with the file put back everything is there."""
+    """Each start names the wrong file and changes nothing; with the file restored all data is there."""
     life = Life(50, disk_of(files))
     for _ in range(STARTS):
         with pytest.raises(DataLoss) as refused:
@@ -103,7 +103,7 @@ async def refuses(one: AtRest, files: Mapping[str, bytes], name: str) -> None:
 
 
 async def starts_right(one: AtRest, files: Mapping[str, bytes], name: str) -> None:
-    """Everything acknowledged is there, messages by their keys too, and what is stored between the starts."""
+    """All acknowledged data is there, messages also by their keys, and the data stored between the starts."""
     life, known = Life(50, disk_of(files), keys=dict(one.keys)), dict(one.acknowledged)
     for _ in range(STARTS):
         store = await life.open()
@@ -118,7 +118,7 @@ async def starts_right(one: AtRest, files: Mapping[str, bytes], name: str) -> No
 
 
 async def names_the_loss(one: AtRest, files: Mapping[str, bytes], name: str) -> None:
-    """What the file held is named and never served as something else; no offset is given twice under one store id."""
+    """The file's data is reported as lost and never replaced; no offset is assigned twice under one store id."""
     gone: set[tuple[int, int]] = set()
     life, known, base = Life(50, disk_of(files)), dict(one.acknowledged), int(name.removesuffix(".seg"))
     for number in range(STARTS):

@@ -1,4 +1,4 @@
-"""The name server, opened part by part: catalog, directory, handlers, server."""
+"""The name server, assembled from its parts: catalog, directory, handlers, server."""
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -37,7 +37,7 @@ from ortoo.v1.namesrv_pb2_grpc import add_NameServiceServicer_to_server
 
 OpenCatalog = Callable[[str, Path, str], Awaitable[Catalog]]
 KEYS_INTERVAL_S = 60.0
-"""How often it is looked whether handles need a new key."""
+"""The interval of the check whether a new key for handles is due."""
 _log = get_logger("namesrv")
 
 
@@ -52,15 +52,15 @@ async def open_namesrv(
 ) -> AsyncIterator[Running]:
     """Run a name server; leaving the block drains it.
 
-    `open_catalog` reaches the database; the default does so from a thread.
-    Errors: Invalid, Conflict, Unsupported, DataLoss, Unavailable, as `Catalog.open` and the server say them.
+    `open_catalog` opens the database; the default uses a thread. Errors: Invalid, Conflict, Unsupported, DataLoss,
+    Unavailable, as from `Catalog.open` and the server.
     """
     clock, randomness = clock or SystemClock(), randomness or Randomness()
     live = live or LiveSettings(Loaded(settings, {}), clock=clock)
     telemetry = Telemetry("namesrv", settings, clock)
     async with contextlib.AsyncExitStack() as parts:
         servers: list[GrpcServer] = []
-        # First of all, so that one that waits for its database can be seen to.
+        # This is opened first, so that a process that waits for its database can be observed.
         await parts.enter_async_context(telemetry.open(ready=lambda: any(server.serving for server in servers)))
         catalog = await _opened_catalog(open_catalog, settings, clock, randomness)
         parts.push_async_callback(catalog.close)
@@ -142,7 +142,7 @@ async def open_namesrv(
 async def _opened_catalog(
     open_catalog: OpenCatalog, settings: Settings, clock: Clock, randomness: Randomness
 ) -> Catalog:
-    """Open the database; one on another machine is waited for, whoever starts first. Errors: as `Catalog.open`."""
+    """Open the database; a remote one is awaited, in any start order. Errors: as `Catalog.open`."""
     attempt, backoff, new_id = 0, Backoff(first_s=0.1, max_s=2.0), randomness.uuid_text()
     while True:
         try:

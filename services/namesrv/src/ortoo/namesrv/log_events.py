@@ -1,4 +1,4 @@
-"""The log events of name servers: name, level, meaning, and what the reader of the log does."""
+"""The log events of name servers: name, level, meaning, and action of the operator."""
 
 from ortoo.common.logs.log_event import error, info, warning
 

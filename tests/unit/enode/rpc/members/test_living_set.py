@@ -1,4 +1,4 @@
-"""`ortoo-enode elect` asks everything that may know of a living set before a disk goes on alone."""
+"""`ortoo-enode elect` asks name servers and replicas for a living set before a disk continues alone."""
 
 from collections.abc import AsyncIterator
 from functools import partial
@@ -26,19 +26,19 @@ from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 
 OWN = MemberId(1, "disk-1")
 NOBODY = "127.0.0.1:9"
-"""Where no process listens."""
+"""An address where no process listens."""
 
 
 @pytest.fixture
 async def namesrv(tmp_path: Path) -> AsyncIterator[str]:
-    """The address of a name server that knows nothing."""
+    """The address of an empty name server."""
     chosen = NamesrvSettings(listen_address=free_address(), data_dir=tmp_path / "names")
     async with open_namesrv(chosen) as running:
         yield running.address
 
 
 async def checked(namesrv: str, addresses: str = "") -> None:
-    """Ask as the command does."""
+    """Run the command's check."""
     settings = Settings(namesrv_address=namesrv, member_addresses=addresses)
     await check_no_living_set("e", "the-set", OWN, settings, SystemClock())
 
@@ -46,7 +46,7 @@ async def checked(namesrv: str, addresses: str = "") -> None:
 async def report(
     stub: NameServiceStub, number: int, *, set_id: str = "the-set", address: str = NOBODY, is_leaving: bool = False
 ) -> None:
-    """A replica tells the name server that it is there."""
+    """Report a replica to the name server."""
     members = [pb.MemberId(number=one, disk=f"disk-{one}") for one in (1, 2, 3)]
     await stub.ReportMember(
         pb.ReportMemberRequest(
@@ -64,7 +64,7 @@ async def report(
 
 @pytest.mark.parametrize("number", [1, 2])
 async def test_a_replica_of_the_set_that_answers_is_named(namesrv: str, tmp_path: Path, number: int) -> None:
-    """Asked for itself or for another one; a process of another set, and silence, are no objection."""
+    """Whether it is this number or another; processes of another set, and silent addresses, are no objection."""
     joining = Joining(RealDisk(), _made(tmp_path / "other"), SystemClock(), Randomness(2), number=number, members=3)
     add = partial(add_MemberServiceServicer_to_server, MemberService("c", "e", joining))
     async with GrpcServer("127.0.0.1:0", [(NAME, add)]) as server:
@@ -78,7 +78,7 @@ async def test_a_replica_of_the_set_that_answers_is_named(namesrv: str, tmp_path
 
 @pytest.mark.parametrize("set_id", ["the-set", "elected-by-another-operator"])
 async def test_a_set_that_only_the_name_server_knows_is_named(namesrv: str, set_id: str) -> None:
-    """The addresses of the settings are outdated: the name server hears two replicas of the enode."""
+    """The addresses in the settings are outdated, but two replicas report to the name server."""
     async with Channels() as channels:
         stub = NameServiceStub(channels.to(namesrv))
         await report(stub, 1, set_id=set_id)  # this disk itself is no other replica
@@ -90,7 +90,7 @@ async def test_a_set_that_only_the_name_server_knows_is_named(namesrv: str, set_
 
 
 async def test_an_address_that_only_the_name_server_knows_is_asked(namesrv: str, tmp_path: Path) -> None:
-    """A replica that no longer reports, and answers where it was last, lives."""
+    """A replica that no longer reports but answers at its last address is alive."""
     joining = Joining(RealDisk(), _made(tmp_path / "other"), SystemClock(), Randomness(2), number=2, members=3)
     await joining.join("the-set", 1)
     add = partial(add_MemberServiceServicer_to_server, MemberService("c", "e", joining))
@@ -109,7 +109,7 @@ def _made(folder: Path) -> Path:
 
 
 async def test_without_a_name_server_that_answers_it_does_nothing() -> None:
-    """What was not asked may live: the ways on are named."""
+    """The other replicas may be alive, so the check refuses and names the remedies."""
     with pytest.raises(Invalid, match=r"-c FILE, or ORTOO_ENODE_NAMESRV_ADDRESS.* --others-are-gone") as refused:
         await checked(NOBODY, NOBODY)
     assert refused.value.field == "namesrv_address"

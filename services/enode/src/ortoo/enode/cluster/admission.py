@@ -1,4 +1,4 @@
-"""Whether this store is the one that the enode is known by, as name servers say: no other one serves."""
+"""Admission of this store by the name servers: only the store registered for the enode may serve."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ _log = get_logger("enode")
 
 @dataclass(eq=False)
 class Admission:
-    """Bars a store that name servers refuse, and keeps topics from a new one until a name server knows it."""
+    """Bars a store that name servers refuse; a new store gets no topics before a name server has registered it."""
 
     store: Store
     leases: Announcing
@@ -21,12 +21,12 @@ class Admission:
     """Set while the store may follow the directory."""
 
     def __post_init__(self) -> None:
-        """A store that has topics was known before: it serves whether or not a name server answers."""
+        """A store with topics was admitted before: it serves whether or not a name server answers."""
         if self.store.topics():
             self.admitted.set()
 
     def look(self) -> None:
-        """A name server has answered, or has not."""
+        """Update the state after an announcement to the name servers, answered or not."""
         refusal = "" if self.leases.is_registered else self.leases.other_store
         appender = self.store.engine.appender
         if refusal and not appender.barred:

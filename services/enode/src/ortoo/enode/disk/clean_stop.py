@@ -1,6 +1,6 @@
-"""The marker of a clean stop: where the log ends, and the state there, so that the next start need not scan.
+"""The marker of a clean stop: the log's end and the state there, so that the next start need not scan.
 
-It is a cache. Without it, or when the log goes on behind its end, the state is folded from the log.
+It is a cache. Without it, or when there are frames behind its end, the state is folded from the log.
 """
 
 from dataclasses import dataclass
@@ -16,15 +16,15 @@ _HEAD = Head("marker of a clean stop", b"ORTC", 1, "QIqQQ")
 
 @dataclass(frozen=True, slots=True)
 class CleanStop:
-    """What a store knew when it was closed."""
+    """The position and state of a store when it was closed."""
 
     end_position: int
     store_open: int
     stored_at_ms: int
     state: bytes
-    """All of it as state changes."""
+    """The whole state as state changes."""
     active_index: bytes
-    """The queue index of the segment that was written to."""
+    """The queue index of the active segment."""
 
     def encoded(self, tag: int = 0) -> bytes:
         """The file's bytes, with the tag of its folder."""
@@ -35,9 +35,9 @@ class CleanStop:
 
 
 def read_clean_stop(disk: Disk, folder: Path, tag: int | None = None) -> CleanStop | None:
-    """The marker in a store's folder, if there is a whole one of this folder.
+    """The marker in a store's folder, if it is whole and belongs to this folder.
 
-    `tag` is that of the folder, if it is not to be taken from its identity. Errors: Unsupported when it is newer.
+    `tag` replaces the tag from the folder's identity. Errors: Unsupported when it is newer.
     """
     try:
         body = without_crc(read_whole(disk, folder / FILE_NAME) or b"", "bytes")
@@ -53,12 +53,12 @@ def read_clean_stop(disk: Disk, folder: Path, tag: int | None = None) -> CleanSt
 
 
 def write_clean_stop(disk: Disk, folder: Path, clean: CleanStop) -> None:
-    """Leave the marker, durably. Errors: OSError."""
+    """Write the marker durably. Errors: OSError."""
     write_whole(disk, folder / FILE_NAME, clean.encoded(tag_of(disk, folder)))
 
 
 def forget_clean_stop(disk: Disk, folder: Path) -> None:
-    """Remove the marker durably; nothing may be appended before."""
+    """Remove the marker durably; appends may start only afterwards."""
     if FILE_NAME in disk.list(folder):
         disk.remove(folder / FILE_NAME)
         disk.sync_directory(folder)

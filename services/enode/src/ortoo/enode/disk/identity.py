@@ -1,4 +1,4 @@
-"""Which store a folder holds: a small file, written when the store is made and when it gets another id."""
+"""The identity of the store in a folder: a small file, written when the store is made and when it gets another id."""
 
 import hashlib
 from dataclasses import MISSING, asdict, dataclass, fields, replace
@@ -10,9 +10,9 @@ from ortoo.enode.disk.lines import read_lines, write_lines
 
 FILE_NAME = "identity"
 VERSION = 2
-"""A store that has none of the fields with defaults is written as version 1, which older processes read."""
+"""An identity without any of the fields with defaults is written as version 1, which older processes read."""
 OF_THE_LOG = ("begin", "clean", "durable", "restored")
-"""Files that a store writes only after its identity; so do the files of segments."""
+"""Files that a store writes only after its identity. The same holds for the files of segments."""
 LOG_SUFFIXES = (".seg", ".idx", ".keys")
 
 
@@ -25,19 +25,19 @@ class Identity:
     store_id: str
     created_at_ms: int
     disk: str = ""
-    """The replica's disk id. It is set when the store has hard state, and then the store never starts without that."""
+    """The replica's disk id. If it is set, the store has hard state and never starts without it."""
     made_from: str = ""
-    """The id of the store or the replica set that this one was made of by an operator; empty = of none."""
+    """The id of the store or replica set that an operator made this one of; empty = none."""
     log: str = ""
-    """What the frames of the log carry, in hexadecimal; empty = the fingerprint of `store_id`."""
+    """The fingerprint in the frames of the log, in hexadecimal; empty = that of `store_id`."""
     folder: str = ""
-    """The id that the store had when it was made in this folder; empty = `store_id`."""
+    """The store's id when it was made in this folder; empty = `store_id`."""
     begins_anew: bool = False
-    """Whether the file `restored` has to be there, because the store ends before what its clients know of it."""
+    """Whether the file `restored` must exist, because the store ends before its clients' latest knowledge."""
 
     @property
     def has_hard_state(self) -> bool:
-        """Whether the store was initialised with hard state."""
+        """Whether the store was initialized with hard state."""
         return bool(self.disk)
 
     @property
@@ -47,18 +47,18 @@ class Identity:
 
     @property
     def tag(self) -> int:
-        """The 16 bits by which the small files of this folder are told from another folder's; never 0."""
+        """The 16 bits that distinguish the small files of this folder from those of another one; never 0."""
         return 1 + fingerprint(self.folder_id) % 0xFFFF
 
     @property
     def folder_id(self) -> str:
-        """What stays while the store is in this folder, whatever id it gets."""
+        """The id that stays while the store is in this folder, even if it gets another store id."""
         return self.disk or self.folder or self.store_id
 
     def renewed(self, store_id: str, created_at_ms: int, disk: str = "") -> "Identity":
         """The same log in this folder under another id.
 
-        It says of which store it was made: of the last one that was started.
+        `made_from` is the id of the last store that was started.
         """
         return replace(
             self,
@@ -72,19 +72,19 @@ class Identity:
 
 
 def fingerprint(store_id: str) -> int:
-    """64 bits of an id; 0 stands for none."""
+    """64 bits of an id; never 0, which means none."""
     return int.from_bytes(hashlib.blake2b(store_id.encode(), digest_size=8).digest(), "little") or 1
 
 
 def write_identity(disk: Disk, folder: Path, identity: Identity) -> None:
-    """Say which store a folder holds from now on, durably. Errors: OSError."""
+    """Write the identity of the folder's store durably. Errors: OSError."""
     added = {one.name for one in fields(Identity) if one.default is not MISSING}
     written = {name: value for name, value in asdict(identity).items() if value or name not in added}
     write_lines(disk, folder / FILE_NAME, VERSION if added & written.keys() else 1, written)
 
 
 def read_identity(disk: Disk, folder: Path) -> Identity | None:
-    """Which store a folder holds; None when it does not say.
+    """The identity of the folder's store; None without the file.
 
     Errors: DataLoss when the file is damaged, Unsupported when it is newer.
     """
@@ -95,7 +95,7 @@ def read_identity(disk: Disk, folder: Path) -> Identity | None:
 def claim(disk: Disk, folder: Path, wanted: Identity, names: list[str]) -> Identity:
     """The identity of the store in `folder`; written first if the folder is empty.
 
-    Errors: Conflict when it is another's; DataLoss when there are files of a log but no identity.
+    Errors: Conflict when it belongs to another enode. DataLoss when there are files of a log but no identity.
     """
     found = read_identity(disk, folder)
     if found is None:
@@ -115,14 +115,14 @@ def claim(disk: Disk, folder: Path, wanted: Identity, names: list[str]) -> Ident
 
 
 def is_of_log(name: str) -> bool:
-    """Whether a file of this name is written only behind the identity."""
+    """Whether a file of this name is written only after the identity."""
     return name in OF_THE_LOG or name.endswith(LOG_SUFFIXES)
 
 
 def tag_of(disk: Disk, folder: Path) -> int:
-    """The tag that files of this folder get; 0 without an identity that can be read. Errors: Unsupported, OSError."""
+    """The tag for files of this folder; 0 without a readable identity. Errors: Unsupported, OSError."""
     try:
         found = read_identity(disk, folder)
-    except DataLoss:  # what opens the store refuses it
+    except DataLoss:  # the opening of the store refuses it
         return 0
     return found.tag if found is not None else 0

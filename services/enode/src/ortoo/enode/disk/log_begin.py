@@ -1,6 +1,6 @@
-"""Where the log begins: written before a segment is deleted, so that a missing file is never taken for a deletion.
+"""The begin of the log: written before a segment is deleted, so that a missing file is never taken for a deletion.
 
-Segments below it are left-overs of a deletion that was interrupted; a segment that is missing above it is a loss.
+Segments below it are left-overs of an interrupted deletion; a missing segment above it is a loss.
 """
 
 import struct
@@ -14,20 +14,20 @@ from ortoo.enode.disk.slots import SERIALS_NAME, read_slots, write_slots
 from ortoo.enode.disk.whole_files import Damaged, Head, read_whole, with_crc, without_crc, write_whole
 
 FILE_NAME = "begin"
-_HEAD = Head("record of the log's beginning", b"ORTB", 1, "QII")
+_HEAD = Head("record of the log's begin", b"ORTB", 1, "QII")
 _ROW = struct.Struct("<QIq")
-_SERIAL = Head("slot of the log's beginning", b"ORTV", 1, "Q")
+_SERIAL = Head("slot of the log's begin", b"ORTV", 1, "Q")
 _PAIR = 2
 
 
 @dataclass(frozen=True, slots=True)
 class LogBegin:
-    """What retention has left."""
+    """The begin of the log after retention."""
 
     position: int
-    """Everything below it may be gone."""
+    """The log below it may be deleted."""
     queues: Mapping[tuple[int, int], int] | None
-    """(topic id, queue id) to the first offset that is there; None where that is not known, as in a replica's copy."""
+    """(topic id, queue id) to the first stored offset; None if unknown, as in a replica's copy."""
 
     def encoded(self, tag: int = 0) -> bytes:
         """The file's bytes, with the tag of its folder."""
@@ -37,7 +37,7 @@ class LogBegin:
 
 
 def decode_log_begin(data: bytes, tag: int = 0) -> LogBegin | None:
-    """Read the record; None when it is not whole, or of another folder. Errors: Unsupported when it is newer."""
+    """Read the record; None if it is incomplete or of another folder. Errors: Unsupported when it is newer."""
     try:
         body = without_crc(data, "bytes")
         if not _HEAD.is_of(tag, body):
@@ -54,8 +54,8 @@ def decode_log_begin(data: bytes, tag: int = 0) -> LogBegin | None:
 def read_log_begin(disk: Disk, folder: Path, tag: int | None = None) -> LogBegin | None:
     """The record in a store's folder; None in a store of an older version.
 
-    Of a record that is lost, of another folder or an older copy, the position is known all the same. `tag` is that of
-    the folder, if it is not to be taken from its identity.
+    If the record is lost, of another folder or an older copy, the position comes from the serials. `tag` replaces the
+    tag from the folder's identity.
     Errors: Unsupported when it is newer.
     """
     tag = tag_of(disk, folder) if tag is None else tag
@@ -67,13 +67,13 @@ def read_log_begin(disk: Disk, folder: Path, tag: int | None = None) -> LogBegin
 
 
 def keep_log_begin(disk: Disk, folder: Path, begin: LogBegin) -> None:
-    """Write the record that a start went by, if the file does not have it. Errors: OSError."""
+    """Write the record that a start used, unless the file has it. Errors: OSError."""
     if decode_log_begin(read_whole(disk, folder / FILE_NAME) or b"", tag_of(disk, folder)) != begin:
         write_log_begin(disk, folder, begin)
 
 
 def write_log_begin(disk: Disk, folder: Path, begin: LogBegin) -> None:
-    """Replace the record, durably; only then may a segment below it be removed. Errors: OSError."""
+    """Replace the record durably; a segment below it may be removed only afterwards. Errors: OSError."""
     tag = tag_of(disk, folder)
     write_whole(disk, folder / FILE_NAME, begin.encoded(tag))
     write_slots(disk, folder / SERIALS_NAME, _SERIAL, tag, _PAIR, begin.position)

@@ -1,7 +1,7 @@
-"""Who this disk is among an enode's members, and what it has promised: written whole and synced before it is said.
+"""The hard state of a replica: the identity of its disk, and its vote. It is written and synced before any answer.
 
-Beside it lies the number of its last write, so that an older copy of the file is noticed: who votes by one may promise
-an epoch a second time.
+The number of its last write is stored separately, so that an older copy is recognized. A replica with an older copy
+could vote twice in one epoch.
 """
 
 from dataclasses import dataclass
@@ -19,31 +19,31 @@ from ortoo.enode.members.identity import MemberId, Process, Reign, Tail
 FILE_NAME = "reign"
 VERSION = 1
 REJOIN = (
-    "put back the file as it was last, if there is one; otherwise empty the folder, start the process, and let the "
+    "restore the latest copy of the file, if there is one. Otherwise empty the folder, start the process, and let the "
     "disk join the set as a new replica (`ortoo enode add`, then `ortoo enode remove` for the old one). If no other "
-    "replica is left, `ortoo-enode elect DIR --lose` goes on with this disk"
+    "replica is left, `ortoo-enode elect DIR --lose` continues with this disk"
 )
-"""What helps where a replica's own files are missing, damaged, or of another time or folder."""
+"""The remedy when a replica's own files are missing, damaged, older copies or of another folder."""
 _SERIAL = Head("slot of the hard state's serial", b"ORTH", 1, "QQ")
 _PAIR = 0
 
 
 @dataclass(frozen=True, slots=True)
 class KeptReign:
-    """A member's own file. It is lost with the disk, and then the disk is another member."""
+    """The hard state of a replica. If the disk is emptied, it becomes another replica."""
 
     member: MemberId
     set_id: str = ""
-    """Which set of members; empty before it has joined one."""
+    """The id of the replica set; empty before the replica has joined one."""
     created_at_ms: int = 0
-    """When the set was made."""
+    """The time at which the set was made."""
     incarnation: int = 0
-    """Of the start that wrote it."""
+    """The incarnation of the start that wrote it."""
     reign: Reign = Reign()
     is_founder: bool = False
-    """Whether this member began the set, or is about to."""
+    """Whether this replica initializes or initialized the set."""
     made_from: str = ""
-    """The id of the store, or of the set, that this set was made of; empty = of none."""
+    """The id of the store or set that this set was made of; empty = none."""
 
     @property
     def process(self) -> Process:
@@ -52,7 +52,7 @@ class KeptReign:
 
 
 def read_reign(disk: Disk, folder: Path) -> KeptReign | None:
-    """The file in a folder; None without one. Errors: DataLoss, also for an older copy of it; Unsupported."""
+    """The file in a folder; None without one. Errors: Unsupported. DataLoss, also for an older copy."""
     found = read_lines(disk, folder / FILE_NAME, VERSION, REJOIN, _kept)
     if found is None:
         return None
@@ -60,14 +60,14 @@ def read_reign(disk: Disk, folder: Path) -> KeptReign | None:
     written = read_serial(disk, folder)
     if (kept.incarnation, saves) < written:
         raise DataLoss(
-            f"{folder / FILE_NAME} is an older copy: it is write {saves} of start {kept.incarnation}, and the last one "
-            f"was write {written[1]} of start {written[0]}: {REJOIN}"
+            f"{folder / FILE_NAME} is an older copy: it is write {saves} of start {kept.incarnation}, but the last one "
+            f"was write {written[1]} of start {written[0]}; {REJOIN}"
         )
     return kept
 
 
 def read_serial(disk: Disk, folder: Path) -> tuple[int, int]:
-    """The start that wrote the hard state last, and which of its writes that was; zeros when nothing says so."""
+    """The start that wrote the hard state last, and the number of its write; zeros if unknown."""
     found = read_slots(disk, folder / SERIALS_NAME, _SERIAL, tag_of(disk, folder), _PAIR)
     return (found[0], found[1]) if found else (0, 0)
 
@@ -87,7 +87,7 @@ def _kept(fields: dict[str, Any]) -> tuple[KeptReign, int]:
 
 
 def write_reign(disk: Disk, folder: Path, kept: KeptReign) -> None:
-    """Replace the file, durably, then note that this was its last write. Errors: OSError."""
+    """Replace the file durably, then record the number of this write. Errors: OSError."""
     reign, (incarnation, saves) = kept.reign, read_serial(disk, folder)
     saves = saves + 1 if incarnation == kept.incarnation else 1
     fields = {

@@ -1,4 +1,4 @@
-"""Pairs of slots that are written in turn, in place: a torn write leaves the other slot, and no name changes.
+"""Pairs of slots that are written in turn, in place. A torn write leaves the other slot, and no name changes.
 
 A slot has 64 bytes: a head with the folder's tag, numbers, zeros, and the CRC of the 60 bytes before.
 """
@@ -14,14 +14,14 @@ from ortoo.enode.disk.whole_files import CRC_BYTES, Damaged, Head, read_whole, w
 SLOT_BYTES = 64
 PAIR_BYTES = 2 * SLOT_BYTES
 SERIALS_NAME = "serials"
-"""Numbers the writes of files whose older copies have to be noticed, each in a pair of slots."""
+"""Holds the number of the last write of files whose older copies must be recognized, each in a pair of slots."""
 Numbers = tuple[int, ...]
 
 
 def decode_slots(data: bytes, head: Head, tag: int = 0) -> Numbers | None:
-    """The greater numbers of the two slots; None when no slot is whole.
+    """The greater numbers of the two slots; None if no slot is whole.
 
-    A slot of a newer version, or with the tag of another folder, is ignored: it is only a hint. `tag` 0 takes any.
+    A slot of a newer version, or with the tag of another folder, is ignored: it is only a hint. `tag` 0 matches any.
     """
     found: list[Numbers] = []
     for at in range(0, PAIR_BYTES, SLOT_BYTES):
@@ -35,19 +35,19 @@ def decode_slots(data: bytes, head: Head, tag: int = 0) -> Numbers | None:
 
 
 def read_slots(disk: Disk, path: Path, head: Head, tag: int = 0, pair: int = 0) -> Numbers | None:
-    """As `decode_slots`, of a pair in a file; None when there is no file. Errors: OSError."""
+    """As `decode_slots`, for a pair in a file; None without a file. Errors: OSError."""
     return decode_slots((read_whole(disk, path) or b"")[pair * PAIR_BYTES :], head, tag)
 
 
 def write_slots(disk: Disk, path: Path, head: Head, tag: int, pair: int, *numbers: int) -> None:
-    """Replace the smaller slot of a pair, durably. Errors: OSError."""
+    """Replace the smaller slot of a pair durably. Errors: OSError."""
     with closing(Slots(disk, path, head, tag, pair)) as slots:
         slots.replace(*numbers)
 
 
 @dataclass(slots=True, eq=False)
 class Slots:
-    """One pair of a file, which is opened when it is first written."""
+    """One pair of a file, which is opened at the first write."""
 
     disk: Disk
     path: Path
@@ -58,7 +58,7 @@ class Slots:
     _slot: int = 0
 
     def replace(self, *numbers: int) -> None:
-        """Replace the smaller slot, durably. Errors: OSError."""
+        """Replace the smaller slot durably. Errors: OSError."""
         at = self.pair * PAIR_BYTES
         if self._file is None:
             is_new = self.path.name not in self.disk.list(self.path.parent)

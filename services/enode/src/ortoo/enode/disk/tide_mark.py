@@ -1,8 +1,8 @@
-"""The tide mark: a second witness, outside the log, of how far the log was durable when the store last fell idle.
+"""The durable mark: the durable position of the log when the store last fell idle, stored outside the log.
 
-A member writes it under load, too: of what it acknowledged to others no frame of the log tells. It also says how far
-the log was committed then, so that no later leader takes that away.
-Marks in the log say so too, but the last one lies beside the last batch: one bad page of the disk can hide both.
+Marks in the log record the position too, but the last one lies beside the last batch. One bad page of the disk can
+hide both. A replica also writes the durable mark under load, because no frame records its acknowledgements to others.
+The mark also has the committed position, so that no later leader truncates committed frames.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ from ortoo.enode.disk.whole_files import Head
 __all__ = ["FILE_NAME", "SLOT_BYTES", "TideMark", "decode_slots", "read_tide_mark"]
 
 FILE_NAME = "durable"
-HEAD = Head("slot of the tide mark", b"ORTD", 1, "QQ")
+HEAD = Head("slot of the durable mark", b"ORTD", 1, "QQ")
 
 
 def decode_slots(data: bytes) -> int:
@@ -26,27 +26,27 @@ def decode_slots(data: bytes) -> int:
 
 
 def read_tide_mark(disk: Disk, folder: Path, tag: int | None = None) -> int:
-    """Up to which log position the mark in a store's folder says that the log is durable; 0 if nothing says so.
+    """The durable position in the mark of a store's folder; 0 if unknown.
 
-    `tag` is that of the folder, if it is not to be taken from its identity.
+    `tag` replaces the tag from the folder's identity.
     """
     found = read_slots(disk, folder / FILE_NAME, HEAD, tag_of(disk, folder) if tag is None else tag)
     return found[0] if found else 0
 
 
 def read_committed_mark(disk: Disk, folder: Path) -> int:
-    """Up to which log position the mark says that the log is committed; 0 if nothing says so."""
+    """The committed position in the mark; 0 if unknown."""
     found = read_slots(disk, folder / FILE_NAME, HEAD, tag_of(disk, folder))
     return found[1] if found else 0
 
 
 class TideMark(Slots):
-    """The file in a store's folder, opened when first written."""
+    """The file in a store's folder, opened at the first write."""
 
     def __init__(self, disk: Disk, folder: Path) -> None:
-        """Write to the folder's mark; the tag is that of the folder's identity. Errors: DataLoss, OSError."""
+        """Prepare the mark of a folder, with the tag of its identity. Errors: DataLoss, OSError."""
         super().__init__(disk, folder / FILE_NAME, HEAD, tag_of(disk, folder))
 
     def write(self, position: int, committed: int = 0) -> None:
-        """Say that the log is durable below `position`, and how far it is committed. Errors: OSError."""
+        """Write the durable and the committed position. Errors: OSError."""
         self.replace(position, committed)

@@ -1,4 +1,4 @@
-"""Small files: replaced in one step, with a head that says what they are and CRCs that say whether they are whole."""
+"""Small files: replaced in one step, with a head for their kind and CRCs for their integrity."""
 
 import struct
 from contextlib import closing
@@ -13,13 +13,13 @@ TAG_AT, TAG_BYTES = 6, 2
 
 
 class Damaged(ValueError):
-    """The bytes are not a whole file of this kind; the message says why."""
+    """The bytes are not a whole file of this kind; the message has the reason."""
 
 
 class Head:
-    """How a binary file begins: four letters, its version, the folder's tag, and some numbers. Little-endian.
+    """The begin of a binary file: four letters, its version, the folder's tag, and some numbers. Little-endian.
 
-    The tag tells the files of one folder from those of another. Files of older versions have 0 in its place.
+    The tag distinguishes the files of one folder from those of another. It is 0 in files of older versions.
     """
 
     def __init__(self, name: str, magic: bytes, version: int, codes: str) -> None:
@@ -35,7 +35,7 @@ class Head:
         return self._struct.pack(self._magic, self._version, tag, *numbers)
 
     def is_of(self, tag: int, data: bytes) -> bool:
-        """Whether a head with a good CRC may be of the folder with this tag. 0, on either side, is of any."""
+        """Whether a head with a good CRC may belong to the folder with this tag. 0, on either side, matches any."""
         found = int.from_bytes(data[TAG_AT : TAG_AT + TAG_BYTES], "little")
         return tag == 0 or found in (0, tag)
 
@@ -47,7 +47,7 @@ class Head:
         if magic != self._magic:
             raise Damaged(f"not a {self._name}")
         if version != self._version:
-            raise Unsupported(f"{self._name} of version {version}; this process knows {self._version}: upgrade it")
+            raise Unsupported(f"{self._name} of version {version}; this process supports {self._version}: upgrade it")
         return tuple(numbers)
 
 
@@ -57,7 +57,7 @@ def with_crc(data: bytes) -> bytes:
 
 
 def without_crc(data: bytes, name: str) -> bytes:
-    """What `with_crc` was given. Errors: Damaged when the CRC of `name` does not match."""
+    """The data of `with_crc`. Errors: Damaged when the CRC of `name` does not match."""
     body = data[:-CRC_BYTES]
     if len(data) < CRC_BYTES or crc32c(body) != int.from_bytes(data[-CRC_BYTES:], "little"):
         raise Damaged(f"the CRC of its {name} does not match")

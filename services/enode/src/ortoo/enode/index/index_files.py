@@ -1,4 +1,4 @@
-"""The index files of sealed segments: reading them, and making them anew."""
+"""The index files of sealed segments: reads and rebuilds them."""
 
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.identity import tag_of
@@ -19,7 +19,7 @@ from ortoo.enode.log.segment import INDEX_SUFFIX, Segment, segment_name
 
 
 def read_contents(disk: Disk, segment: Segment, tag: int = 0) -> Contents | None:
-    """The tables of a segment's index file; None when it is missing, damaged, or not of the folder with this tag.
+    """The tables of a segment's index file; None if it is missing, damaged, or of another folder than that of the tag.
 
     Errors: Unsupported.
     """
@@ -43,7 +43,7 @@ def write_index(
 ) -> Contents:
     """Write the index file of a segment that ends at log position `end`; without `write` only make its contents.
 
-    `tag` is that of the folder, where its identity is not written yet.
+    `tag` is that of a folder whose identity is not written yet.
     """
     tag = tag or tag_of(disk, segment.folder)
     contents, data = encode_index(segment.base, end, last_stored_at_ms, parts, tag)
@@ -53,7 +53,7 @@ def write_index(
 
 
 def make_index(disk: Disk, segment: Segment, next_base: int, *, write: bool = True, tag: int = 0) -> Contents:
-    """Make a sealed segment's index from its frames. Without `write` the rows are lost again; their ranges are not.
+    """Make a sealed segment's index from its frames. Without `write` only the ranges of its rows are kept.
 
     `tag` as for `write_index`.
     """
@@ -63,6 +63,6 @@ def make_index(disk: Disk, segment: Segment, next_base: int, *, write: bool = Tr
 
 
 def load_rows(disk: Disk, run: Run) -> Rows:
-    """One queue's rows in a sealed segment that has an index file. Errors: Damaged, FileNotFoundError."""
+    """One queue's rows in a sealed segment with an index file. Errors: Damaged, FileNotFoundError."""
     path = run.segment.folder / segment_name(run.segment.base, INDEX_SUFFIX)
     return decode_rows(run.entry, read_part(disk, path, run.entry.block_at, run.entry.block_bytes))

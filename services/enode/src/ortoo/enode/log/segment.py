@@ -1,4 +1,4 @@
-"""Segments: the files that the log consists of, each named by the position of its first byte."""
+"""Segments: the files of the log, each named by the position of its first byte."""
 
 import re
 from collections.abc import Sequence
@@ -27,10 +27,10 @@ def bases(names: list[str], suffix: str = SUFFIX) -> list[int]:
 
 
 def remove_below(disk: Disk, folder: Path, position: int) -> int:
-    """Remove the segments that begin below `position`, oldest first, with their index files; return how many went.
+    """Remove the segments that begin below `position`, oldest first, with their index files; the number of files.
 
-    The record of the log's beginning says that they are gone, so a left-over is harmless. Errors: OSError for the first
-    file that cannot be removed; whoever calls again goes on there.
+    The record of the log's begin is already beyond them, so a left-over is harmless. Errors: OSError for the first
+    file that cannot be removed. The next call continues there.
     """
     gone = [
         (base, suffix)
@@ -49,19 +49,19 @@ def remove_below(disk: Disk, folder: Path, position: int) -> int:
 
 @dataclass(slots=True, eq=False)
 class Segment:
-    """One file of the log. It is opened when first needed."""
+    """One file of the log. It is opened at its first use."""
 
     disk: Disk
     folder: Path
     base: int
-    """The log position of its first byte; 0 of a spare one."""
+    """The log position of its first byte; 0 for a spare one."""
     limit: int
-    """The log position where it ends at the latest."""
+    """The highest log position at which it can end."""
     opened: File | None = None
     source: Path | None = None
-    """The spare file that becomes it when it is written first."""
+    """The spare file that becomes this segment at its first write."""
     end: int | None = None
-    """Where the next segment begins; None while this one is the last."""
+    """The begin of the next segment; None while this one is the last."""
     last_stored_at_ms: int = 0
     readers: int = 0
     retired: bool = False
@@ -95,22 +95,22 @@ class Segment:
         return self.file.read(position - self.base, length)
 
     def read_ahead(self, position: int, length: int) -> None:
-        """Say which bytes of the log are read soon."""
+        """Announce bytes of the log that are read soon."""
         self.file.read_ahead(position - self.base, length)
 
     def __enter__(self) -> None:
-        """Open the file, and keep it open while somebody reads. Errors: OSError."""
+        """Open the file, and keep it open during a read. Errors: OSError."""
         _ = self.file
         self.readers += 1
 
     def __exit__(self, *_: object) -> None:
-        """The reader is done; a retired segment closes with its last reader."""
+        """End a read; a retired segment closes with its last reader."""
         self.readers -= 1
         if self.retired and not self.readers:
             self.close()
 
     def retire(self) -> None:
-        """No new reader comes; close when the last one is done."""
+        """Allow no new readers; close when the last one is done."""
         self.retired = True
         if not self.readers:
             self.close()
@@ -123,5 +123,5 @@ class Segment:
 
 
 def holding(segments: Sequence[Segment], position: int) -> Segment | None:
-    """The one of some segments, in order of position, that has a position in it, or behind it if it is the last."""
+    """The segment that contains a position, or the last one if it is behind all; segments are in order of position."""
     return next((one for one in reversed(segments) if one.base <= position), None)

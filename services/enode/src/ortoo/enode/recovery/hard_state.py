@@ -1,7 +1,7 @@
-"""Whether a folder may be opened without hard state, and whether its files belong together.
+"""Checks whether a folder may be opened without hard state, and whether its files belong together.
 
-A missing file is no evidence: a folder that was ever part of a replica set has acknowledged and promised things that
-only its hard state tells. Without that file it is opened by nothing.
+A missing file proves nothing. Only its hard state has the vote of a replica and the position that its disk once had. A
+folder that was ever part of a replica set is never opened without it.
 """
 
 import contextlib
@@ -25,21 +25,21 @@ from ortoo.enode.recovery.strays import frame_at
 
 
 def check_alone(disk: Disk, folder: Path, advice: str) -> None:
-    """Refuse the disk of a replica set to what knows of no other replicas.
+    """Refuse the disk of a replica set to code that does not replicate.
 
-    What the disk has acknowledged counts in a majority, and what is written there alone differs from what the others
-    have. Before its first epoch it has acknowledged nothing.
-    Errors: Conflict with `advice`; DataLoss when its hard state is missing; as `read_reign`.
+    The acknowledgements of the disk count in a majority, and data written only there would differ from the other
+    replicas. Before its first epoch the disk has acknowledged nothing.
+    Errors: as `read_reign`. Conflict with `advice`. DataLoss when its hard state is missing.
     """
     kept = read_reign(disk, folder)
     if kept is None:
         check_never_of_a_set(disk, folder)
     elif kept.reign.epoch:
-        raise Conflict(f"{folder} is the disk of member {kept.member.number} of set {kept.set_id}: {advice}")
+        raise Conflict(f"{folder} is the disk of replica {kept.member.number} of set {kept.set_id}: {advice}")
 
 
 def check_never_of_a_set(disk: Disk, folder: Path) -> None:
-    """Errors: DataLoss for a folder without hard state that was part of a replica set once; Unsupported, OSError."""
+    """Errors: Unsupported, OSError. DataLoss for a folder without hard state that was ever part of a replica set."""
     if trace := trace_of_set(disk, folder):
         raise _missing(folder, trace)
 
@@ -47,7 +47,7 @@ def check_never_of_a_set(disk: Disk, folder: Path) -> None:
 def check_never_led(folder: Path, epoch: int) -> None:
     """Errors: DataLoss for a folder without hard state whose log was written in an epoch above 0."""
     if epoch:
-        raise _missing(folder, f"the end of its log was written by a leader, in epoch {epoch}")
+        raise _missing(folder, f"a leader wrote the end of its log in epoch {epoch}")
 
 
 def _missing(folder: Path, trace: str) -> DataLoss:
@@ -57,12 +57,12 @@ def _missing(folder: Path, trace: str) -> DataLoss:
 
 
 def trace_of_set(disk: Disk, folder: Path) -> str:
-    """What shows that a folder was part of a replica set; empty when nothing does. Errors: Unsupported, OSError."""
+    """The evidence that a folder was part of a replica set; empty if there is none. Errors: Unsupported, OSError."""
     names = disk.list(folder)
-    with contextlib.suppress(DataLoss):  # a damaged identity is no trace, and is refused when it is needed
+    with contextlib.suppress(DataLoss):  # a damaged identity is no evidence, and is refused when it is needed
         identity = read_identity(disk, folder)
         if identity is not None and identity.has_hard_state:
-            return f"its {IDENTITY_NAME} says that it was initialised with hard state"
+            return f"its {IDENTITY_NAME} says that it was initialized with hard state"
     for name in names:
         if name == OUTLINE_NAME or name.startswith(CUT_PREFIX):
             return f"it has the file {name}"
@@ -70,14 +70,14 @@ def trace_of_set(disk: Disk, folder: Path) -> str:
         return f"its file {SERIALS_NAME} counts writes of {REIGN_NAME}"
     for base in bases(names)[-1:]:
         if epoch := epoch_at(disk, folder, base):
-            return f"its last segment was begun by a leader, in epoch {epoch}"
+            return f"a leader started its last segment in epoch {epoch}"
     return ""
 
 
 def check_last_frames(disk: Disk, folder: Path) -> None:
-    """Look at every frame of the last segment. Errors: DataLoss when a leader wrote one of them; Unsupported, OSError.
+    """Check every frame of the last segment. Errors: Unsupported, OSError. DataLoss when a leader wrote one of them.
 
-    An enode without replicas does so when it opens its log.
+    An enode without replicas makes the same check when it opens its log.
     """
     for base in bases(disk.list(folder))[-1:]:
         segment = Segment(disk, folder, base, base)
@@ -91,7 +91,7 @@ def check_last_frames(disk: Disk, folder: Path) -> None:
 
 
 def epoch_at(disk: Disk, folder: Path, base: int) -> int:
-    """The epoch of the first frame of a segment; 0 when there is none. The epoch never falls along the log."""
+    """The epoch of the first frame of a segment; 0 without a frame. The epoch never falls along the log."""
     segment = Segment(disk, folder, base, base)
     try:
         frame = frame_at(segment, base)
@@ -103,32 +103,32 @@ def epoch_at(disk: Disk, folder: Path, base: int) -> int:
 def check_files(disk: Disk, folder: Path, kept: KeptReign) -> Identity | None:
     """Compare a replica's files with its hard state; the identity, if there is one.
 
-    Errors: DataLoss when one of them is missing, or is that of another store or of another time; Unsupported, OSError.
+    Errors: Unsupported, OSError. DataLoss when a file is missing, of another store, or an older copy.
     """
     identity, names = read_identity(disk, folder), disk.list(folder)
     if identity is None:
         if left := [name for name in names if is_of_log(name)]:
             raise DataLoss(f"{folder} holds a log ({left[0]}) but no file {IDENTITY_NAME}: {REJOIN}")
-        if kept.reign.epoch:  # a promise is written only when there is an identity
-            raise DataLoss(f"{folder} has promised epoch {kept.reign.epoch}, and has no file {IDENTITY_NAME}: {REJOIN}")
+        if kept.reign.epoch:  # a vote is written only when there is an identity
+            raise DataLoss(f"{folder} has voted in epoch {kept.reign.epoch}, but has no file {IDENTITY_NAME}: {REJOIN}")
         return None
     if not identity.has_hard_state and identity.store_id == kept.made_from:
-        return identity  # the store alone that the set is being made of
+        return identity  # the store without replicas that the set is being made of
     if identity.disk not in ("", kept.member.disk) or identity.store_id != kept.set_id:
         raise DataLoss(
-            f"{folder}: the file {IDENTITY_NAME} is of store {identity.store_id} (disk {identity.disk or 'not named'}) "
-            f"and {REIGN_NAME} is of set {kept.set_id or '(none)'} (disk {kept.member.disk}). One of the two is an "
-            f"older copy, or is of another store; if `ortoo-enode elect` was interrupted, run it again; else {REJOIN}"
+            f"{folder}: the file {IDENTITY_NAME} is of store {identity.store_id} (disk {identity.disk or 'unknown'}), "
+            f"but {REIGN_NAME} is of set {kept.set_id or '(none)'} (disk {kept.member.disk}). One of the two is an "
+            f"older copy, or of another store. If `ortoo-enode elect` was interrupted, run it again; otherwise {REJOIN}"
         )
     if any(name.endswith(SUFFIX) for name in names) and read_outline(disk, folder) is None:
-        raise DataLoss(f"{folder} holds a log but no file {OUTLINE_NAME}, which says who its replicas are: {REJOIN}")
+        raise DataLoss(f"{folder} holds a log but no file {OUTLINE_NAME}, which lists its replicas: {REJOIN}")
     for base in bases(names)[-1:]:
         _check_segment(disk, folder, base, identity.log_mark)
     return identity
 
 
 def _check_segment(disk: Disk, folder: Path, base: int, log_mark: int) -> None:
-    """Look at a segment up to the first frame that says of which log it is. Errors: DataLoss when that is another."""
+    """Check a segment up to the first frame with a fingerprint. Errors: DataLoss when that is of another log."""
     segment = Segment(disk, folder, base, base)
     try:
         if is_foreign(segment, base, log_mark):

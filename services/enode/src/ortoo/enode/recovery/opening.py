@@ -1,6 +1,6 @@
-"""Opening a store: what is there, where the log ends, what the state is. docs/formats/crash-safety.md argues why.
+"""Opens a store: finds its segments, the end of the log and the state. docs/formats/crash-safety.md has the reasons.
 
-Runs before anything else touches the store, wholly on blocking calls; it never needs the event loop.
+It runs before any other access to the store, only on blocking calls, without the event loop.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -47,34 +47,34 @@ _log = get_logger("store")
 
 @dataclass(slots=True)
 class Recovered:
-    """A store as it was found and put right."""
+    """The contents of an opened and repaired store."""
 
     catalog: Catalog
     state: State
     end_position: int
-    """Where the log goes on."""
+    """The position of the next frame."""
     store_open: int
-    """The number of the opening before."""
+    """The number of the previous opening."""
     stored_at_ms: int
     active: Segment | None
-    """The segment to go on in; None when a new one must be made."""
+    """The segment for the next frame; None when a new one must be made."""
     was_clean: bool
     skips: list[OffsetsSkipped] = field(default_factory=list)
-    """To be stored before anything is served."""
+    """Changes to store before requests are served."""
     holes: list[Hole] = field(default_factory=list)
     """Damaged places."""
     cut_bytes: int = 0
-    """How much of a torn tail was cut off."""
+    """Bytes of the torn tail that were truncated."""
     begin: LogBegin | None = None
-    """Where the log begins, as it was recorded; None in a store of an older version."""
+    """The recorded begin of the log; None in a store of an older version."""
     strays: list[str] = field(default_factory=list)
-    """Files that bear the name of a segment and are none."""
+    """Files with the name of a segment that are none."""
     missing_bytes: int = 0
-    """How much that was durable is missing because the last file was cut short."""
+    """Durable bytes that are missing because the last file was cut short."""
     state_bytes: int = 0
-    """How long the state was as encoded, in the checkpoint or the marker that it was taken from."""
+    """Length of the encoded state in the checkpoint or marker from which it was loaded."""
     is_restored: bool = False
-    """Whether it ends before what others know of it, and what that means is not in the log yet."""
+    """Whether the store ends before its clients' latest knowledge, and the log does not record this yet."""
 
 
 def recover(
@@ -87,14 +87,14 @@ def recover(
     renewed: Callable[[Identity], Identity] = lambda identity: identity,
     identity: Identity | None = None,
 ) -> Recovered:
-    """Find out what a folder holds.
+    """Read the log and the state of a folder.
 
-    With `repairs` (the default) also cut a torn tail, make missing index files and remove leftovers; without, nothing
-    is written. `without_checkpoint` accepts a state folded from the segments that are there, though older ones are
-    missing. With `is_alone` the store has no hard state. A store that goes back to an earlier end gets the identity
-    that `renewed` makes. `identity` is what the folder is about to get, if it has none.
+    With `repairs` (the default) also truncate a torn tail, make missing index files and remove leftovers; without,
+    nothing is written. `without_checkpoint` accepts a state folded from the existing segments, although older ones are
+    missing. With `is_alone` the store has no hard state. A store that returns to an earlier end gets the identity
+    that `renewed` makes. `identity` is the future identity of a folder without one.
 
-    Errors: DataLoss, also when the store has no hard state and a leader wrote its newest frames; Unsupported, OSError.
+    Errors: Unsupported, OSError. DataLoss, also when the store has no hard state but a leader wrote its newest frames.
     """
     begin = read_log_begin(disk, folder)
     begin_position = begin.position if begin is not None else 0
@@ -134,8 +134,8 @@ def _recover(
     if not starts:
         if durable:
             raise DataLoss(
-                f"{folder} held a log up to position {durable}, and no segment is left: put the files back from a "
-                f"copy, or run `ortoo-enode repair {folder} --caches` to begin an empty log"
+                f"{folder} held a log up to position {durable}, but no segment is left. Restore the files from a "
+                f"copy, or run `ortoo-enode repair {folder} --caches` to start an empty log"
             )
         return Recovered(catalog, State(), begin.position if begin else 0, 0, 0, None, was_clean=False, begin=begin)
     for base, next_base in pairwise(starts):
@@ -151,7 +151,7 @@ def _recover(
     cut_bytes = 0
     cut_at: int | None = None
     if durable > last.limit:
-        # Behind a segment that was ended files are missing; of one that was not, the end of the file is.
+        # If the segment was ended, later files are missing. If it was not, the end of this file is missing.
         headers = survey(last.read, last.base, last.limit, log_mark)
         check_frame_owner(last.path, headers.foreign_at)
         cut_at = None if headers.is_ended else headers.end_position
@@ -188,7 +188,7 @@ def _recover(
 def _folded(
     catalog: Catalog, found: Survey, end: int, cut_at: int | None, log_mark: int, *, without_checkpoint: bool
 ) -> Recovered:
-    """The state at the log's end, and every hole that was met."""
+    """The state at the log's end, and all holes."""
     holes = _known_holes(catalog, catalog.contents.values()) + found.holes
     slices = [part for one in catalog.contents.values() for part in one.slices] + found.slices
     as_of = end if cut_at is None else cut_at
@@ -212,7 +212,7 @@ def _folded(
 
 
 def _known_holes(catalog: Catalog, contents: Iterable[Contents]) -> list[Hole]:
-    """The damaged places that index files tell of."""
+    """The damaged places that index files list."""
     by_base = {segment.base: segment for segment in catalog.segments}
     holes = []
     for one in contents:
@@ -224,14 +224,14 @@ def _known_holes(catalog: Catalog, contents: Iterable[Contents]) -> list[Hole]:
 
 
 def _missing_beginning(catalog: Catalog, begin: LogBegin | None) -> list[Hole]:
-    """The first segments, when they are not there though retention never let them go."""
+    """A hole for first segments that are missing although retention did not delete them."""
     if begin is None or catalog.begin_position <= begin.position:
         return []
     return [Hole(begin.position, catalog.begin_position - begin.position, "the first segment files are missing")]
 
 
 def sweep(disk: Disk, folder: Path, begin_position: int) -> None:
-    """Remove what interrupted work left behind."""
+    """Remove leftovers of interrupted work."""
     try:
         remove_below(disk, folder, begin_position)
     except OSError as error:
@@ -252,9 +252,9 @@ def sweep(disk: Disk, folder: Path, begin_position: int) -> None:
 
 
 def is_end_of_log(clean: CleanStop, last: Segment, log_mark: int) -> bool:
-    """Whether the log really ends where the marker says: in this segment, and no frame lies there.
+    """Whether the log ends at the marker's position: in this segment, and without a frame there.
 
-    The last batch that the marker knows has to lie where it says: the file may be another one.
+    The last batch of the marker's index must lie at its position, because the file may be another one.
     """
     if not last.base <= clean.end_position <= last.limit or has_frame(last, clean.end_position):
         return False
@@ -273,7 +273,7 @@ def is_end_of_log(clean: CleanStop, last: Segment, log_mark: int) -> bool:
 def after_clean_stop(
     disk: Disk, catalog: Catalog, last: Segment, clean: CleanStop, begin: LogBegin | None
 ) -> Recovered:
-    """Take everything from the marker; no frame is read."""
+    """Load everything from the marker; no frame is read."""
     state = State()
     state.apply_all(decode_changes(clean.state))
     contents = decode_contents(clean.active_index, last.base)
@@ -298,7 +298,7 @@ def after_clean_stop(
 
 
 def load_sealed(catalog: Catalog, disk: Disk, segment: Segment, next_base: int, *, repairs: bool) -> None:
-    """Take over a sealed segment: by its index file, or by its frames when there is no whole one."""
+    """Load a sealed segment from its index file, or from its frames if there is no whole index file."""
     contents = read_contents(disk, segment, catalog.tag)
     if contents is None or contents.end != next_base:
         contents = make_index(disk, segment, next_base, write=repairs, tag=catalog.tag)
@@ -306,23 +306,23 @@ def load_sealed(catalog: Catalog, disk: Disk, segment: Segment, next_base: int, 
 
 
 def marker_of(catalog: Catalog, state: State, end: int, store_open: int, stored_at_ms: int) -> CleanStop:
-    """The marker of a clean stop at log position `end`, which lets the next start take over all that is known here."""
+    """The marker of a clean stop at log position `end`, from which the next start loads the state and the index."""
     _, index = encode_index(catalog.active.base, end, stored_at_ms, catalog.active_parts)
     return CleanStop(end, store_open, stored_at_ms, encode_changes(tuple(state.checkpoint())), index)
 
 
 def rewrite(segment: Segment, position: int, end: int) -> None:
-    """Write again what was read from `position` on, where nothing says that it is durable.
+    """Write the bytes from `position` on again, because they are not known to be durable.
 
-    After a failed fdatasync the page cache may show bytes that the disk never got, and no later sync writes them: only
-    a new write does. They were checked frame by frame.
+    After a failed fdatasync the page cache may show bytes that the disk never got. Only a new write stores them; later
+    syncs do not. They were checked frame by frame.
     """
     for at, chunk in _chunks(segment, position, end):
         segment.file.write(at - segment.base, [chunk])
 
 
 def zero(segment: Segment, position: int) -> int:
-    """Write zeros over whatever lies behind the log's end, so that it never comes back; return how many bytes."""
+    """Overwrite the bytes behind the log's end with zeros, so that they never return; the number of these bytes."""
     cut = 0
     for at, chunk in _chunks(segment, position, segment.limit):
         if chunk.count(0) != len(chunk):
@@ -332,14 +332,14 @@ def zero(segment: Segment, position: int) -> int:
 
 
 def _chunks(segment: Segment, position: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """The bytes of a segment between two positions, each part with where it lies."""
+    """The bytes of a segment between two positions in parts, each with its position."""
     while position < end and (chunk := segment.read(position, min(CHUNK_BYTES, end - position))):
         yield position, chunk
         position += len(chunk)
 
 
 def settle_ranges(recovered: Recovered) -> None:
-    """Give every queue its first and next offset."""
+    """Set the first and the next offset of every queue."""
     catalog, state = recovered.catalog, recovered.state
     for segment_contents in catalog.contents.values():
         for entry in segment_contents.queues:

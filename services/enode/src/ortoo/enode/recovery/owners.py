@@ -1,4 +1,4 @@
-"""Whether the files of a folder are of one store, as far as they tell: a file of another one is never believed."""
+"""Checks that the files of a folder belong to one store. A file of another store is never used."""
 
 from pathlib import Path
 
@@ -21,25 +21,25 @@ _PLACES = {
     TIDE_NAME: (0, SLOT_BYTES),
     SERIALS_NAME: tuple(range(0, 6 * SLOT_BYTES, SLOT_BYTES)),
 }
-"""Where the heads lie in the small files that carry a tag."""
+"""The positions of the heads in the small files with a tag."""
 _MAGIC = b"ORT"
 
 
 def check_owner(disk: Disk, folder: Path, identity: Identity) -> None:
-    """Refuse an identity that none of the other files knows, for it is of another store. Errors: DataLoss, OSError.
+    """Refuse an identity of another store: no other file has its tag. Errors: DataLoss, OSError.
 
-    One file of another store among others is no reason to refuse: it is not believed, and made again.
+    A single file of another store is not refused. It is ignored and written again.
     """
     found = {name: tags for name in disk.list(folder) if (tags := _tags(disk, folder, name))}
     if found and not any(identity.tag in tags for tags in found.values()):
         raise DataLoss(
-            f"{folder}: the file {IDENTITY_NAME} is of store {identity.store_id}, and {', '.join(sorted(found))} of "
-            f"another one: put the right {IDENTITY_NAME} back, or run `ortoo-enode repair DIR --identity`"
+            f"{folder}: the file {IDENTITY_NAME} is of store {identity.store_id}, but {', '.join(sorted(found))} of "
+            f"another one: restore the right {IDENTITY_NAME}, or run `ortoo-enode repair DIR --identity`"
         )
 
 
 def _tags(disk: Disk, folder: Path, name: str) -> set[int]:
-    """The tags in a small file; none in one of an older version."""
+    """The tags in a small file; empty for one of an older version."""
     places = _PLACES.get(name, ())
     heads = [read_part(disk, folder / name, at, TAG_AT + TAG_BYTES) for at in places]
     tags = {int.from_bytes(head[TAG_AT:], "little") for head in heads if head.startswith(_MAGIC)}
@@ -47,7 +47,7 @@ def _tags(disk: Disk, folder: Path, name: str) -> set[int]:
 
 
 def is_foreign(segment: Segment, position: int, log_mark: int) -> bool:
-    """Whether the first frame from `position` on that names its log names another one. Errors: Unsupported, OSError."""
+    """Whether the first frame with a fingerprint from `position` on is of another log. Errors: Unsupported, OSError."""
     frames = walk(segment.read, position, segment.base + segment.file.size_bytes())
     named = (one for one in frames if isinstance(one, FrameHeader) and one.kind != Kind.MESSAGES)
     first = next(named, None)
@@ -55,9 +55,9 @@ def is_foreign(segment: Segment, position: int, log_mark: int) -> bool:
 
 
 def check_frame_owner(path: Path, foreign_at: int) -> None:
-    """Errors: DataLoss when a segment has a frame of another log, which lies at `foreign_at`; -1 = it has none."""
+    """Errors: DataLoss when a segment has a frame of another log, at `foreign_at`; -1 = it has none."""
     if foreign_at >= 0:
         raise DataLoss(
-            f"{path} holds a frame of another store at log position {foreign_at}: put the right file back, or move "
-            "this one away, and what it held is named as lost"
+            f"{path} holds a frame of another store at log position {foreign_at}. Restore the right file, or move "
+            "this one away; its data is then reported as lost"
         )

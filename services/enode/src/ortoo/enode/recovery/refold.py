@@ -1,4 +1,4 @@
-"""Folding the state again: from the newest whole checkpoint, along the log to its end."""
+"""Folds the state again, from the newest whole checkpoint along the log to its end."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import InitVar, dataclass
@@ -20,36 +20,36 @@ MESSAGES_PER_HOLE_BYTE = 4096 / 192
 
 @dataclass(eq=False)
 class Refold:
-    """The state at the end of a log, and what was found bad on the way."""
+    """The state at the end of a log, and the damaged places on the way."""
 
     segments: Sequence[Segment]
     slices: InitVar[Iterable[SliceAt]]
     end_position: int
     without_checkpoint: bool = False
     log_mark: int = 0
-    """The fingerprint of the log: a segment of another log is a hole."""
+    """The fingerprint of the log; a segment of another log is a hole."""
     store_open: int = 0
-    """The number of the last opening that was met."""
+    """The number of the last opening in the folded frames."""
 
     def __post_init__(self, slices: Iterable[SliceAt]) -> None:
-        """Fold now.
+        """Fold the log.
 
-        Errors: DataLoss when the log's beginning is gone and no whole checkpoint is left, unless `without_checkpoint`.
+        Errors: DataLoss when the log's begin is missing and no whole checkpoint is left, unless `without_checkpoint`.
         """
         foreign: set[int] = set()
         while (base := self._fold_all(slices, foreign)) is not None:
-            foreign.add(base)  # its messages may have been folded before the frame that names the other log
+            foreign.add(base)  # its messages may have been folded before the frame with the other fingerprint
 
     def _fold_all(self, slices: Iterable[SliceAt], foreign: Collection[int]) -> int | None:
-        """Fold, without the segments that begin at `foreign`.
+        """Fold without the segments that begin at `foreign`.
 
-        Returns where one more segment of another log begins; None when there is none.
+        Returns the base of one more segment of another log; None if there is none.
         """
         self.state, self.store_open = State(), 0
         self.holes: list[Hole] = []
-        """Every damaged place that was met."""
+        """The damaged places in the folded part."""
         self.checkpoint_bytes = 0
-        """How much of the log the checkpoint takes that the state was taken from; 0 without one."""
+        """Bytes in the log of the checkpoint from which the state was loaded; 0 without one."""
         self._lost_bytes = 0
         self._seen_behind_hole: set[tuple[int, int]] = set()
         self._producers_behind_hole: set[tuple[int, int, int]] = set()
@@ -69,11 +69,11 @@ class Refold:
         return None
 
     def skips(self, *, is_cut: bool) -> list[OffsetsSkipped]:
-        """Offsets to leave out, because a lost frame may have held them and nothing says it did not.
+        """Offsets to leave out, because a lost frame may have held them.
 
-        A queue of which a whole frame lies behind the last hole needs none: that frame's first offset is the proof.
-        When the log `is_cut` at its end, every queue goes on with the next offset it knows, and says so in the log: a
-        later fold meets the missing bytes in the middle, and must not leave out offsets then.
+        A queue with a whole frame behind the last hole needs none, because that frame's first offset is proof.
+        When the log `is_cut` at its end, every queue continues with its next known offset. The log records this with
+        an empty range. A later fold, which meets the missing bytes in the middle, must not leave out offsets.
         """
         if not self._lost_bytes and not is_cut:
             return []
@@ -94,7 +94,7 @@ class Refold:
     def forget_producers(self, *, is_cut: bool) -> None:
         """Forget the windows of producers whose last batches may be lost.
 
-        Such a producer goes on with a sequence that would be a gap here for ever; unknown, it begins anew at once.
+        The next sequence of such a producer would be a permanent gap here. An unknown producer starts again at once.
         """
         if is_cut:
             self.state.windows.keep_only(())
@@ -102,7 +102,7 @@ class Refold:
             self.state.windows.keep_only(self._producers_behind_hole)
 
     def _load_checkpoint(self, slices: Iterable[SliceAt]) -> int:
-        """Start from the newest checkpoint whose frames are whole; return the position to fold from."""
+        """Load the newest checkpoint whose frames are whole; the position to fold from."""
         for parts in complete_checkpoints(slices):
             state, size_bytes = State(), 0
             for part in parts:
@@ -119,14 +119,14 @@ class Refold:
         begin = self.segments[0].base if self.segments else 0
         if begin and not self.without_checkpoint:
             raise DataLoss(
-                f"{self.segments[0].path} is the first segment, it begins at position {begin}, and no whole "
-                "checkpoint of the state is left behind it: put the missing segments back, or run "
+                f"{self.segments[0].path} is the first segment and begins at position {begin}, but there is no whole "
+                "checkpoint of the state. Restore the missing segments, or run "
                 f"`ortoo-enode repair {self.segments[0].folder} --without-checkpoint`"
             )
         return begin
 
     def _body(self, segment: Segment, header: FrameHeader) -> bytes | None:
-        """Prefix and payload of a frame; None, and noted, when they are damaged."""
+        """Prefix and payload of a frame; None, and recorded as a hole, when they are damaged."""
         try:
             return read_body(segment.read, header)
         except BadFrame as error:
@@ -134,7 +134,7 @@ class Refold:
             return None
 
     def _fold(self, segment: Segment, start: int, end: int) -> bool:
-        """Fold a part of a segment. Returns False when a frame of it is of another log."""
+        """Fold a part of a segment. Returns False when one of its frames is of another log."""
         is_named = False
         for one in walk(segment.read, start, end):
             if isinstance(one, Hole):
@@ -155,7 +155,7 @@ class Refold:
         return is_named or not is_foreign(segment, end, self.log_mark)
 
     def _lose(self, hole: Hole) -> None:
-        """Nobody knows what lay here."""
+        """Record a hole with unknown frames."""
         self.holes.append(hole)
         self._lost_bytes += hole.length
         self._seen_behind_hole.clear()
@@ -179,9 +179,9 @@ class Refold:
 
 
 def read_slice(segments: Sequence[Segment], at: SliceAt, log_mark: int) -> Slice:
-    """A slice of a checkpoint that was found in one of the segments.
+    """A slice of a checkpoint from one of the segments.
 
-    Errors: BadFrame, also for a frame of a log with another fingerprint; Unsupported.
+    Errors: Unsupported. BadFrame, also for a frame of a log with another fingerprint.
     """
     segment = holding(segments, at.position)
     assert segment is not None

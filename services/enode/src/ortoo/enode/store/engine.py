@@ -1,4 +1,4 @@
-"""The engine: the parts of an open store, how they are put together, and their life from opening to closing."""
+"""The engine: the parts of an open store, from opening to closing."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -39,13 +39,13 @@ from ortoo.enode.store.committer import Committer
 from ortoo.enode.store.housekeeping import Housekeeping
 
 Changes = TypeVar("Changes", bound=Sequence[Change])
-AS_MEMBER = "give member_listen_address, member and members as before, or choose another folder"
+AS_MEMBER = "configure member_listen_address, member and members as before, or choose another folder"
 _log = get_logger("store")
 
 
 @dataclass(eq=False)
 class Engine:
-    """One open store's parts. Belongs to the event loop that opened it; `open` is the way in."""
+    """The parts of one open store. It belongs to the event loop that opened it with `open`."""
 
     folder: Path
     settings: StoreSettings
@@ -53,25 +53,25 @@ class Engine:
     clock: Clock
     work: DiskWork
     lock: ExitStack
-    """Of the folder."""
+    """The lock of the folder."""
     identity: Identity
     recovered: InitVar[Recovered]
     spares: Spares
     active: InitVar[Segment]
     closed: bool = False
     may_read: Callable[[], bool] | None = None
-    """Whether what is committed here is all that is; None = of course, for nobody else can commit."""
+    """Whether the committed data here is complete; None = always, because no other replica can commit."""
 
     def __post_init__(self, recovered: Recovered, active: Segment) -> None:
-        """Put the parts together."""
+        """Create the parts."""
         settings, disk, clock, work, spares = self.settings, self.disk, self.clock, self.work, self.spares
         self._loop = asyncio.get_running_loop()
         self.catalog = recovered.catalog
         self.state = recovered.state
         self.accepted: set[tuple[int, str]] = set()
-        """(topic id, group) of changes that were accepted since somebody looked: they may not be in the state yet."""
+        """(topic id, group) of changes accepted since the last look of `GroupLives`; they may not be folded yet."""
         self.read: set[tuple[int, str]] = set()
-        """The same of those who have asked for something."""
+        """The same for requests without a change."""
         self.reader = Reader(self.catalog, disk, work, Recent(settings.recent_bytes), settings.index_bytes)
         self.waiting = Waiters(clock, waiters_max=settings.waiters_max, what="fetches")
         """The readers that wait at the ends of queues."""
@@ -104,7 +104,7 @@ class Engine:
     async def open(
         cls, folder: Path, *, settings: StoreSettings, disk: Disk, clock: Clock, randomness: Randomness
     ) -> "Engine":
-        """Take the folder, recover what is in it and go on where its log ends. Errors: as `Store.open`."""
+        """Lock the folder, recover its store and continue at the log's end. Errors: as `Store.open`."""
         settings.check()
         work = disk_work(disk, settings, asyncio.get_running_loop())
         lock = ExitStack()
@@ -145,14 +145,14 @@ class Engine:
     async def store(self, changes: Sequence[Change], check: Callable[[], object] | None = None) -> None:
         """Store state changes, all or none; return when they are durable. `check` runs right before.
 
-        Errors: Overloaded, Unavailable, and what `check` raises: then none of them is stored.
+        Errors: Overloaded, Unavailable, and those of `check`. Then none of the changes is stored.
         """
         waiter = await self._accept(changes, check)
         self.appender.want_flush()
         await waiter
 
     async def note(self, changes: Sequence[Change]) -> None:
-        """Store state changes, all or none, without waiting until they are durable: a crash may take them.
+        """Store state changes, all or none, without waiting until they are durable. A crash may lose them.
 
         Errors: as `store`.
         """
@@ -162,9 +162,9 @@ class Engine:
     async def _accept(
         self, changes: Sequence[Change], check: Callable[[], object] | None = None
     ) -> asyncio.Future[None]:
-        """Reserve room for all changes, then give all their place; the future is done when they are durable.
+        """Reserve room for all changes, then append all; the future is done when they are durable.
 
-        There is no way to append one change of several: a request that is refused has stored nothing.
+        Changes cannot be appended partly, so a refused request has stored nothing.
         """
         appender = self.appender
         if self.closed:
@@ -188,29 +188,29 @@ class Engine:
         return waiter
 
     def check_open(self) -> None:
-        """Errors: Unavailable when the store is closed, is not the enode's, or another member may have more."""
+        """Errors: Unavailable when the store is closed, is not the enode's, or another replica may have more data."""
         if self.closed:
             raise Unavailable("the store is closed")
         self.appender.check_barred()
         if self.may_read is not None and not self.may_read():
-            raise Unavailable("this member does not know whether it still leads: ask again")
+            raise Unavailable("this replica cannot confirm that it still leads: retry")
 
     def note_use(self, changes: Changes) -> Changes:
-        """Groups use topics by these changes, which are accepted now; the same changes."""
+        """Record the use of topics by groups in accepted changes; the same changes."""
         for change in changes:
             if isinstance(change, GroupUse):
                 self.accepted.add((change.topic_id, change.group))
         return changes
 
     def note_reading(self, topic_id: int, group: str) -> None:
-        """A group uses a topic without a change; of others nothing is kept."""
+        """Record the use of a topic by a known group without a change."""
         if self.state.groups.seen_at_ms(topic_id, group) is not None:
             self.read.add((topic_id, group))
 
     async def close(self, ending: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Flush, leave the marker of a clean stop, give the folder back. A second call does nothing.
+        """Flush, write the marker of a clean stop, unlock the folder. A second call does nothing.
 
-        `ending` is what is done instead of the first two while everything still works.
+        `ending` replaces the first two steps, while all parts still work.
         """
         if self.closed:
             return
@@ -233,7 +233,7 @@ class Engine:
             self.lock.close()
 
     async def _close_cleanly(self) -> None:
-        """Make everything durable and leave the marker that saves the next start a scan."""
+        """Make everything durable and write the marker, so that the next start needs no scan."""
         if self.appender.fits(HEADER_BYTES):
             self.appender.append_mark(Flag.CLOSED)
         await self.appender.flush()
@@ -243,9 +243,9 @@ class Engine:
         await self.housekeeping.leave_marker(self.folder)
 
     def take_over(self, recovered: Recovered, active: Segment) -> None:
-        """Go on in `active` when the log does not end in a segment that has room; nothing is written.
+        """Continue in `active` if the log does not end in a segment with room; nothing is written.
 
-        Index files tell of topics that were deleted since.
+        Queues of deleted topics, which index files still list, are forgotten.
         """
         catalog = self.catalog
         if not catalog.damages:
@@ -259,7 +259,7 @@ class Engine:
             catalog.segments.append(active)
 
     async def _start(self, recovered: Recovered, active: Segment) -> None:
-        """A mark of this opening first, and what recovery has to say; only then is the store open."""
+        """Store the recovery's changes and a mark of this opening; only then the store is open."""
         catalog = self.catalog
         self.take_over(recovered, active)
         self.housekeeping.start()

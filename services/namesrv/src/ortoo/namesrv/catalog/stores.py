@@ -1,4 +1,4 @@
-"""By which store each enode is known, as all name servers over one database know it."""
+"""The registered store of each enode, as stored for all name servers of one database."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ from ortoo.namesrv.decisions.leases import KnownStore
 
 
 class Stores:
-    """One row for each enode that was ever there."""
+    """One row for each enode that was ever registered."""
 
     def __init__(self, database: Database) -> None:
-        """They are kept there."""
+        """Store them in `database`."""
         self._database = database
 
     async def all(self) -> dict[str, KnownStore]:
-        """Every enode's, in one statement. Errors: Unavailable, DataLoss."""
+        """The stores of all enodes, in one statement. Errors: Unavailable, DataLoss."""
 
         def read(connection: sa.Connection) -> dict[str, KnownStore]:
             return {row.enode: _known(row) for row in connection.execute(sa.select(tables.stores))}
@@ -25,7 +25,7 @@ class Stores:
         return await self._database.within(read)
 
     async def put(self, wanted: KnownStore) -> KnownStore:
-        """Store what an enode is known by, unless a version that is as high is stored; what is stored then.
+        """Store the registered store of an enode, unless its stored version is as high; returns the stored one.
 
         Errors: Unavailable, DataLoss.
         """

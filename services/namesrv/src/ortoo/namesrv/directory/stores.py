@@ -1,4 +1,4 @@
-"""By which store each enode is known: stored, so that no start of a name server forgets it, and served from memory."""
+"""The registered store of each enode: stored, so that it survives restarts, and served from memory."""
 
 from ortoo.common.cluster.refused import STORE_FIELD
 from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError, Overloaded
@@ -14,7 +14,7 @@ _log = get_logger("stores")
 
 
 class StoresOfEnodes:
-    """What is known of the stores of all enodes."""
+    """The registered stores of all enodes."""
 
     def __init__(self, stored: Stores, *, shared: bool) -> None:
         """`shared` = other name servers use the same database."""
@@ -22,16 +22,16 @@ class StoresOfEnodes:
         self._shared = shared
         self._known: dict[str, KnownStore] = {}
         self._kept: dict[str, KnownStore] = {}
-        """What the database has, as far as this name server knows."""
+        """The stores in the database, as far as this name server has read or written them."""
         self._is_failing = False
 
     async def load(self) -> None:
-        """Know what was stored before this start. Errors: Unavailable, DataLoss."""
+        """Read the stores from before this start. Errors: Unavailable, DataLoss."""
         for found in (await self._stored.all()).values():
             self._learn(found)
 
     async def look(self) -> None:
-        """See what other name servers have stored."""
+        """Read the changes of other name servers."""
         if not self._shared:
             return
         try:
@@ -40,33 +40,34 @@ class StoresOfEnodes:
             self._note_failure(error)
 
     def may_come(self, enode: str, store_id: str, made_from: str) -> bool:
-        """Whether `check` lets a store pass."""
+        """Whether `check` accepts a store."""
         return may_come(self._known.get(enode), store_id, made_from)
 
     def check(self, enode: str, store_id: str, made_from: str) -> None:
-        """Errors: Conflict when the enode is known by another store, of which this one was not made."""
+        """Refuse a store if the enode has another one, from which this one was not made. Errors: Conflict."""
         check_store(self._known.get(enode), enode, store_id, made_from)
 
     def check_report(self, report: MemberReport) -> None:
-        """Errors: as `check`; Conflict when the replica shares the set's id alone."""
+        """Check the store of a replica. Errors: as `check`; Conflict if the replica only has the id of the set."""
         if report.set_id:
             self.check(report.enode, report.set_id, report.made_from)
             check_lineage(self._known.get(report.enode), report)
 
     async def note_members(self, members: MemberSet) -> None:
-        """Know an enode by its replica set, and by the replicas that this has now. Errors: as `note`."""
+        """Register an enode's replica set with its current replicas. Errors: as `note`."""
         latest = members.configuration()
         replicas = tuple(sorted({*latest.voters, *latest.learners})) if latest is not None else None
         await self.note(members.enode, members.set_id, replicas)
 
     async def note(self, enode: str, store_id: str, replicas: tuple[MemberId, ...] | None = None) -> None:
-        """Know an enode by a store that `check` let pass.
+        """Register a store that `check` has accepted.
 
-        Errors: Conflict when another name server knows the enode by another one; Overloaded.
-        While the database is away it is known here, and stored later.
+        Errors: Conflict if another name server has registered another store, Overloaded. While the database does not
+        answer,
+        the store is only registered in memory, and stored later.
         """
         if enode not in self._known and len(self._known) >= STORES_MAX:
-            raise Overloaded(f"{STORES_MAX} enodes were there since the directory was made, which is the most")
+            raise Overloaded(f"{STORES_MAX} enodes have registered since the directory was created, the maximum")
         known = self._known.get(enode) or KnownStore(enode, store_id)
         if replicas is None:
             replicas = known.replicas if known.store_id == store_id else ()
@@ -76,22 +77,22 @@ class StoresOfEnodes:
             await self._keep(known)
 
     async def accept(self, enode: str, store_id: str) -> str:
-        """Let another store take the place of the known one when it comes, by an operator's word; the known one's id.
+        """Let another store replace the registered one when it registers; returns the id of the registered one.
 
-        Until then the known one may come too, so that a word for a store that does not exist stops no enode.
-        Errors: Invalid; NotFound for an enode that was never there; Unavailable when it cannot be stored.
+        Until then the registered one is accepted too, so that a wrong id stops no enode. Errors: Invalid. NotFound for
+        an enode that never registered, Unavailable if the permission cannot be stored.
         """
-        check_text(store_id, STORE_FIELD, "the id of the store, as the refusal names it")
+        check_text(store_id, STORE_FIELD, "the id of the store, as in the refusal")
         known = self._known.get(enode)
         if known is None:
-            raise NotFound(f"no enode {enode!r} is known: give the name of one that was there", field="enode")
+            raise NotFound(f"enode {enode!r} never registered: give the name of an enode that did", field="enode")
         if known.store_id == store_id and not known.accepted:
-            raise Invalid(f"enode {enode!r} is known by store {store_id} already", field=STORE_FIELD)
+            raise Invalid(f"enode {enode!r} has store {store_id} already", field=STORE_FIELD)
         wanted = known.accepting(store_id)
         stored = await self._stored.put(wanted)
         self._learn(stored)
         if stored != wanted:
-            raise Conflict("another name server has changed the store of this enode at the same time: look, then retry")
+            raise Conflict("another name server changed the store of this enode at the same time; check, then retry")
         _log.emit(log_events.STORE_ACCEPTED, enode=enode, store_id=store_id, former_store_id=known.store_id)
         return known.store_id
 
@@ -108,7 +109,7 @@ class StoresOfEnodes:
             check_store(stored, known.enode, known.store_id, "")
 
     def _learn(self, stored: KnownStore) -> None:
-        """Take over what the database has, unless that is older than what is known here."""
+        """Apply the stored value, unless the one in memory is newer."""
         self._kept[stored.enode] = stored
         known = self._known.get(stored.enode)
         if known is None or stored.version > known.version:

@@ -57,7 +57,7 @@ CALLERS: Mapping[str, Callers] = {
     **_rows("EnodeService", SNODE, "RecallDelayed", "ListDelayed"),
     **_rows("EnodeService", SNODE, "StoreHalf", "SettleHalf", "ListHalves", "ResumeHalf", "WatchHalves"),
     **_rows("EnodeService", SNODE, "UseDeliveryMode", "SetStoredMode", "QueryModes"),
-    # Replication between the members of an enode, and its administration.
+    # Replication between the replicas of an enode, and its administration.
     **_rows("MemberService", ENODE, "Speak", "Join", "CopyFrame"),
     **_rows("EnodeMembersService", SNODE | OPERATOR, "DescribeMembers", "HandOver", "AddMember", "RemoveMember"),
     # Served by every process.

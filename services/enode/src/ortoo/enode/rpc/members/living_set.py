@@ -1,4 +1,4 @@
-"""Whether a replica set still lives, asked of everything that may know: name servers, and the replicas themselves."""
+"""The check whether a replica set is still alive, by requests to the name servers and to the replicas themselves."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,7 @@ from ortoo.v1 import topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 
 TIMEOUT_S = 3.0
-OVERRIDE = "say --others-are-gone if that is certain"
+OVERRIDE = "give --others-are-gone if that is certain"
 _LIVING = (
     topic_pb2.ENODE_MEMBER_STATE_LEADING,
     topic_pb2.ENODE_MEMBER_STATE_FOLLOWING,
@@ -28,10 +28,10 @@ _LIVING = (
 
 
 async def check_no_living_set(enode: str, set_id: str, member: MemberId, settings: Settings, clock: Clock) -> None:
-    """Refuse to go on alone with the disk of `member` while another replica of the enode may live.
+    """Refuse to continue with the disk of `member` alone while another replica of the enode may be alive.
 
     The settings may be outdated, so the name servers are asked first, for the replicas and for their addresses.
-    Errors: Conflict when a replica lives; Invalid when nothing that may know answers.
+    Errors: Conflict (a replica is alive), Invalid (neither a name server nor a replica answers).
     """
     async with (
         cluster_channels(settings, cluster_token(settings.cluster_token_file, clock)) as channels,
@@ -49,22 +49,22 @@ async def check_no_living_set(enode: str, set_id: str, member: MemberId, setting
         for address in sorted({*settings.member_address_list, *others} - {""}):
             if await is_of_set(address, set_id, member, channels):
                 raise Conflict(
-                    f"a replica of set {set_id} answers at {address}: if it leads with others, two sets would go on "
+                    f"a replica of set {set_id} answers at {address}: if it leads with others, two sets would continue "
                     f"from here. Stop it first, or, if its disk is lost as well, {OVERRIDE}",
                     field="member_addresses",
                 )
     if not answers:
         reasons = "; ".join(str(one) for one in known)
         raise Invalid(
-            f"no name server at {settings.namesrv_address} says whether the other replicas are gone "
-            f"({reasons}): give the replica's settings (-c FILE, or ORTOO_ENODE_NAMESRV_ADDRESS), start a name server, "
+            f"no name server at {settings.namesrv_address} reports whether the other replicas are alive "
+            f"({reasons}). Give the replica's settings (-c FILE, or ORTOO_ENODE_NAMESRV_ADDRESS), start a name server, "
             f"or {OVERRIDE}",
             field="namesrv_address",
         )
 
 
 async def _members(address: str, enode: str, channels: Channels) -> pb.EnodeMembers | OrtooError:
-    """What a name server knows of the replicas of an enode, or why it does not say so."""
+    """The replicas of an enode as a name server lists them, or its error."""
     try:
         with rpc_errors(f"name server {address}"):
             request = pb.ListMembersRequest(enode=enode)
@@ -78,14 +78,15 @@ async def _members(address: str, enode: str, channels: Channels) -> pb.EnodeMemb
 
 
 def check_answer(answer: pb.EnodeMembers, address: str, set_id: str, member: MemberId) -> None:
-    """Errors: Conflict when a name server hears another replica of the enode."""
+    """Check a name server's answer. Errors: Conflict (another replica of the enode reports to it)."""
     living = [
         one.member.number for one in answer.members if one.state in _LIVING and read(MemberId, one.member) != member
     ]
     if living:
         raise Conflict(
             f"name server {address} hears replicas {', '.join(map(str, living))} of enode {answer.enode}, set "
-            f"{answer.set_id}: this disk is of set {set_id}, and two sets would go on from here. Let the disk follow "
-            f"them, or stop them first and try again when they no longer report; if their disks are lost, {OVERRIDE}",
+            f"{answer.set_id}: this disk is of set {set_id}, and two sets would continue from here. Let the disk "
+            f"follow them, or stop them first and try again when they no longer report. If their disks are lost, "
+            f"{OVERRIDE}",
             field="namesrv_address",
         )

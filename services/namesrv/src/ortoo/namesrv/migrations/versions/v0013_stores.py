@@ -1,4 +1,4 @@
-"""By which store each enode is known."""
+"""The registered store of each enode."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0012"
 
 
 def upgrade() -> None:
-    """Make the table; enodes are known by the store that they register with first."""
+    """Create the table; each enode gets the first store with which it registers."""
     op.create_table(
         "stores",
         sa.Column("enode", sa.String(63), primary_key=True),
