@@ -1,5 +1,7 @@
 """Metrics: read when asked, within a budget, in the text that Prometheus reads."""
 
+import asyncio
+import contextlib
 import gzip
 import shutil
 import subprocess
@@ -7,8 +9,9 @@ import subprocess
 import pytest
 
 from ortoo.common.errors import Conflict
+from ortoo.common.grpc.connections import count_connections
 from ortoo.common.process.clock import SystemClock
-from ortoo.common.telemetry.endpoint import MetricsEndpoint
+from ortoo.common.telemetry.endpoint import CONNECTIONS_MAX, MetricsEndpoint
 from ortoo.common.telemetry.histogram import Histogram
 from ortoo.common.telemetry.metrics import OTHER, Metrics
 from ortoo.common.telemetry.text import chunks
@@ -101,3 +104,20 @@ async def test_endpoint_answers_scrapes_and_probes() -> None:
                 endpoint.address, metrics, ready=lambda: True, clock=SystemClock(), on_scrape=scrapes.append
             ):
                 pass
+
+
+async def test_idle_connections_keep_no_health_check_out_and_few_descriptors() -> None:
+    """The oldest connections are ended when there are too many, so that the newest is always answered."""
+    endpoint = MetricsEndpoint(
+        "127.0.0.1:0", example(), ready=lambda: True, clock=SystemClock(), on_scrape=lambda _: None
+    )
+    async with endpoint:
+        host, _, port = endpoint.address.rpartition(":")
+        idle = [await asyncio.open_connection(host, int(port)) for _ in range(4 * CONNECTIONS_MAX)]
+        for reader, _ in idle[:-CONNECTIONS_MAX]:
+            with contextlib.suppress(OSError):
+                assert await reader.read() == b""
+        assert count_connections({int(port)})[int(port)] <= CONNECTIONS_MAX
+        assert (await get(endpoint.address, "/healthz")).status == 200
+        for _, writer in idle:
+            writer.transport.abort()

@@ -16,6 +16,7 @@ from ortoo.common.errors import Conflict, Invalid, OrtooError
 from ortoo.common.machine.affinity import use_parents_cores
 from ortoo.common.machine.allocator import keep_freed_buffers, spare_what_stays
 from ortoo.common.machine.cores import Cores, Keeper
+from ortoo.common.machine.descriptors import FEW, raise_limit
 from ortoo.common.machine.event_loop import RoleLoop
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
@@ -79,8 +80,22 @@ def run(open_service: Callable[[], AbstractAsyncContextManager[Running]], cores:
     """
     use_parents_cores()
     keep_freed_buffers()
+    allow_descriptors()
     with asyncio.Runner(loop_factory=RoleLoop) as runner:
         return runner.run(_run(open_service, cores))
+
+
+def allow_descriptors() -> None:
+    """Let this process have as many descriptors as it may, and log when that is few."""
+    descriptors = raise_limit()
+    if descriptors.are_few:
+        _log.warning(
+            "few_descriptors",
+            limit=descriptors.limit,
+            wanted=FEW,
+            connections=descriptors.connections,
+            advice="raise the hard limit of open files: ulimit -Hn, LimitNOFILE=, or the container runtime's ulimits",
+        )
 
 
 async def _run(open_service: Callable[[], AbstractAsyncContextManager[Running]], cores: Cores | None) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ortoo.common.errors.findings import Finding, process_version
 from ortoo.common.errors.status import FAILURES_TOLD
+from ortoo.common.machine.descriptors import FEW, Descriptors, open_descriptors
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.containment import CONTAINED_FAILURES
 from ortoo.common.process.memory_budget import MemoryBudget
@@ -17,6 +18,8 @@ from ortoo.common.telemetry.metrics import Metrics
 
 LOOP_PROBE_S = 0.5
 PROBES_KEPT = 6
+DESCRIPTORS_PERCENT = 90
+"""From what part of the limit on an operator is told of open descriptors."""
 LATE_S = 0.3
 """A loop that is so late most of the time has too little processor time."""
 
@@ -47,7 +50,8 @@ class ProcessMetrics:
             self._late_s.append(late_s)
 
     def findings(self) -> Iterator[Finding]:
-        """Whether the event loop keeps up."""
+        """Whether the event loop keeps up, and whether there are descriptors."""
+        yield from descriptor_findings(Descriptors.of_process(), open_descriptors())
         usual_s = sorted(self._late_s)[len(self._late_s) // 2] if len(self._late_s) == PROBES_KEPT else 0.0
         if usual_s > LATE_S:
             yield Finding(
@@ -65,7 +69,8 @@ class ProcessMetrics:
         metrics.counter("process_cpu_seconds_total", "Processor time used.", _cpu_s)
         metrics.gauge("ortoo_cores", "How many cores the process may run on now; 1 = it keeps to one.", _cores)
         metrics.gauge("process_resident_memory_bytes", "Memory in use.", _resident_bytes)
-        metrics.gauge("process_open_fds", "Open files and sockets.", _open_files)
+        metrics.gauge("process_open_fds", "Open files and sockets.", open_descriptors)
+        metrics.gauge("process_max_fds", "How many may be open.", lambda: Descriptors.of_process().limit)
         metrics.histogram(
             "ortoo_event_loop_delay_seconds", "How late the event loop served a timer.", lambda: self._loop_delay
         )
@@ -100,9 +105,23 @@ def _resident_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _open_files() -> int:
-    folder = Path("/proc/self/fd")
-    return len(list(folder.iterdir())) if folder.exists() else 0
+def descriptor_findings(descriptors: Descriptors, used: int) -> Iterator[Finding]:
+    """What an operator should know of a process's descriptors, of which so many are in use."""
+    if used * 100 >= descriptors.limit * DESCRIPTORS_PERCENT:
+        yield Finding(
+            "descriptors used up",
+            f"{used} of {descriptors.limit} file descriptors are open",
+            "new connections, reads of old messages and new segments are refused until some are closed",
+            "raise the limit of open files (ulimit -n, LimitNOFILE=), then restart the process",
+        )
+    elif descriptors.are_few:
+        yield Finding(
+            "few descriptors",
+            f"the process may have {descriptors.limit} file descriptors; {FEW} or more are recommended",
+            f"it takes about {descriptors.connections} connections; further ones are closed at once",
+            "raise the hard limit of open files (ulimit -Hn, LimitNOFILE=), then restart the process",
+            serious=False,
+        )
 
 
 def register_memory(metrics: Metrics, budget: MemoryBudget) -> None:
