@@ -42,6 +42,7 @@ class TimedDisk(RealDisk):
 
     def __init__(self) -> None:
         """Nothing was timed yet."""
+        super().__init__()
         self.durations: list[float] = []
 
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> RealFile:

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 
 from ortoo.common.cluster.live_settings import LiveSettings
 from ortoo.common.errors import OrtooError
+from ortoo.common.machine.descriptors import raise_limit
 from ortoo.common.process import front, service
 from ortoo.common.process.service import Running
 from ortoo.common.process.settings import Loaded
@@ -47,6 +48,7 @@ def main() -> int:
 
 def run_tool(name: str, arguments: Sequence[str]) -> int:
     """Run one of TOOLS; each parses the rest of the command line itself."""
+    raise_limit()
     module = importlib.import_module(f"ortoo.enode.offline.{name}")
     try:
         code: int = module.main(arguments)

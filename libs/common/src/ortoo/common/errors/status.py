@@ -52,8 +52,8 @@ def status_of(error: errors.OrtooError) -> grpc.StatusCode:
 
 
 def kind_of(error: errors.OrtooError) -> type[errors.OrtooError]:
-    """Moved travels as the kind that it is one of, so that whoever does not know it does the right thing."""
-    return errors.Unavailable if isinstance(error, errors.Moved) else type(error)
+    """The public kind that `error` travels as: of a narrower one, such as Moved, the kind that it is one of."""
+    return next(kind for kind in type(error).__mro__ if kind in _STATUS_BY_CLASS)
 
 
 def count_told(error: errors.OrtooError) -> None:

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.disk.disk import Buffer, Disk, File
+from ortoo.enode.disk.disk import Buffer, Disk, File, opening
 from ortoo.testing.disks.disk_image import Fate
 from ortoo.testing.disks.memory_disk import USUAL_FATE, MemoryDisk, MemoryFile
 
@@ -97,6 +97,8 @@ class FaultyDisk:
         self.gate.set()
         self.syncs = 0
         """How many syncs of files were asked for."""
+        self.open_error = 0
+        """Everything that needs a descriptor is refused with this error, such as errno.EMFILE; 0 = there are some."""
         self._mutex = threading.Lock()
         self._sync_errors: list[int] = []
         self._remove_errors: list[int] = []
@@ -128,7 +130,13 @@ class FaultyDisk:
             self._remove_errors.clear()
             self._flips.clear()
         self.lose_syncs = self.lose_folder_syncs = False
+        self.open_error = 0
         self.gate.set()
+
+    @property
+    def read_files_max(self) -> int:
+        """As many as of the disk inside."""
+        return self.inner.read_files_max
 
     def flip_bit(self, path: Path, position: int, bit: int = 0) -> None:
         """Let every read of this byte of a file come back with one bit changed."""
@@ -143,6 +151,7 @@ class FaultyDisk:
 
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> FaultyFile:
         """Open a file; with `create` it must not exist yet."""
+        self._need_descriptor(path)
         file = FaultyFile(self, self.inner.open(path, create=create, writable=writable), path)
         with self._mutex:
             self._files.add(file)
@@ -150,6 +159,7 @@ class FaultyDisk:
 
     def list(self, folder: Path) -> list[str]:
         """Names in a folder, sorted; empty when the folder does not exist."""
+        self._need_descriptor(folder)
         return self.inner.list(folder)
 
     def make_folder(self, folder: Path) -> None:
@@ -179,12 +189,18 @@ class FaultyDisk:
 
     def lock(self, folder: Path) -> ExitStack:
         """Take the folder. Errors: Conflict when another holds it."""
+        self._need_descriptor(folder)
         return self.inner.lock(folder)
 
     def free_bytes(self, folder: Path) -> int:
         """How much can still be written: the smaller of what the disk has and what the fault allows."""
         free = self.inner.free_bytes(folder)
         return min(free, self._bytes_left) if self._write_error == errno.ENOSPC else free
+
+    def _need_descriptor(self, path: Path) -> None:
+        if self.open_error:
+            with opening(path):
+                raise _fault(self.open_error, path)
 
     def spend(self, length: int) -> tuple[int, int]:
         """How many of so many bytes the disk takes, and the error for the rest."""

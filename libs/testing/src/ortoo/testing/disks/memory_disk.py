@@ -106,6 +106,9 @@ class MemoryFile:
 class MemoryDisk:
     """Files in memory, with the promises of `Disk` and no others. May be used from several threads."""
 
+    read_files_max = 1
+    """So that a store that reads two segments by turns opens and closes a file each time."""
+
     def __init__(self, *, capacity_bytes: int = 1 << 40, record: bool = False, image: DiskImage | None = None) -> None:
         """A disk with room for `capacity_bytes`; with `record` everything that happens to it is in `operations`."""
         self.capacity_bytes = capacity_bytes

@@ -12,7 +12,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.enode.consensus.joining import Joining
 from ortoo.enode.consensus.shared_log import SharedLog
-from ortoo.enode.disk.disk import Buffer
+from ortoo.enode.disk.disk import Buffer, NoDescriptor
 from ortoo.enode.disk.reign_file import write_reign
 from ortoo.enode.log.copies.words import begin_payload, members_payload
 from ortoo.enode.log.frame import BadFrame, Kind
@@ -66,6 +66,8 @@ REFOLDS_MAX = 3
 HAND_OVER_S = 3.0
 """How long a leader that stops tries to let another member lead."""
 HAND_OVER_LOOK_S = 0.02
+NO_DESCRIPTOR_S = 0.5
+"""How long a promise waits before it is written again, when no file could be opened for it."""
 FULL_DISK_S = 1.0
 """How long a follower waits before it writes again to a full disk."""
 _log = get_logger("members")
@@ -310,15 +312,30 @@ class Driver:
                 self._end(self.log.engine.appender.failure)
 
     async def _save_reigns(self) -> None:
-        """Keep what is promised; of several promises the last one. A process that cannot promise ends."""
+        """Keep what is promised; of several promises the last one. A process that cannot promise ends.
+
+        Without a descriptor the promise waits: nothing is said to other members before it is on disk.
+        """
         while True:
             action = await self._reigns.get()
-            while not self._reigns.empty():
-                action = self._reigns.get_nowait()
-            kept = replace(self.joining.kept, reign=action.reign)
-            await self.log.engine.work.run(write_reign, self.log.disk, self.log.folder, kept)
-            self.joining.kept = kept
+            is_kept = False
+            while not is_kept:
+                while not self._reigns.empty():
+                    action = self._reigns.get_nowait()
+                is_kept = await self._is_saved(action)
             self.post(ReignSaved(action.reign))
+
+    async def _is_saved(self, action: SaveReign) -> bool:
+        """Write one promise; False, after a pause, when no file can be opened for it now."""
+        kept = replace(self.joining.kept, reign=action.reign)
+        try:
+            await self.log.engine.work.run(write_reign, self.log.disk, self.log.folder, kept)
+        except NoDescriptor as error:
+            _log.error("hard_state_postponed", epoch=action.reign.epoch, reason=error.message)
+            await self.clock.sleep(NO_DESCRIPTOR_S)
+            return False
+        self.joining.kept = kept
+        return True
 
     async def _tick(self) -> None:
         """Let the protocol see that time passes; a defect in it ends the process, and another member leads."""

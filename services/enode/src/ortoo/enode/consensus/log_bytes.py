@@ -114,8 +114,7 @@ class LogBytes:
         A place that an index calls damaged goes on being called so, until the index is made anew.
         """
         segment, catalog = self._holding(position), self.engine.catalog
-        with segment:
-            await self.engine.work.run(_write_again, segment, position, frame)
+        await self.engine.work.run(_write_again, segment, position, frame)
         holes = set(catalog.holes())
         catalog.damages = [
             one for one in catalog.damages if one.position != position or (position, one.length_bytes) in holes
@@ -141,12 +140,11 @@ class LogBytes:
         """Bytes of this disk from a position on; fewer at the log's end. Errors: OSError, Unavailable."""
         segment = self._holding(position)
         end = self._end_of(segment)
-        with segment:
-            return await self.engine.work.run(segment.read, position, min(length, max(0, end - position)))
+        return await self.engine.work.run(segment.read, position, min(length, max(0, end - position)))
 
 
 def _write_again(segment: Segment, position: int, frame: bytes) -> None:
     # A failed sync is told once to each descriptor: on the log's own one the flush beside this would never hear of it.
-    with closing(segment.disk.open(segment.path)) as file:
+    with closing(segment.files.disk.open(segment.path)) as file:
         file.write(position - segment.base, [frame])
         file.sync_data()

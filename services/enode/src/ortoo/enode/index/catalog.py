@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from ortoo.common.errors import Overloaded
+from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.answers import Damage
 from ortoo.enode.log.queue_index import Contents, IndexParts, QueueEntry, QueueKey
 from ortoo.enode.log.rows import Rows
@@ -64,8 +65,9 @@ class QueueLog:
 class Catalog:
     """All segments and queues of a store. Belongs to the event loop."""
 
-    def __init__(self) -> None:
-        """No segments, no queues."""
+    def __init__(self, files: SegmentFiles) -> None:
+        """No segments, no queues; the files of segments will be among `files`."""
+        self.files = files
         self.segments: list[Segment] = []
         self.queues: dict[QueueKey, QueueLog] = {}
         self.contents: dict[int, Contents] = {}
@@ -224,6 +226,7 @@ class Catalog:
         """Close all files."""
         for segment in self.segments:
             segment.retire()
+        self.files.close()
 
 
 @dataclass(slots=True, eq=False)

@@ -39,7 +39,7 @@ def write_index(
 
 def make_index(disk: Disk, segment: Segment, next_base: int, *, write: bool = True) -> Contents:
     """Make a sealed segment's index from its frames. Without `write` the rows are lost again; their ranges are not."""
-    file_end = segment.base + segment.file.size_bytes()
+    file_end = segment.base + segment.size_bytes()
     found = survey_sealed(segment.read, segment.base, file_end, next_base)
     return write_index(disk, segment, next_base, found.stored_at_ms, found.parts, write=write)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ortoo.common.errors import Overloaded
-from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.segment import SPARE_SUFFIX, Segment
 
@@ -15,7 +15,7 @@ from ortoo.enode.log.segment import SPARE_SUFFIX, Segment
 class Spares:
     """Makes spare segments, files of zeros that are synced; keeps one of the usual size ahead."""
 
-    disk: Disk
+    files: SegmentFiles
     folder: Path
     work: DiskWork
     segment_bytes: int
@@ -73,9 +73,9 @@ class Spares:
     def close(self) -> None:
         """Remove the spares that were not needed; what cannot be removed is, by the next start."""
         for spare in self._ready:
-            spare.close()
+            spare.retire()
             with contextlib.suppress(OSError):
-                self.disk.remove(spare.path)
+                self.files.disk.remove(spare.path)
         self._ready.clear()
 
     def _fitting(self, size_bytes: int) -> Segment | None:
@@ -83,7 +83,7 @@ class Spares:
 
     def _make(self, size_bytes: int, headroom_bytes: int) -> None:
         """One more that is ready: for who asked for it, or for the next one if that is called off meanwhile."""
-        if self.disk.free_bytes(self.folder) < size_bytes + headroom_bytes:
+        if self.files.disk.free_bytes(self.folder) < size_bytes + headroom_bytes:
             raise Overloaded(
                 f"the disk is full: a segment needs {size_bytes} bytes beside {headroom_bytes} of headroom; free some "
                 "or shorten retention",
@@ -91,14 +91,11 @@ class Spares:
             )
         self._number += 1
         path = self.folder / f"{self._number:06d}{SPARE_SUFFIX}"
-        file = self.disk.open(path, create=True)
+        spare = Segment(self.files, self.folder, 0, size_bytes, source=path)
         try:
-            file.allocate(size_bytes)
-            file.sync_data()
+            spare.create(size_bytes)
         except OSError as error:
-            file.close()
-            self.disk.remove(path)
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise Overloaded(f"the disk is full: {error}", retry_after_ms=1000) from error
             raise
-        self._ready.append(Segment(self.disk, self.folder, 0, size_bytes, opened=file, source=path))
+        self._ready.append(spare)

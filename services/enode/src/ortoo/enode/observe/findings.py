@@ -60,7 +60,15 @@ class EnodeFindings:
                 "disk full",
                 appender.full,
                 elsewhere,
-                "enlarge the volume, or lower store.retention_bytes or store.retention_age_ms: it goes on by itself",
+                "enlarge the volume (df and df -i show what is used up), or lower store.retention_bytes or "
+                "store.retention_age_ms: it goes on by itself",
+            )
+        elif appender.starved:
+            yield Finding(
+                "descriptors used up",
+                appender.starved,
+                elsewhere,
+                "raise the limit of open files (ulimit -n, LimitNOFILE=) or close connections: it goes on by itself",
             )
         for damage in islice(catalog.damages, NAMES_MAX):
             yield Finding(

@@ -27,6 +27,7 @@ from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.identity import read_identity, write_identity
 from ortoo.enode.disk.outline_file import KeptOutline, read_outline, write_outline
 from ortoo.enode.disk.reign_file import KeptReign, read_reign, write_reign
+from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.members.identity import Configuration, Tail
 from ortoo.enode.members.log_outline import MembersFrame
 from ortoo.enode.recovery.member_opening import known_end, recover_member, whole_end
@@ -130,8 +131,8 @@ def go_on_alone(disk: Disk, folder: Path, clock: Clock, randomness: Randomness) 
     """
     found = survivor(disk, folder)
     whole_end(disk, folder, found.outline)  # before anything is taken away
-    log = recover_member(disk, folder, found.outline, is_last=True)
-    log.recovered.catalog.close()
+    with SegmentFiles(disk) as files:
+        log = recover_member(files, folder, found.outline, is_last=True)
     write_restored(disk, folder, randomness)
     kept = replace(
         found.kept,

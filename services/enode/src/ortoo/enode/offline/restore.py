@@ -15,6 +15,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.identity import Identity, write_identity
 from ortoo.enode.disk.log_begin import write_log_begin
+from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.disk.tide_mark import TideMark
 from ortoo.enode.log.segment import segment_name
 from ortoo.enode.offline.backup_list import BackupList, copied, is_empty, read_backup_list
@@ -73,8 +74,8 @@ def make_store(
         if listed.begin is not None:
             write_log_begin(disk, folder, listed.begin)
         disk.sync_directory(folder)
-        recovered = recover(disk, folder)
-        recovered.catalog.close()
+        with SegmentFiles(disk) as files:
+            recovered = recover(files, folder)
         # Whose store it is comes last: without that nothing starts on what was restored in part.
         identity = Identity(listed.cluster, listed.enode, randomness.id_text(), clock.now_ms())
         write_identity(disk, folder, identity)

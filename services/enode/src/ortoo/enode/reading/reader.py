@@ -23,6 +23,8 @@ from ortoo.enode.reading.recent import Recent
 GAP_BYTES_MAX = 4096
 """Frames with no more than this between them are read at once."""
 READ_BYTES_MAX = 256 << 10
+SMALL_BYTES = 16 << 10
+"""A frame whose body is no larger is read at once; of a larger one the body is read by itself, and not copied."""
 
 
 class Place(NamedTuple):
@@ -78,20 +80,19 @@ class Reader:
 
         With `look` the answer has none of them: it sees each as soon as it is read, beside the loop.
         `from_offset` lies in the queue's range. Errors: DataLoss when that batch is damaged; Unavailable when the
-        disk cannot be read now; what `look` raises.
+        disk cannot be read now; Overloaded when no file can be opened; what `look` raises.
         """
         run = queue.run_with(from_offset)
         segment = run.segment if run is not None else self.catalog.active
         try:
-            with segment:
-                rows = queue.rows if run is None else run.rows
-                if rows is None:
-                    rows = await self._rows_of(run) if run is not None else Rows()
-                row = rows.find(from_offset)
-                if row >= 0:
-                    return await self._read_rows(queue, segment, rows, row, bytes_max, look)
-                if not await self._filled(queue, from_offset):
-                    raise self._hole(queue, from_offset, rows, -1 - row)
+            rows = queue.rows if run is None else run.rows
+            if rows is None:
+                rows = await self._rows_of(run) if run is not None else Rows()
+            row = rows.find(from_offset)
+            if row >= 0:
+                return await self._read_rows(queue, segment, rows, row, bytes_max, look)
+            if not await self._filled(queue, from_offset):
+                raise self._hole(queue, from_offset, rows, -1 - row)
         except OSError as error:
             raise _unreadable(error) from error
         return await self.read(queue, from_offset, bytes_max, look)
@@ -101,8 +102,7 @@ class Reader:
         for run in tuple(queue.runs):  # retention may take some meanwhile
             if run.entry.last_stored_at_ms >= stored_at_ms:
                 try:
-                    with run.segment:
-                        rows = run.rows or await self._rows_of(run)
+                    rows = run.rows or await self._rows_of(run)
                 except OSError as error:
                     raise _unreadable(error) from error
                 row = rows.find_time(stored_at_ms)
@@ -290,7 +290,7 @@ def see(look: Look, found: Sequence[StoredBatch], places: list[Place], ahead: li
     for start, end in _neighbours(places):
         first, last = places[start], places[end - 1]
         read: Read = first.segment.read
-        if end - start > 1:
+        if end - start > 1 or first.length <= SMALL_BYTES:
             together = read(first.position, last.position + HEADER_BYTES + last.length - first.position)
             read = partial(_cut, together, first.position)
         for place in places[start:end]:

@@ -15,6 +15,7 @@ from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.log_begin import read_log_begin
 from ortoo.enode.disk.outline_file import NO_CUT, KeptOutline, write_outline
 from ortoo.enode.disk.reign_file import read_reign, write_reign
+from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.disk.tide_mark import TideMark, read_tide_mark
 from ortoo.enode.index.catalog import Catalog
 from ortoo.enode.index.index_files import read_contents
@@ -67,12 +68,17 @@ class MemberLog:
     """How far this disk once was, when it was further than this; 0 when it was not."""
 
 
-def recover_member(disk: Disk, folder: Path, kept: KeptOutline, *, is_last: bool = False, doubts: int = 0) -> MemberLog:
-    """Find out what a member's folder holds. Errors: DataLoss, Unsupported, OSError.
+def recover_member(
+    files: SegmentFiles, folder: Path, kept: KeptOutline, *, is_last: bool = False, doubts: int = 0
+) -> MemberLog:
+    """Find out what a member's folder holds. What is opened is among `files`, which the caller closes.
+
+    Errors: DataLoss, Unsupported, OSError.
 
     With `doubts` its state is folded from a checkpoint so many before the newest, or from the log's begin. With
     `is_last` nobody else has a copy any more: a damaged place that need not be read is passed over.
     """
+    disk = files.disk
     if kept.cut != NO_CUT:
         cut_files(disk, folder, kept.cut)
         kept = KeptOutline(kept.outline)
@@ -80,10 +86,10 @@ def recover_member(disk: Disk, folder: Path, kept: KeptOutline, *, is_last: bool
     outline = kept.outline
     begin = read_log_begin(disk, folder)
     sweep(disk, folder, outline.begin)
-    opening = _Opening(disk, folder, outline, is_last=is_last, doubts=doubts)
+    opening = _Opening(files, folder, outline, is_last=is_last, doubts=doubts)
     segments, flushed = opening.segments, opening.flushed
     if (clean := opening.clean) is not None:
-        catalog = Catalog()
+        catalog = Catalog(files)
         opening.take_over(catalog, segments)
         recovered = after_clean_stop(disk, catalog, segments[-1], clean, begin)
         outline = opening.words.followed(outline, clean.end_position)
@@ -106,8 +112,8 @@ def whole_end(disk: Disk, folder: Path, kept: KeptOutline) -> int:
 
     Nothing is written. Errors: DataLoss, also when its state cannot be folded; Unsupported, OSError.
     """
-    opening = _Opening(disk, folder, kept.outline, is_last=True, repairs=False)
-    try:
+    with SegmentFiles(disk) as files:
+        opening = _Opening(files, folder, kept.outline, is_last=True, repairs=False)
         if opening.clean is not None:
             end = opening.clean.end_position
         else:
@@ -118,9 +124,6 @@ def whole_end(disk: Disk, folder: Path, kept: KeptOutline) -> int:
                     "it was being copied, or is damaged, and nobody can lead with it; choose another disk"
                 )
             end = log.outline.appended
-    finally:
-        for one in opening.segments:
-            one.close()
     return end if kept.cut == NO_CUT else min(end, kept.cut)
 
 
@@ -176,7 +179,7 @@ class _Words:
 class _Opening:
     """One folder as it is found, before anything is folded."""
 
-    disk: Disk
+    files: SegmentFiles
     folder: Path
     outline: LogOutline
     is_last: bool
@@ -185,11 +188,11 @@ class _Opening:
 
     def __post_init__(self) -> None:
         """Look at the folder. Errors: DataLoss, Unsupported, OSError."""
-        disk, folder, outline = self.disk, self.folder, self.outline
+        disk, folder, outline = self.files.disk, self.folder, self.outline
         starts = [base for base in bases(disk.list(folder)) if base >= outline.begin]
-        self.segments = [Segment(disk, folder, base, base) for base in starts]
+        self.segments = [Segment(self.files, folder, base, base) for base in starts]
         for one in self.segments:
-            one.limit = one.base + one.file.size_bytes()
+            one.limit = one.base + one.size_bytes()
         self.words = _Words.behind(outline, self.segments)
         if self.is_last:
             self.words = replace(self.words, end=_END)
@@ -207,7 +210,7 @@ class _Opening:
         fold = self._folded(slices)
         is_cold = fold is None and begin > 0
         at = begin if fold is None else fold.end_position
-        catalog = Catalog()
+        catalog = Catalog(self.files)
         before = [one for one in self.segments if one.base < at] if at > begin else []
         behind = self.segments[len(before) :]
         state, store_open = (fold.state, fold.store_open) if fold else (State(), 0)
@@ -224,7 +227,7 @@ class _Opening:
                 active.end, active.last_stored_at_ms, active = at, surveyed.stored_at_ms, None
         recovered = Recovered(catalog, state, at, store_open, surveyed.stored_at_ms, active, was_clean=False)
         recovered.holes = [Hole(position, length, "damaged") for position, length in catalog.holes()]
-        catalog.damages = damages_of(catalog, recovered.holes, self.disk)
+        catalog.damages = damages_of(catalog, recovered.holes, self.files.disk)
         log = MemberLog(recovered, self.outline, is_cold=is_cold)
         self._follow(log, [*([active] if active else []), *behind])
         return log
@@ -232,11 +235,11 @@ class _Opening:
     def take_over(self, catalog: Catalog, segments: list[Segment]) -> None:
         """Let the catalog have segments. All but the last one are sealed."""
         for one, following in pairwise(segments):
-            load_sealed(catalog, self.disk, one, following.base, repairs=self.repairs)
+            load_sealed(catalog, self.files.disk, one, following.base, repairs=self.repairs)
         catalog.segments.append(segments[-1])
 
     def _slices(self, segment: Segment) -> list[SliceAt]:
-        contents = read_contents(self.disk, segment)
+        contents = read_contents(self.files.disk, segment)
         return list(contents.slices) if contents else survey(segment.read, segment.base, segment.limit).slices
 
     def _folded(self, slices: list[SliceAt]) -> Refold | None:
@@ -330,7 +333,8 @@ def _make_durable(disk: Disk, folder: Path, segments: list[Segment], flushed: in
     for one in segments:
         if one.base < end and flushed < min(one.limit, end):
             rewrite(one, max(one.base, flushed), min(one.limit, end))
-            one.file.sync_data()
+            one.writer.sync_data()
+            one.stop_writing()
     cut_files(disk, folder, end)
 
 
@@ -341,13 +345,13 @@ def cut_files(disk: Disk, folder: Path, position: int) -> None:
     for base in reversed(gone):
         _remove(disk, folder, names, base, (KEYS_SUFFIX, INDEX_SUFFIX, SUFFIX))
     for base in bases(names)[-len(gone) - 1 :][:1]:
-        segment = Segment(disk, folder, base, base)
-        segment.limit = base + segment.file.size_bytes()
-        if base <= position < segment.limit:
-            if zero(segment, position):
-                segment.file.sync_data()
-            _remove(disk, folder, names, base, (KEYS_SUFFIX, INDEX_SUFFIX))
-        segment.close()
+        with SegmentFiles(disk) as files:
+            segment = Segment(files, folder, base, base)
+            segment.limit = base + segment.size_bytes()
+            if base <= position < segment.limit:
+                if zero(segment, position):
+                    segment.writer.sync_data()
+                _remove(disk, folder, names, base, (KEYS_SUFFIX, INDEX_SUFFIX))
     if read_tide_mark(disk, folder) > position:
         with closing(TideMark(disk, folder)) as mark:
             mark.write(position)

@@ -14,6 +14,7 @@ from ortoo.enode.changes.all import OffsetsSkipped, decode_changes, encode_chang
 from ortoo.enode.disk.clean_stop import CleanStop, read_clean_stop
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.log_begin import LogBegin, read_log_begin
+from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.disk.tide_mark import read_tide_mark
 from ortoo.enode.disk.whole_files import Damaged
 from ortoo.enode.index.catalog import Catalog
@@ -70,23 +71,24 @@ class Recovered:
     """Whether it ends before what others know of it, and what that means is not in the log yet."""
 
 
-def recover(disk: Disk, folder: Path, *, repairs: bool = True, without_checkpoint: bool = False) -> Recovered:
+def recover(files: SegmentFiles, folder: Path, *, repairs: bool = True, without_checkpoint: bool = False) -> Recovered:
     """Find out what a folder holds.
 
     With `repairs` (the default) also cut a torn tail, make missing index files and remove leftovers; without, nothing
     is written. `without_checkpoint` accepts a state folded from the segments that are there, though older ones are
-    missing.
+    missing. What is opened is among `files`, which the caller closes.
 
     Errors: DataLoss, Unsupported, OSError.
     """
+    disk = files.disk
     begin = read_log_begin(disk, folder)
     begin_position = begin.position if begin is not None else 0
     if repairs:
         sweep(disk, folder, begin_position)
     starts = [base for base in bases(disk.list(folder)) if base >= begin_position]
-    strays = strays_among(disk, folder, starts)
+    strays = strays_among(files, folder, starts)
     starts = [base for base in starts if base not in strays]
-    recovered = _recover(disk, folder, starts, begin, repairs=repairs, without_checkpoint=without_checkpoint)
+    recovered = _recover(files, folder, starts, begin, repairs=repairs, without_checkpoint=without_checkpoint)
     recovered.strays = [segment_name(base) for base in strays]
     if recovered.missing_bytes and repairs and not read_apart(disk, folder):
         write_restored(disk, folder)
@@ -99,11 +101,18 @@ def recover(disk: Disk, folder: Path, *, repairs: bool = True, without_checkpoin
 
 
 def _recover(
-    disk: Disk, folder: Path, starts: list[int], begin: LogBegin | None, *, repairs: bool, without_checkpoint: bool
+    files: SegmentFiles,
+    folder: Path,
+    starts: list[int],
+    begin: LogBegin | None,
+    *,
+    repairs: bool,
+    without_checkpoint: bool,
 ) -> Recovered:
+    disk = files.disk
     clean = read_clean_stop(disk, folder)
     durable = max(read_tide_mark(disk, folder), clean.end_position if clean else 0)
-    catalog = Catalog()
+    catalog = Catalog(files)
     if not starts:
         if durable:
             raise DataLoss(
@@ -112,9 +121,9 @@ def _recover(
             )
         return Recovered(catalog, State(), begin.position if begin else 0, 0, 0, None, was_clean=False, begin=begin)
     for base, next_base in pairwise(starts):
-        load_sealed(catalog, disk, Segment(disk, folder, base, next_base), next_base, repairs=repairs)
-    last = Segment(disk, folder, starts[-1], starts[-1])
-    last.limit = last.base + last.file.size_bytes()
+        load_sealed(catalog, disk, Segment(files, folder, base, next_base), next_base, repairs=repairs)
+    last = Segment(files, folder, starts[-1], starts[-1])
+    last.limit = last.base + last.size_bytes()
     if clean is not None and is_end_of_log(clean, last):
         catalog.segments.append(last)
         return after_clean_stop(disk, catalog, last, clean, begin)
@@ -136,13 +145,14 @@ def _recover(
         if repairs:
             rewrite(last, max(last.base, min(found.durable_below, end)), end)
             cut_bytes = zero(last, end)
-            last.file.sync_data()
+            last.writer.sync_data()
         catalog.load_active(found.parts)
         if found.is_ended and end == found.end_position:
             last.end, last.last_stored_at_ms = end, found.stored_at_ms
             if repairs and last.limit > end:
-                last.file.truncate(end - last.base)
+                last.writer.truncate(end - last.base)
                 last.limit = end
+        last.stop_writing()
     recovered = _folded(catalog, found, end, cut_at, without_checkpoint=without_checkpoint)
     recovered.cut_bytes, recovered.begin = cut_bytes, begin
     recovered.holes += _missing_beginning(catalog, begin)
@@ -179,7 +189,7 @@ def _known_holes(catalog: Catalog, contents: Iterable[Contents]) -> list[Hole]:
     holes = []
     for one in contents:
         for position, length in one.holes:
-            file_end = one.base + by_base[one.base].file.size_bytes()
+            file_end = one.base + by_base[one.base].size_bytes()
             reason = f"the file ends at log position {file_end}" if file_end < position + length else "damaged"
             holes.append(Hole(position, length, reason))
     return holes
@@ -271,7 +281,7 @@ def rewrite(segment: Segment, position: int, end: int) -> None:
     a new write does. They were checked frame by frame.
     """
     for at, chunk in _chunks(segment, position, end):
-        segment.file.write(at - segment.base, [chunk])
+        segment.writer.write(at - segment.base, [chunk])
 
 
 def zero(segment: Segment, position: int) -> int:
@@ -279,7 +289,7 @@ def zero(segment: Segment, position: int) -> int:
     cut = 0
     for at, chunk in _chunks(segment, position, segment.limit):
         if chunk.count(0) != len(chunk):
-            segment.file.write(at - segment.base, [bytes(len(chunk))])
+            segment.writer.write(at - segment.base, [bytes(len(chunk))])
             cut += len(chunk)
     return cut
 

@@ -164,11 +164,13 @@ class Lives:
 
     async def _live(self) -> None:
         """Open the log, again whenever that has to be, until the process stops."""
-        self.reports.is_waiting = True
-        await self.joining.begin(self._ask)
-        self.reports.is_waiting = False
+        has_begun = False
         while not self._stopping.is_set():
             try:
+                if not has_begun:
+                    self.reports.is_waiting = True
+                    await self.joining.begin(self._ask)
+                    self.reports.is_waiting, has_begun = False, True
                 reason = await self._one_life()
             except Overloaded as full:  # as for a log that is open: whoever has no room waits for it
                 reason = full.message

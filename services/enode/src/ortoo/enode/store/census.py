@@ -65,7 +65,7 @@ def group_lags(engine: Engine) -> Iterator[GroupLag]:
 def description(engine: Engine, fetches: int) -> StoreDescription:
     """The store as a whole: sizes, positions, health, damages; `fetches` reads were answered."""
     appender, catalog, committer, reader = engine.appender, engine.catalog, engine.committer, engine.reader
-    reason = "closed" if engine.closed else appender.failure or appender.alone or appender.full
+    reason = "closed" if engine.closed else appender.failure or appender.alone or appender.full or appender.starved
     return StoreDescription(
         enode=engine.identity.enode,
         cluster=engine.identity.cluster,

@@ -19,6 +19,7 @@ from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.identity import Identity, claim
 from ortoo.enode.disk.log_begin import LogBegin, write_log_begin
 from ortoo.enode.disk.reign_file import check_alone
+from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.index.key_process import KeyProcess, Keys, LocalKeys
 from ortoo.enode.log.appender import Appender
 from ortoo.enode.log.flushing.disk_work import DiskWork, disk_work
@@ -96,7 +97,7 @@ class Engine:
         """Take the folder, recover what is in it and go on where its log ends. Errors: as `Store.open`."""
         settings.check()
         work = disk_work(disk, settings, asyncio.get_running_loop())
-        lock = ExitStack()
+        lock, files = ExitStack(), SegmentFiles(disk)
         engine: Engine | None = None
         try:
             await work.run(disk.make_folder, folder)
@@ -104,14 +105,14 @@ class Engine:
             await work.run(check_alone, disk, folder, AS_MEMBER)
             wanted = Identity(settings.cluster, settings.enode, randomness.id_text(), clock.now_ms())
             identity = await work.run(claim, disk, folder, wanted, disk.list(folder))
-            recovered = await work.run(recover, disk, folder)
+            recovered = await work.run(recover, files, folder)
             if recovered.begin is None:
                 catalog = recovered.catalog
                 begin_position = catalog.begin_position if catalog.segments else recovered.end_position
                 begin = LogBegin(begin_position, catalog.begins_without(0))
                 await work.run(write_log_begin, disk, folder, begin)
             await work.run(forget_clean_stop, disk, folder)
-            spares = Spares(disk, folder, work, settings.segment_bytes, settings.headroom_bytes)
+            spares = Spares(files, folder, work, settings.segment_bytes, settings.headroom_bytes)
             active = recovered.active or await spares.begun(recovered.end_position)
             engine = cls(folder, settings, disk, clock, work, lock, identity, recovered, spares, active)
             await engine._start(recovered, active)
@@ -119,6 +120,7 @@ class Engine:
             if engine is not None:
                 await engine.housekeeping.stop()
             work.close()
+            files.close()
             lock.close()
             raise
         return engine

@@ -284,8 +284,9 @@ class Housekeeping:
         end = segment.end if segment.end is not None else segment.limit
         contents = write_index(self.disk, segment, end, segment.last_stored_at_ms, sealed.parts)
         if segment.limit > end:
-            segment.file.truncate(end - segment.base)
+            segment.writer.truncate(end - segment.base)
             segment.limit = end
+        segment.stop_writing()
         return contents
 
     async def _every(self, period_ms: int, step: Callable[[], Awaitable[None]]) -> None:
@@ -338,7 +339,6 @@ class Housekeeping:
         if appender.failure:
             return
         if await appender.spares.prepare():
-            appender.full = ""
             appender.try_again()
             if self._checkpoint_is_due:
                 self.checkpoint_due.set()

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ortoo.common.errors import Unavailable
+from ortoo.common.errors import Overloaded, Unavailable
 from ortoo.common.process.clock import Clock
+from ortoo.enode.disk.disk import NoDescriptor
 from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.flushing.group import Group, WaitingChanges
 from ortoo.enode.log.segment import Segment
@@ -37,7 +38,9 @@ class Flusher:
     failure: str = ""
     """Why nothing is acknowledged any more; empty while all is well."""
     full: str = ""
-    """Why sends are refused until there is space; empty while there is."""
+    """Why sends are refused until a segment can be made, mostly for want of space; empty while one can."""
+    starved: str = ""
+    """Why sends are refused until a file can be opened again; empty while one can."""
     alone: str = ""
     """Why nothing is accepted although the disk is well: another member leads, or no other disk can be reached."""
     may_write: bool = True
@@ -111,7 +114,7 @@ class Flusher:
     def _drop_segments(self, position: int) -> None:
         """Forget the segments that begin behind a position: nothing lies in them any more."""
         while self.next_segments and self.next_segments[-1].base > position:
-            self.next_segments.pop().close()
+            self.next_segments.pop().retire()
 
     def hold(self, groups: Sequence[Group]) -> None:
         """Take over groups that were found durable and are not known to be committed."""
@@ -174,8 +177,7 @@ class Flusher:
         self.work.flush(group, self._done)
 
     def _done(self, group: Group, error: BaseException | None) -> None:
-        if error is not None and self._is_full(error):
-            self.full = f"the disk is full: {error}"
+        if error is not None and self.refuse_for(error):
             self._retry = group
             return
         self._flushing = None
@@ -237,9 +239,17 @@ class Flusher:
         if self._flushing is None and not self._groups:
             self._quiet.set()
 
-    @staticmethod
-    def _is_full(error: BaseException) -> bool:
-        return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    def refuse_for(self, error: BaseException) -> bool:
+        """Refuse sends until what is lacking is there; False for an error that says that the disk failed."""
+        if isinstance(error, NoDescriptor):
+            self.starved = error.message
+        elif isinstance(error, Overloaded):
+            self.full = error.message
+        elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            self.full = f"the disk is full: {error}"
+        else:
+            return False
+        return True
 
     @property
     def flushing_s(self) -> float:
@@ -249,11 +259,12 @@ class Flusher:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether a group waits for space on the disk."""
+        """Whether a group waits for space on the disk, or for a descriptor."""
         return self._retry is not None
 
     def try_again(self) -> None:
-        """Write a group again that met a full disk; called when the disk is looked at."""
+        """There is space, and files can be opened: write the group again that met the opposite."""
+        self.full = self.starved = ""
         group, self._retry = self._retry, None
         if group is not None and not self.failure:
             self.work.flush(group, self._done)

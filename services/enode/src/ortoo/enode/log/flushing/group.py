@@ -77,15 +77,19 @@ class Group:
     def write(self) -> None:
         """Write and sync, segment by segment: a later segment has no name before the earlier one is durable.
 
-        May be called again after a failed write, for the bytes and places are the same. Errors: OSError.
+        May be called again after a failed write, for the bytes and places are the same. Errors: OSError, NoDescriptor.
         """
         for part in self.parts:
-            part.segment.install()
-            part.segment.file.write(part.position - part.segment.base, part.buffers)
+            segment = part.segment
+            segment.install()
+            file = segment.writer
+            length = file.write(part.position - segment.base, part.buffers)
             try:
-                part.segment.file.sync_data()
+                file.sync_data()
             except OSError as error:
                 raise SyncFailed(str(error)) from error
+            if segment.end == part.position + length:
+                segment.stop_writing()
 
 
 class SyncFailed(Exception):
