@@ -25,6 +25,7 @@ class TroubledDisk(RealDisk):
     """A disk that is full, or whose fdatasync fails, when it is told so."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.free = 1 << 40
         self.sync_fails = False
 

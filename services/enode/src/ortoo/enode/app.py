@@ -10,6 +10,8 @@ from ortoo.common.cluster.address_server import found_name_servers, listed_again
 from ortoo.common.cluster.live_settings import LiveSettings
 from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
+from ortoo.common.grpc.server import ROOM_INTERVAL_S
+from ortoo.common.machine.descriptors import Descriptors
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.logs import get_logger
@@ -51,12 +53,16 @@ async def open_enode(
     randomness: Randomness | None = None,
     disk: Disk | None = None,
     live: LiveSettings[Settings] | None = None,
+    descriptors: Descriptors | None = None,
 ) -> AsyncIterator[RunningEnode]:
     """Run an enode. It serves from its copies whether or not a name server answers; leaving the block drains it.
 
+    `descriptors` are the role's share of those of the process; None = all of them.
     Errors: Invalid, Conflict, Unsupported, DataLoss, as `Store.open` and the server say them.
     """
-    clock, randomness, disk = clock or SystemClock(), randomness or Randomness(), disk or RealDisk()
+    clock, randomness = clock or SystemClock(), randomness or Randomness()
+    descriptors = descriptors or Descriptors.of_process()
+    disk = disk or RealDisk(descriptors.files)
     live = live or LiveSettings(Loaded(settings, {}), clock=clock)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     telemetry, token = Telemetry("enode", settings, clock), cluster_token(settings.cluster_token_file, clock)
@@ -76,7 +82,7 @@ async def open_enode(
         register_memory(telemetry.metrics, memory)
         found = Findings("enode", settings.name)
         services = [findings_servicer(found, clock), settings_servicer("enode", live)]
-        server = enode_server(handlers, settings, telemetry.calls, token, memory, services)
+        server = enode_server(handlers, settings, telemetry.calls, token, memory, services, descriptors.connections)
         handlers.streams = Streams(background, server.draining)
         background.contained("drain", _let_go(handlers, server.draining))
         parts.callback(serving.measured(telemetry.metrics))
@@ -84,7 +90,8 @@ async def open_enode(
         await parts.enter_async_context(server)
 
         own = await parts.enter_async_context(serving.announced(server, name_servers, channels))
-        found.sources += [*own, memory.findings, telemetry.findings, live.findings]
+        found.sources += [*own, server.findings, memory.findings, telemetry.findings, live.findings]
+        background.every("connections", ROOM_INTERVAL_S, server.make_room, clock=clock)
         background.every("certificates", CERTIFICATES_INTERVAL_S, channels.renew, clock=clock)
         live.appliers += [lambda new: listed_again(name_servers, new.namesrv_address), serving.apply]
         yield RunningEnode(

@@ -8,8 +8,9 @@ from ortoo.common.cluster.live_settings import LiveSettings
 from ortoo.common.errors import Unavailable
 from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc.cluster_token import cluster_guards, cluster_token, read_token
-from ortoo.common.grpc.server import GrpcServer
+from ortoo.common.grpc.server import ROOM_INTERVAL_S, GrpcServer
 from ortoo.common.grpc.tls import cluster_listener
+from ortoo.common.machine.descriptors import Descriptors
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.logs import get_logger
@@ -46,13 +47,16 @@ async def open_namesrv(
     randomness: Randomness | None = None,
     open_catalog: OpenCatalog = Catalog.open,
     live: LiveSettings[Settings] | None = None,
+    descriptors: Descriptors | None = None,
 ) -> AsyncIterator[Running]:
     """Run a name server; leaving the block drains it.
 
-    `open_catalog` reaches the database; the default does so from a thread.
+    `open_catalog` reaches the database; the default does so from a thread. `descriptors` are the role's share of those
+    of the process; None = all of them.
     Errors: Invalid, Conflict, Unsupported, DataLoss, Unavailable, as `Catalog.open` and the server say them.
     """
     clock, randomness = clock or SystemClock(), randomness or Randomness()
+    descriptors = descriptors or Descriptors.of_process()
     live = live or LiveSettings(Loaded(settings, {}), clock=clock)
     telemetry = Telemetry("namesrv", settings, clock)
     async with contextlib.AsyncExitStack() as parts:
@@ -106,9 +110,12 @@ async def open_namesrv(
             drain_delay_s=settings.drain_delay_s,
             cluster_tls=tls,
             memory=memory,
+            connections_max=descriptors.connections,
         )
+        found.sources.append(server.findings)
         background.spawn("draining", directory.end_watches_when(server.draining))
         background.spawn("others", directory.follow_others(settings.sync_interval_s))
+        background.every("connections", ROOM_INTERVAL_S, server.make_room, clock=clock)
         background.every("elections", settings.sync_interval_s, elections.look, clock=clock)
         background.every("expiry", settings.expiry_interval_s, directory.expire, clock=clock)
         background.every("deletions", settings.expiry_interval_s, directory.end_deletions, clock=clock)

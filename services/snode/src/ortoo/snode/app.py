@@ -12,8 +12,9 @@ from ortoo.common.cluster.live_settings import LiveSettings
 from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc.around.layers import Layer
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
-from ortoo.common.grpc.server import GrpcServer
+from ortoo.common.grpc.server import ROOM_INTERVAL_S, GrpcServer
 from ortoo.common.grpc.tls import TlsListener, cluster_listener
+from ortoo.common.machine.descriptors import Descriptors
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.memory_budget import MemoryBudget
@@ -72,15 +73,18 @@ async def open_snode(
     randomness: Randomness | None = None,
     connect_redis: Callable[[str], Any] = redis_client,
     live: LiveSettings[Settings] | None = None,
+    descriptors: Descriptors | None = None,
     worker: Worker | None = None,
 ) -> AsyncIterator[Running]:
     """Run a snode; it is ready when it has seen the cluster's directory. Leaving the block drains it.
 
-    `connect_redis` gives a client for a URL. A `worker` shares its ports with others of one snode.
+    `connect_redis` gives a client for a URL. A `worker` shares its ports with others of one snode. `descriptors` are
+    the role's share of those of the process; None = all of them.
 
     Errors: Conflict when the port is taken, or when another snode runs that does not share group membership.
     """
     clock, randomness = clock or SystemClock(), randomness or Randomness()
+    descriptors = descriptors or Descriptors.of_process()
     live = live or LiveSettings(Loaded(settings, {}), clock=clock)
     telemetry = Telemetry("snode", settings, clock)
     async with contextlib.AsyncExitStack() as stack:
@@ -137,7 +141,9 @@ async def open_snode(
             own_address=worker.own_address if worker is not None and not settings.tls_cluster_listen_address else "",
             shares_ports=worker is not None,
             alone=alone,
+            connections_max=descriptors.connections,
         )
+        found.sources.append(server.findings)
 
         async def drain() -> None:
             """End all streams at a stop; the process is ending already."""
@@ -165,6 +171,7 @@ async def open_snode(
             ("sweep", settings.sweep_interval_s, sweep),
             ("sweep clients", PRESENCE_SWEEP_S, gateway.presence.sweep),
             ("sweep lite topics", PRESENCE_SWEEP_S, gateway.lite_expiry.sweep),
+            ("connections", ROOM_INTERVAL_S, server.make_room),
             ("certificates", CERTIFICATES_INTERVAL_S, channels.renew),
             ("renew leases", LEASES_INTERVAL_S, gateway.leases.renew),
         ]

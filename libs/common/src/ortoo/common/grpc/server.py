@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -11,15 +11,20 @@ from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
 from ortoo.common.errors import Conflict
+from ortoo.common.errors.findings import Finding
 from ortoo.common.grpc.around.call_memory import CallMemory
 from ortoo.common.grpc.around.error_translation import ErrorTranslation
 from ortoo.common.grpc.around.layers import Codec, Layer, Layers
 from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX
+from ortoo.common.grpc.connections import count_connections, end_silent
 from ortoo.common.grpc.front.serving import QueueFront
 from ortoo.common.grpc.tls import TlsListener
 from ortoo.common.grpc.transport import current_transport
+from ortoo.common.machine.descriptors import Descriptors, open_descriptors
 from ortoo.common.process.background import Background
+from ortoo.common.process.logs import get_logger
 from ortoo.common.process.memory_budget import MemoryBudget
+from ortoo.common.process.threads import uninterrupted
 
 OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
@@ -36,12 +41,25 @@ OPTIONS: tuple[tuple[str, int], ...] = (
 SHARING = (*OPTIONS[:-1], ("grpc.so_reuseport", 1))
 """Of a process whose ports somebody keeps for it and its like."""
 
+CONNECTIONS_MAX = "grpc.max_allowed_incoming_connections"
+"""gRPC's name for the limit of connections at one port: it closes what is beyond as soon as it is accepted, so that
+idle connections and unfinished handshakes count as well."""
+FOUND_PERCENT = 90
+"""From what part of its connections on an operator is told of a port."""
+LEFT_PERCENT = 75
+"""Down to how many of its connections a port closes silent ones when it has FOUND_PERCENT: new clients must get in."""
+ROOM_INTERVAL_S = 1.0
+"""How often a role calls `make_room`."""
+FOUND_S = 30.0
+"""How long an operator is told that a port was full."""
+
 LIVE = "live"
 """What the health service is asked for by who restarts a process: its event loop turns, and it can do its work."""
 LAST_WORD_S = 0.1
 """How long a stop waits for watchers of health to hear of it."""
 
 AddServicer = Callable[[Any], None]
+_log = get_logger("server")
 
 
 class _Health(HealthServicer):  # type: ignore[misc]  # it comes without types
@@ -94,11 +112,14 @@ class GrpcServer:
         own_address: str = "",
         shares_ports: bool = False,
         alone: asyncio.Event | None = None,
+        connections_max: int = 0,
     ) -> None:
         """Serve on host:port (port 0: the kernel picks; empty: only by TLS), which `setting` names.
 
         `servicers` are (full service name, add-to-server) pairs. Unless it `is_ready` at once, requests are welcome
         when `set_serving` says so.
+
+        `connections_max` is divided evenly between the ports; 0 = the share of one role in this process.
 
         What calls cost is drawn from `memory`; None = from a budget that nothing else draws from.
 
@@ -129,7 +150,13 @@ class GrpcServer:
         self._names = [name for name, _ in servicers]
         self._health = _Health(self.draining)
         around = Layers([*outermost, ErrorTranslation(), CallMemory(memory or MemoryBudget()), Codec(), *layers])
-        self._server = current_transport().server([around], SHARING if shares_ports else OPTIONS)
+        ports = sum(map(bool, (address, own_address, tls, cluster_tls)))
+        self.connections_max = max(1, (connections_max or Descriptors.of_process().connections) // max(1, ports))
+        """How many connections each port takes."""
+        options = (*(SHARING if shares_ports else OPTIONS), (CONNECTIONS_MAX, self.connections_max))
+        self._full: dict[int, tuple[float, int, int]] = {}
+        """By port: when it was full last, by the loop's clock; how many connections it had; how many were closed."""
+        self._server = current_transport().server([around], options)
         self._front = QueueFront.before(self._server, hot, around) if hot else None
         for _, add in servicers:
             add(self._front or self._server)
@@ -167,6 +194,46 @@ class GrpcServer:
             return ""
         credentials = tls.credentials()
         return _bound(tls.address, lambda at: self._server.add_secure_port(at, credentials), tls.settings[0])
+
+    def findings(self) -> Iterator[Finding]:
+        """Whether a port has as many connections as it takes, or had a moment ago."""
+        now_s = asyncio.get_running_loop().time()
+        for port, (full_s, count, closed) in sorted(self._full.items()):
+            if now_s - full_s <= FOUND_S:
+                yield Finding(
+                    "connections used up",
+                    f"port {port} had {count} connections of {self.connections_max}, which the limit of "
+                    f"{Descriptors.of_process().limit} file descriptors of the process allows it; {closed} that said "
+                    "nothing were closed",
+                    "further connections are closed at once; those that are open are served",
+                    "raise the limit of open files (ulimit -n, LimitNOFILE=), or close idle clients; a snode can also "
+                    "be joined by another one",
+                )
+
+    async def make_room(self) -> None:
+        """Close connections whose peers say nothing where a port is nearly full. Roles call it every ROOM_INTERVAL_S.
+
+        Only those are closed that no client of gRPC would leave so: else idle ones would keep new clients out.
+        """
+        if open_descriptors() >= self.connections_max * FOUND_PERCENT // 100:
+            full = await uninterrupted(asyncio.get_running_loop().run_in_executor(None, self._made_room))
+            now_s = asyncio.get_running_loop().time()
+            for port, (count, closed) in full.items():
+                if closed or port not in self._full or now_s - self._full[port][0] > FOUND_S:
+                    most = self.connections_max
+                    _log.warning("connections_used_up", port=port, count=count, most=most, closed=closed)
+                self._full[port] = (now_s, count, closed)
+
+    def _made_room(self) -> dict[int, tuple[int, int]]:
+        """By port that was nearly full: how many connections it had, and how many of them were closed."""
+        addresses = (self.address, self.own_address, self.tls_address, self.cluster_address)
+        ports = {int(port) for address in addresses if (port := address.rpartition(":")[2])}
+        many, left = (self.connections_max * percent // 100 for percent in (FOUND_PERCENT, LEFT_PERCENT))
+        full: dict[int, tuple[int, int]] = {}
+        for port, count in count_connections(ports).items():
+            if count >= many:
+                full[port] = (count, end_silent(port, count - left))
+        return full
 
     def never_again(self) -> None:
         """Say by grpc.health.v1, to who asks for LIVE, that only a new process can do this one's work."""

@@ -13,8 +13,9 @@ from ortoo.common.cluster.live_settings import LiveSettings
 from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_guards, cluster_token
-from ortoo.common.grpc.server import AddServicer, GrpcServer
+from ortoo.common.grpc.server import ROOM_INTERVAL_S, AddServicer, GrpcServer
 from ortoo.common.grpc.tls import cluster_listener
+from ortoo.common.machine.descriptors import Descriptors
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.memory_budget import MemoryBudget
@@ -37,6 +38,9 @@ from ortoo.enode.settings import Settings
 from ortoo.v1.enode_members_pb2_grpc import add_EnodeMembersServiceServicer_to_server
 from ortoo.v1.members_pb2_grpc import add_MemberServiceServicer_to_server
 
+PEERS_MAX = 64
+"""How many connections other replicas may have; they have a port of their own, so that clients never use these up."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunningMember(Running):
@@ -54,12 +58,16 @@ async def open_member(
     randomness: Randomness | None = None,
     disk: Disk | None = None,
     live: LiveSettings[Settings] | None = None,
+    descriptors: Descriptors | None = None,
 ) -> AsyncIterator[RunningMember]:
     """Run a member of the enode that has its name. It is up before it leads, and before its set has begun.
 
+    `descriptors` are the role's share of those of the process; None = all of them.
     Errors: Invalid, Conflict, Unsupported, DataLoss, as its folder and its servers say them.
     """
-    clock, randomness, disk = clock or SystemClock(), randomness or Randomness(), disk or RealDisk()
+    clock, randomness = clock or SystemClock(), randomness or Randomness()
+    descriptors = descriptors or Descriptors.of_process()
+    disk = disk or RealDisk(descriptors.files)
     live = live or LiveSettings(Loaded(settings, {}), clock=clock)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     telemetry, token = Telemetry("enode", settings, clock), cluster_token(settings.cluster_token_file, clock)
@@ -77,6 +85,7 @@ async def open_member(
             add_MemberServiceServicer_to_server(words, server)
             bulk_calls.serve(server, {"Speak": words.Speak})
 
+        peers_max = min(PEERS_MAX, descriptors.connections // 4)
         tls = cluster_listener(settings, settings.member_listen_address)
         speaking = GrpcServer(
             settings.member_listen_address if tls is None else "",
@@ -85,6 +94,7 @@ async def open_member(
             cluster_tls=tls,
             grace_s=0.0,
             setting="member_listen_address",
+            connections_max=peers_max,
         )
         metrics = telemetry.metrics
         lives = Lives(settings, joining, channels, name_servers, background, words, metrics, clock, randomness)
@@ -118,11 +128,15 @@ async def open_member(
         found = Findings("enode", settings.name, [lives.findings, memory.findings, telemetry.findings, live.findings])
         about_members: AddServicer = partial(add_EnodeMembersServiceServicer_to_server, lives.members)
         services = [(MEMBERS_NAME, about_members), findings_servicer(found, clock), settings_servicer("enode", live)]
-        lives.server = enode_server(lives.service, settings, telemetry.calls, token, memory, services)
+        clients_max = descriptors.connections - peers_max
+        lives.server = enode_server(lives.service, settings, telemetry.calls, token, memory, services, clients_max)
+        found.sources += [lives.server.findings, speaking.findings]
         await stack.enter_async_context(telemetry.open(ready=lambda: lives.server.serving))
         await stack.enter_async_context(speaking)
         lives.member_address = reached_at(speaking.address or speaking.cluster_address, settings.advertised_address)
         await stack.enter_async_context(lives.server)
+        for one in (speaking, lives.server):
+            background.every("connections", ROOM_INTERVAL_S, one.make_room, clock=clock)
         background.every("certificates", CERTIFICATES_INTERVAL_S, channels.renew, clock=clock)
         lives.begin()
         stack.push_async_callback(lives.end)

@@ -95,10 +95,12 @@ def enode_server(
     token: ClusterToken | None,
     memory: MemoryBudget,
     others: Sequence[tuple[str, AddServicer]],
+    connections_max: int,
 ) -> GrpcServer:
     """The server of EnodeService and `others` at the enode's own address, as its settings say; not yet listening.
 
-    `calls` counts its calls, `token` guards it. Its health is red until somebody knows of the enode.
+    `calls` counts its calls, `token` guards it, its ports together take `connections_max`
+    connections. Its health is red until somebody knows of the enode.
     """
     tls = cluster_listener(settings)
     return GrpcServer(
@@ -112,6 +114,7 @@ def enode_server(
         memory=memory,
         is_ready=False,
         hot=HOT,
+        connections_max=connections_max,
     )
 
 

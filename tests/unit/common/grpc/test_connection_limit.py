@@ -1,0 +1,139 @@
+"""Each port takes a limited number of connections; those beyond are closed at once and take nothing."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from ortoo.common.grpc.channels import Channels
+from ortoo.common.grpc.connections import count_connections
+from ortoo.common.grpc.server import GrpcServer
+from ortoo.common.grpc.tls import TlsListener, made_certificate
+from ortoo.common.machine.descriptors import Descriptors, open_descriptors
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import SystemClock
+
+MOST = 24
+PATIENCE_S = 20.0
+CHECK = health_pb2.HealthCheckRequest()
+
+
+class Idle:
+    """Connections that say nothing."""
+
+    def __init__(self) -> None:
+        self.writers: list[asyncio.StreamWriter] = []
+        self.closed = 0
+        self.changed = asyncio.Event()
+
+    async def come(self, address: str, count: int) -> None:
+        """Open so many more."""
+        host, _, port = address.rpartition(":")
+        for _ in range(count):
+            reader, writer = await asyncio.open_connection(host, int(port))
+            self.writers.append(writer)
+            task = asyncio.get_running_loop().create_task(self._watch(reader))
+            task.add_done_callback(lambda _: self.changed.set())
+
+    async def _watch(self, reader: asyncio.StreamReader) -> None:
+        with contextlib.suppress(OSError):
+            await reader.read()
+        self.closed += 1
+
+    async def until_closed(self, count: int) -> None:
+        """Wait until the server has closed so many of them."""
+        async with asyncio.timeout(PATIENCE_S):
+            while self.closed < count:
+                self.changed.clear()
+                await self.changed.wait()
+
+    def go(self) -> None:
+        """Close all."""
+        for writer in self.writers:
+            writer.transport.abort()
+
+
+@contextlib.asynccontextmanager
+async def idle() -> AsyncIterator[Idle]:
+    """Idle connections that are gone behind the block."""
+    found = Idle()
+    try:
+        yield found
+    finally:
+        found.go()
+
+
+def port_of(address: str) -> int:
+    """Of host:port."""
+    return int(address.rpartition(":")[2])
+
+
+async def test_connections_beyond_the_limit_are_closed_and_the_others_go_on() -> None:
+    """Idle ones count as well. A client that was there first goes on; later clients wait until some leave."""
+    async with (
+        GrpcServer("127.0.0.1:0", [], connections_max=MOST) as server,
+        Channels() as channels,
+        grpc.aio.insecure_channel(server.address) as late,
+        idle() as quiet,
+    ):
+        stub = health_pb2_grpc.HealthStub(channels.to(server.address))
+        assert (await stub.Check(CHECK)).status == health_pb2.HealthCheckResponse.SERVING
+        assert not list(server.findings())
+        before = open_descriptors()
+        await quiet.come(server.address, 60)
+        await quiet.until_closed(60 - (MOST - 1))
+        assert count_connections({port_of(server.address)}) == {port_of(server.address): MOST}
+        assert open_descriptors() <= before + 60 + MOST  # both ends are in this process
+        assert (await stub.Check(CHECK)).status == health_pb2.HealthCheckResponse.SERVING
+        await server.make_room()
+        (found,) = server.findings()
+        assert found.name == "connections used up"
+        assert f"port {port_of(server.address)} had {MOST} connections of {MOST}" in found.seen
+        assert str(Descriptors.of_process().limit) in found.seen
+        calling = health_pb2_grpc.HealthStub(late).Check(CHECK, wait_for_ready=True)
+        assert (await stub.Check(CHECK)).status == health_pb2.HealthCheckResponse.SERVING
+        assert not calling.done()
+        quiet.go()
+        assert (await calling).status == health_pb2.HealthCheckResponse.SERVING
+
+
+async def test_unfinished_handshakes_of_tls_count_and_each_port_has_its_part(tmp_path: Path) -> None:
+    """A client that never finishes its handshake at the port of TLS takes nothing from the port in the clear."""
+    certificate, key = made_certificate(("127.0.0.1",))
+    for name, data in (("certificate", certificate), ("key", key)):
+        (tmp_path / name).write_bytes(data)
+    tls = TlsListener("127.0.0.1:0", str(tmp_path / "certificate"), str(tmp_path / "key"))
+    server = GrpcServer("127.0.0.1:0", [], tls=tls, connections_max=2 * MOST)
+    async with server, Channels() as channels, idle() as quiet:
+        await quiet.come(server.tls_address, 60)
+        await quiet.until_closed(60 - MOST)
+        assert count_connections({port_of(server.tls_address)}) == {port_of(server.tls_address): MOST}
+        await server.make_room()
+        assert [one.seen.split(" had ")[0] for one in server.findings()] == [f"port {port_of(server.tls_address)}"]
+        stub = health_pb2_grpc.HealthStub(channels.to(server.address))
+        assert (await stub.Check(CHECK)).status == health_pb2.HealthCheckResponse.SERVING
+
+
+async def test_new_clients_get_in_where_idle_connections_fill_a_port() -> None:
+    """Connections that never said anything are closed, the oldest first, and no more than needed; a client stays."""
+    async with (
+        GrpcServer("127.0.0.1:0", [], connections_max=MOST) as server,
+        Channels() as channels,
+        grpc.aio.insecure_channel(server.address) as late,
+        Background("test") as background,
+        idle() as quiet,
+    ):
+        stub = health_pb2_grpc.HealthStub(channels.to(server.address))
+        watching = stub.Watch(CHECK)
+        assert (await watching.read()).status == health_pb2.HealthCheckResponse.SERVING
+        await quiet.come(server.address, MOST - 1)
+        background.every("connections", 0.05, server.make_room, clock=SystemClock())
+        await quiet.until_closed(MOST - MOST * 3 // 4)
+        assert (await health_pb2_grpc.HealthStub(late).Check(CHECK)).status == health_pb2.HealthCheckResponse.SERVING
+        assert quiet.closed == MOST - MOST * 3 // 4
+        assert not watching.done()
+        (found,) = server.findings()
+        assert f"{quiet.closed} that said nothing were closed" in found.seen
