@@ -1,0 +1,250 @@
+"""Many segments and idle connections where each process may have few descriptors, and what that cost.
+
+    python -m tests.e2e.few_descriptors --limit 1024 --segments 10000 --connections 20000
+
+A name server, an enode and a snode as real processes with that hard limit. Messages are sent until the log has so many
+segments, and are read back. Then idle connections come to the enode's port, and to the snode's; sends and reads go on,
+and `ortoo doctor` names the limit. When they are gone, everything works without a restart; then the enode is killed and
+started again. The exit code is 1 when a promise was broken.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ortoo.client import Client, Queue, connect
+from ortoo.client.produce.producer_settings import ProducerSettings
+from ortoo.common.process import logs
+from ortoo.common.process.clock import SystemClock
+from ortoo.testing.servers import command
+from ortoo.testing.servers.ports import free_address
+from ortoo.testing.servers.processes import ProcessCluster, RoleProcess
+from ortoo.testing.servers.scrape import scraped
+from tests.e2e.drill import run_drill, say
+from tests.e2e.idle_connections import idle_connections
+
+TOPIC = "many"
+SOFT_LIMIT = 128
+SEGMENT_BYTES = 4096
+BODY_BYTES = 3_000
+AT_ONCE = 8
+NEW_CLIENT_S = 60.0
+SENDS = 100
+"""How many messages are sent in each part of a long run."""
+WAIT_MAX_S = 10.0
+START_MAX_S = 120.0
+"""How long the enode may take to start again: a killed one may have to index many segments first."""
+LOOK_S = 0.05
+CLOCK = SystemClock()
+
+
+class LimitedProcess(RoleProcess):
+    """A role that may have few descriptors: its hard limit is lowered before it starts, and its soft one even more."""
+
+    limit = 1024
+
+    def _command(self, listen_address: str) -> Sequence[str]:
+        own = super()._command(listen_address)
+        return ("/bin/sh", "-c", f'ulimit -Sn {SOFT_LIMIT} && ulimit -Hn {self.limit} && exec "$@"', "sh", *own)
+
+
+@dataclass
+class Verdict:
+    """What was seen."""
+
+    broken: list[str] = field(default_factory=list)
+    segments: int = 0
+    open_segments_max: int = 0
+    open_max: int = 0
+    sent: int = 0
+    read: int = 0
+    slowest_s: float = 0.0
+    kept: dict[str, int] = field(default_factory=dict)
+    """By role: how many idle connections it kept."""
+
+    def summary(self) -> str:
+        """One line."""
+        kept = ", ".join(f"the {role} kept {count}" for role, count in self.kept.items())
+        return (
+            f"{self.segments} segments, {self.sent} sent, {self.read} read, slowest send {self.slowest_s * 1000:.0f} "
+            f"ms; at most {self.open_max} descriptors open, {self.open_segments_max} of them segments; {kept}"
+        )
+
+
+class Run:
+    """One run in a folder."""
+
+    def __init__(self, folder: Path, limit: int, sends: int, say: Callable[[str], object]) -> None:
+        self.limit = limit
+        self.sends = sends
+        self.verdict = Verdict()
+        self._say = say
+        self._metrics = free_address()
+        store = {"STORE_SEGMENT_BYTES": SEGMENT_BYTES, "STORE_HEADROOM_BYTES": 0, "STORE_RECENT_BYTES": 0}
+        environ = {"NAME": "enode-0", "METRICS_ADDRESS": self._metrics, **store}
+        self.cluster = ProcessCluster(
+            folder,
+            LimitedProcess("namesrv", folder / "namesrv"),
+            [LimitedProcess("enode", folder / "enode-0", environ)],
+            [LimitedProcess("snode", folder / "snode-0", {"NAME": "snode-0"})],
+        )
+        for role in self.cluster.roles:
+            role.limit = limit  # type: ignore[attr-defined]  # each is a LimitedProcess
+            role.ready_timeout_s = START_MAX_S
+
+    async def run(self, segments: int, connections: int) -> Verdict:
+        """Do all of it."""
+        cluster = self.cluster
+        try:
+            await cluster.namesrv.start()
+            for role in (cluster.enode, cluster.snode):
+                role.environ["NAMESRV_ADDRESS"] = cluster.namesrv.address
+                await role.start()
+            await cluster.until_alive()
+            async with connect(cluster.address) as mq:
+                await mq.admin.create_topic(TOPIC, queue_count=1)
+                await self._grow(mq, segments)
+                await self._read(mq, "after the sends")
+                for role in (cluster.enode, cluster.snode):
+                    await self._beside_idle(mq, role, connections)
+            await self._afterwards()
+            await cluster.enode.kill()
+            await cluster.enode.start()
+            await cluster.until_alive()
+            async with connect(cluster.address) as mq:
+                await self._send(mq, "after a crash")
+                await self._read(mq, "after a crash")
+                await self._look()
+            failed = [role.role for role in cluster.roles if "the disk failed" in role.log_text()]
+            self.verdict.broken += [f"the log of the {role} says that the disk failed" for role in failed]
+        finally:
+            for role in reversed(cluster.roles):
+                await role.kill()
+        return self.verdict
+
+    async def _grow(self, mq: Client, segments: int) -> None:
+        while self.verdict.segments < segments:
+            await self._send(mq, "while the log grows")
+            await self._look()
+            if self.verdict.sent % 1000 < self.sends:
+                self._say(self.verdict.summary())
+
+    async def _send(self, mq: Client, when: str) -> None:
+        """Send some messages, each a batch of its own, a few at once."""
+        settings = ProducerSettings(linger_ms=0, batch_bytes_max=BODY_BYTES + 500)
+        async with mq.producer(TOPIC, settings) as producer:
+
+            async def send(numbers: Sequence[int]) -> None:
+                for number in numbers:
+                    begun_s = CLOCK.monotonic_s()
+                    await producer.send(_body(number))
+                    self.verdict.slowest_s = max(self.verdict.slowest_s, CLOCK.monotonic_s() - begun_s)
+
+            first, before_s = self.verdict.sent, self.verdict.slowest_s
+            async with asyncio.TaskGroup() as group:
+                for lane in range(AT_ONCE):
+                    group.create_task(send(range(first + lane, first + self.sends, AT_ONCE)))
+            self.verdict.sent += self.sends
+            if before_s <= WAIT_MAX_S < self.verdict.slowest_s:
+                self.verdict.broken.append(f"{when} a send took {self.verdict.slowest_s:.1f} s")
+
+    async def _read(self, mq: Client, when: str) -> None:
+        """Read everything from the beginning: nearly every batch lies in another segment."""
+        found = set[int]()
+        async for batch in mq.fetch(Queue(TOPIC, "enode-0", 0)):
+            for message in batch:
+                number = int(message.body[:10])
+                if message.body == _body(number):
+                    found.add(number)
+        self.verdict.read += len(found)
+        if missing := set(range(self.verdict.sent)) - found:
+            self.verdict.broken.append(f"{when} {len(missing)} messages cannot be read, such as {min(missing)}")
+
+    async def _look(self) -> None:
+        """Look at the enode's metrics."""
+        found, verdict = await scraped(self._metrics), self.verdict
+        verdict.segments = int(found["ortoo_segments"][()])
+        verdict.open_max = max(verdict.open_max, int(found["process_open_fds"][()]))
+        verdict.open_segments_max = max(verdict.open_segments_max, int(found["ortoo_segments_open"][()]))
+        if found["process_max_fds"][()] != self.limit:
+            verdict.broken.append(f"the limit is {found['process_max_fds'][()]}")
+        if verdict.open_max >= self.limit:
+            verdict.broken.append(f"all {verdict.open_max} descriptors were in use")
+
+    async def _beside_idle(self, mq: Client, role: RoleProcess, connections: int) -> None:
+        """Have idle connections to a role, and see that clients go on."""
+        pid, when = role.pid, f"beside idle connections to the {role.role}"
+        async with idle_connections(role.address, connections) as idle:
+            await self._send(mq, when)
+            await self._read(mq, when)
+            await self._look()
+            found = await self._advice("connections used up")
+            if not any(str(self.limit) in one["seen"] and role.role in one["process"] for one in found):
+                self.verdict.broken.append(f"{when} doctor does not name the limit: {found}")
+            async with asyncio.timeout(NEW_CLIENT_S), connect(self.cluster.address) as new:
+                await self._send(new, f"from a new client {when}")
+            self.verdict.kept[role.role] = await idle.kept()
+            if not 0 < self.verdict.kept[role.role] < self.limit:
+                self.verdict.broken.append(f"{when} {self.verdict.kept[role.role]} of them are kept")
+        if not role.alive or role.pid != pid:
+            self.verdict.broken.append(f"{when} the process ended")
+        await self._send(mq, f"after idle connections to the {role.role}")
+        self._say(self.verdict.summary())
+
+    async def _afterwards(self) -> None:
+        """A new client works as soon as the idle connections are gone, and nothing is wrong but the limit itself."""
+        async with asyncio.timeout(30), connect(self.cluster.address) as mq:
+            await self._send(mq, "when the idle connections are gone")
+        found = await self._advice("descriptors used up", "disk failed", "disk full")
+        if found:
+            self.verdict.broken.append(f"doctor still says {found}")
+
+    async def _advice(self, *names: str) -> list[dict[str, Any]]:
+        """What `ortoo doctor` says of these."""
+        words = ("ortoo", "doctor", "--json", "--patience", "10")
+        outcome = await command.run(words, self.cluster.address)
+        found = [json.loads(line) for line in outcome.out.splitlines()]
+        return [one for one in found if one.get("name") in names]
+
+
+def _body(number: int) -> bytes:
+    return f"{number:010d}".encode().ljust(BODY_BYTES, b".")
+
+
+async def run(
+    folder: Path, *, limit: int, segments: int, connections: int, say: Callable[[str], object], sends: int = SENDS
+) -> Verdict:
+    """Run it in `folder`."""
+    return await Run(folder, limit, sends, say).run(segments, connections)
+
+
+def main() -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--limit", type=int, default=1024, help="the hard limit of each process")
+    parser.add_argument("--segments", type=int, default=10_000)
+    parser.add_argument("--connections", type=int, default=20_000, help="idle ones, to each of two roles")
+    arguments = parser.parse_args()
+    logs.configure(level="error")
+    with tempfile.TemporaryDirectory(prefix="ortoo-descriptors-") as folder:
+        verdict = run_drill(
+            run(
+                Path(folder),
+                limit=arguments.limit,
+                segments=arguments.segments,
+                connections=arguments.connections,
+                say=say,
+            )
+        )
+    sys.stdout.write("\n".join([*verdict.broken, verdict.summary(), ""]))
+    return 1 if verdict.broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
