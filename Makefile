@@ -140,6 +140,7 @@ descriptors: $(READY)  ## 10,000 segments and 20,000 idle connections at process
 
 crash: $(READY)  ## Stop the store at 2,500 points, damage it in 500 places, 5,000 random runs, a full disk, a million pops, timers, message groups, replays, kill each role 20 times
 	@$(PY) -m ortoo.testing.store.crash_points --points 2500
+	@$(PY) -m ortoo.testing.store.crash_points --points 500 --segment-bytes 4096
 	@$(PY) -m ortoo.testing.store.damage_points --megabytes 200 --places 500
 	@$(PY) -m ortoo.testing.runs.pop_schedule --steps 1000000
 	@ORTOO_EXAMPLES=5000 $(PYTEST) tests/property/test_store_model.py
@@ -150,9 +151,10 @@ crash: $(READY)  ## Stop the store at 2,500 points, damage it in 500 places, 5,0
 	@$(PY) -m ortoo.testing.runs.replay_run
 	@$(PYTEST) -m crash tests/e2e
 
-hostile: $(READY)  ## Ten minutes of siege with 5,000 half-open connections; 10,000 sessions that read nothing; fuzz what parses (SECONDS=60)
+hostile: $(READY)  ## Ten minutes of siege with 5,000 half-open connections; 10,000 sessions that read nothing; logs without a reader; fuzz what parses (SECONDS=60)
 	@$(PY) -m tests.hostile.siege --seconds $(or $(SECONDS),600)
 	@$(PY) -m tests.e2e.unread_sessions --sessions 10000 --tails 200 --budget-mib 512 --most-mib 640
+	@$(PY) -m tests.e2e.log_readers --seconds $(or $(SECONDS),60)
 	@for target in batch handle signature sql; do $(PY) -m tests.hostile.fuzz $$target --seconds 60; done
 
 simulate: $(READY)  ## A simulated cluster in trouble, 300 seeds (SEED=1000 SEEDS=5000 ENODE_MEMBERS=3 for others); docs/simulation.md

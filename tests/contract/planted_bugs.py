@@ -26,8 +26,9 @@ from ortoo.enode.recovery.opening import Recovered
 from ortoo.enode.recovery.refold import Refold
 from ortoo.enode.state.tables.dedup import Duplicate, Sequencer, Windows
 from ortoo.enode.state.tables.offsets import Offsets
-from ortoo.enode.store import engine, housekeeping
-from ortoo.enode.store.housekeeping import CHECKPOINTS_KEPT, Housekeeping
+from ortoo.enode.store import checkpoints, engine, housekeeping
+from ortoo.enode.store.checkpoints import CHECKPOINTS_KEPT
+from ortoo.enode.store.housekeeping import Housekeeping
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -142,7 +143,7 @@ def segments_deleted_before_the_checkpoint(patch: pytest.MonkeyPatch) -> None:
     checkpoint = Housekeeping.checkpoint
 
     async def early(keeping: Housekeeping) -> None:
-        keeping.checkpoints.extend([keeping.appender.durable_position] * CHECKPOINTS_KEPT)
+        keeping.checkpoints.begins.extend([keeping.appender.durable_position] * CHECKPOINTS_KEPT)
         await keeping.retain()
         await checkpoint(keeping)
 
@@ -155,7 +156,7 @@ def checkpoint_folded_too_late(patch: pytest.MonkeyPatch) -> None:
     def late(checkpoint_id: int, number: int, total: int, fold_from: int, as_of: int, changes: bytes) -> Slice:
         return Slice(checkpoint_id, number, total, as_of, as_of, changes)
 
-    patch.setattr(housekeeping, "Slice", late)
+    patch.setattr(checkpoints, "Slice", late)
 
 
 def beginning_not_recorded(patch: pytest.MonkeyPatch) -> None:

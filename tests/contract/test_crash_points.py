@@ -1,15 +1,21 @@
 """The store stopped at hundreds of points and damaged in hundreds of places: the short form of `make crash`."""
 
 import errno
+from collections import Counter
 from functools import partial
 
 import pytest
 
 from ortoo.common.process.randomness import Randomness
+from ortoo.enode.log.checkpoint import decode_slice
+from ortoo.enode.log.frame import Kind
 from ortoo.testing.disks.disk_image import SyncData, SyncFolder, Write
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.store.crash_points import (
+    FATES,
+    Report,
     check_fault,
+    check_point,
     enumerate_points,
     images,
     main,
@@ -35,6 +41,27 @@ def test_a_crash_after_any_operation_loses_nothing_acknowledged() -> None:
     assert report.messages_checked > 15_000
 
 
+def test_a_crash_at_any_point_of_a_checkpoint_of_several_segments_costs_nothing() -> None:
+    """F12, I13, G10: whatever part of it is there, the state is that of a fold from scratch, and the store goes on."""
+    segment_bytes, report = 4096, Report()
+    with quiet():
+        recording = record(5, steps=30, segment_bytes=segment_bytes)
+        points: dict[int, list[int]] = {}
+        lengths: Counter[int] = Counter()
+        for point, operation in enumerate(recording.operations):
+            for header, body in frames_written([operation]).values():
+                if header.kind == Kind.CHECKPOINT:
+                    checkpoint_id = decode_slice(body).checkpoint_id
+                    points.setdefault(checkpoint_id, []).append(point)
+                    lengths[checkpoint_id] += header.frame_bytes
+        longest, length = lengths.most_common(1)[0]
+        assert length > 2 * segment_bytes
+        for point, image in images(recording, range(points[longest][0], points[longest][-1] + 5)):
+            check_point(recording, point, image, point % len(FATES), report)
+    assert report.points > 80
+    assert report.torn_tails >= 5
+
+
 @pytest.mark.parametrize("where", ["sync", "write"])
 def test_a_disk_that_fails_at_any_time_costs_nothing_acknowledged(where: str) -> None:
     """F11, I1, G1, G11: an error of fdatasync, or half a write, ends acknowledging; what was acknowledged stays.
@@ -45,9 +72,9 @@ def test_a_disk_that_fails_at_any_time_costs_nothing_acknowledged(where: str) ->
     met = 0
     for _ in range(8):
         fault = (
-            partial(FaultyDisk.fail_sync, after=chance.below(250))
+            partial(FaultyDisk.fail_sync, after=chance.below(150))
             if where == "sync"
-            else partial(FaultyDisk.full_after, length=chance.below(600_000), error=errno.EIO)
+            else partial(FaultyDisk.full_after, length=chance.below(400_000), error=errno.EIO)
         )
         met += check_fault(3, fault)
     assert met >= 4

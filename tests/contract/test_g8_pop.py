@@ -1,5 +1,7 @@
 """G8: an unacknowledged message comes back within its invisible duration and one second; an acknowledged one never."""
 
+import dataclasses
+
 from ortoo.common.groups.pop import Finish, LeasePart, Renew
 from tests.contract.one_store import TOPIC
 from tests.contract.pop_store import GROUP, INVISIBLE_MS, PopStore, attempts, parts, play, texts
@@ -192,8 +194,9 @@ def test_messages_that_retention_took_are_passed_over() -> None:
             await it.send(f"{number}-" + "x" * 300)
         await it.store.engine.housekeeping.checkpoint()
         await it.store.engine.housekeeping.checkpoint()
-        object.__setattr__(it.store.engine.settings, "retention_bytes", 1)
-        await it.store.engine.housekeeping.retain()
+        keeping = it.store.engine.housekeeping
+        keeping.retain_as(dataclasses.replace(keeping.settings, retention_bytes=1))
+        await keeping.retain()
         begin = it.store.queue_range(TOPIC, 0).begin_offset
         assert begin > 1
         assert (await it.pop(1)).batches[0].offsets == (begin,)

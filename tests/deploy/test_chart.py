@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from ortoo.common.cluster.role_names import CertificateRoles, Presented, Role, RoleNames
 from ortoo.common.process.settings import Range, flat, load, ranges
 from ortoo.enode.settings import Settings as EnodeSettings
 from ortoo.namesrv.settings import Settings as NamesrvSettings
@@ -145,6 +146,11 @@ def test_kubeconform_finds_every_object_valid(tmp_path: Path) -> None:
         ("postgresql.url=mysql://x", "url"),
         ("enode.settings.Bad-Name=1", "Bad-Name"),
         ("snode.tls.required=true", "needs a certificate"),
+        ("clusterTls.existingSecret.name=all", "say by clusterTls.roleNames.enode"),
+        ("clusterTls.existingSecrets.enode=one", "set clusterTls.existingSecrets.namesrv too"),
+        ("clusterTls.certManager.enabled=true", "set clusterTls.certManager.issuerRef.name"),
+        ("snode.access.rules=x", "would answer every caller"),
+        ("snode.access.existingSecret.name=x", "would answer every caller"),
     ],
 )
 def test_values_that_cannot_work_are_refused(wrong: str, said: str) -> None:
@@ -334,6 +340,47 @@ def test_rules_of_access_reach_the_pod_from_either_secret() -> None:
     (volume,) = (volume for volume in pod["volumes"] if volume["name"] == "access")
     assert volume["secret"]["secretName"] == "mine"
     assert volume["secret"]["items"] == [{"key": "my.toml", "path": "access.toml"}]
+
+
+CLOSED: dict[str, tuple[str, ...]] = {
+    "token": ("secrets.existingSecret.name=tokens",),
+    "certificates": ("clusterTls.certManager.enabled=true", "clusterTls.certManager.issuerRef.name=ca"),
+    "network": ("insecure=true",),
+}
+
+
+@pytest.mark.parametrize("how", CLOSED)
+def test_rights_are_rendered_where_the_inner_ports_are_closed(how: str) -> None:
+    """By a token, by certificates, or by `insecure`, which the processes that ask for it get as well."""
+    options = [word for value in ("snode.access.rules=x", *CLOSED[how]) for word in ("--set", value)]
+    found = containers(objects(rendered("helm", *options)))
+    accepted = {name for name, _, one in found for each in one["env"] if each["name"].endswith("_INSECURE")}
+    assert accepted == ({"r-ortoo-namesrv", "r-ortoo-snode"} if how == "network" else set())
+    without = ("--set", "secrets.keys.clusterToken=")
+    if how == "token":
+        assert "would answer every caller" in run(tool("helm"), "template", "r", str(CHART), *options, *without).stderr
+
+
+def test_certificates_of_cert_manager_are_those_that_processes_let_in() -> None:
+    """Each has the shared name and the name of its role, which stands for that role by default, and no other one."""
+    options = [word for value in CLOSED["certificates"] for word in ("--set", value)]
+    found = objects(rendered("helm", *options))
+    pods = {name: pod for name, pod, _ in containers(found)}
+    made = {one["spec"]["secretName"]: one["spec"] for one in found if one["kind"] == "Certificate"}
+    for role in (*ROLES, "operator"):
+        spec = made.pop(f"r-ortoo-{role}-cluster-tls")
+        assert ("ortoo.cluster" in spec["dnsNames"]) is (role != "operator")
+        assert {"client auth", "server auth"} <= set(spec["usages"])
+        assert spec["issuerRef"] == {"name": "ca", "kind": "Issuer", "group": "cert-manager.io"}
+        presented = Presented(tuple(spec["dnsNames"]), (), "")
+        roles = CertificateRoles(RoleNames(), "ortoo.cluster").of(presented)
+        assert roles == (set() if role == "namesrv" else {Role(role)})
+        if role in ROLES:
+            (volume,) = (one for one in pods[f"r-ortoo-{role}"]["volumes"] if one["name"] == "cluster-tls")
+            assert volume["secret"]["secretName"] == f"r-ortoo-{role}-cluster-tls"
+    assert made == {}
+    both = run(tool("helm"), "template", "r", str(CHART), *options, "--set", "clusterTls.existingSecret.name=all")
+    assert "come from one place" in both.stderr
 
 
 def test_each_role_has_its_own_part_of_the_secrets() -> None:

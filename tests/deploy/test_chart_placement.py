@@ -75,7 +75,8 @@ def test_pods_are_replaced_when_what_they_read_at_their_start_changes() -> None:
     assert changed("postgresql.url=postgresql+psycopg://a/b", "redis.url=redis://c/0") == {"snode"}
     both = ("postgresql.url=postgresql+psycopg://a/b", "redis.url=redis://a/0")
     assert changed(*both, "secrets.existingSecret.name=mine") == set(ROLES)
-    assert changed(*both, "snode.access.rules=x", "snode.flowControl.limits=y", "enode.replicas=3") == set()
+    rules = ("insecure=true", "snode.access.rules=x")
+    assert changed(*both, *rules, "snode.flowControl.limits=y", "enode.replicas=3") == set()
 
 
 def test_policies_let_load_balancers_in_and_name_the_port_of_metrics() -> None:

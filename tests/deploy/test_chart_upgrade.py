@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.deploy.api_server import cluster_with
-from tests.deploy.test_chart import CASES, CHART, HELMS, objects, run, tool
+from tests.deploy.test_chart import CASES, CHART, HELMS, ROLES, objects, run, tool
 
 MUTABLE = {
     "replicas",
@@ -76,7 +76,7 @@ UPGRADES = {
     ),
     "database": ((URL,), ("postgresql.existingSecret.name=db",)),
     "others": (
-        ("enode.replicas=4", "clusterTls.existingSecret.name=tls", "metrics.enabled=false"),
+        ("enode.replicas=4", *(f"clusterTls.existingSecrets.{role}=tls" for role in ROLES), "metrics.enabled=false"),
         ("enode.podAnnotations.a=b", "enode.priorityClassName=high", "image.tag=2.0.0"),
     ),
 }

@@ -13,22 +13,31 @@ from ortoo.common.grpc.server import LIVE
 from ortoo.testing.servers.ports import free_ports
 from ortoo.testing.servers.processes import RoleProcess
 from tests.deploy.test_chart import containers, objects, rendered
-from tests.integration.certificates import Authority
+from tests.integration.certificates import NAME, Authority
 from tests.integration.health import until_ready
 
 ROLES = ("namesrv", "enode", "snode")
 MOUNT = "/etc/ortoo/cluster-tls"
 
 
-@pytest.mark.parametrize("options", [(), ("--set", "clusterTls.existingSecret.name=mine")], ids=["default", "tls"])
+SEPARATE = tuple(f"clusterTls.existingSecrets.{role}=of-{role}" for role in ROLES)
+SHARED = (
+    "clusterTls.existingSecret.name=mine",
+    *(f"clusterTls.roleNames.{role}={NAME}" for role in ("enode", "snode")),
+)
+
+
+@pytest.mark.parametrize("options", [(), SEPARATE, SHARED], ids=["default", "certificates", "one certificate"])
 async def test_rendered_pods_serve_each_other_and_answer_their_probes(tmp_path: Path, options: tuple[str, ...]) -> None:
-    """Their settings and their Secret as they are, only hosts, ports and folders are this machine's."""
-    found = containers(objects(rendered("helm", *options)))
+    """Their settings and their Secrets as they are, only hosts, ports and folders are this machine's."""
+    found = containers(objects(rendered("helm", *(word for one in options for word in ("--set", one)))))
     authority = await Authority.make(tmp_path / "authority")
-    made = await authority.sign("all")
-    (secret := tmp_path / "secret").mkdir()
-    for name, file in {"tls.crt": made.certificate_file, "tls.key": made.key_file, "ca.crt": authority.ca_file}.items():
-        (secret / name).write_bytes(file.read_bytes())
+    for role in ROLES:
+        made = await (authority.sign("all", NAME) if options == SHARED else authority.sign(role))
+        (folder := tmp_path / f"secret-{role}").mkdir()
+        (folder / "ca.crt").write_bytes(authority.ca_file.read_bytes())
+        (folder / "tls.crt").write_bytes(made.certificate_file.read_bytes())
+        (folder / "tls.key").write_bytes(made.key_file.read_bytes())
     named = (8071, 8073, 8081, 8083, 8091, 8093)
     ports = dict(zip(map(str, named), map(str, free_ports(len(named))), strict=True))
     processes: list[RoleProcess] = []
@@ -38,11 +47,14 @@ async def test_rendered_pods_serve_each_other_and_answer_their_probes(tmp_path: 
         mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
         if options:
             assert mounts["cluster-tls"] == MOUNT
-            assert {"name": "cluster-tls", "secret": {"secretName": "mine", "defaultMode": 0o400}} in pod["volumes"]
+            secret = {"secretName": "mine" if options == SHARED else f"of-{role}", "defaultMode": 0o400}
+            assert {"name": "cluster-tls", "secret": secret} in pod["volumes"]
         prefix, environ = f"ORTOO_{role.upper()}_", {}
         for variable in container["env"]:
             if variable["name"].startswith(prefix) and "value" in variable:
-                text = variable["value"].replace(MOUNT, str(secret)).replace("0.0.0.0", "127.0.0.1")
+                text = (
+                    variable["value"].replace(MOUNT, str(tmp_path / f"secret-{role}")).replace("0.0.0.0", "127.0.0.1")
+                )
                 text = re.sub(r"[^;:]*r-ortoo-[a-z0-9.-]*|\$\(POD_IP\)", "127.0.0.1", text)
                 environ[variable["name"].removeprefix(prefix)] = re.sub(
                     r":(80[789]\d)\b", lambda match: f":{ports[match[1]]}", text

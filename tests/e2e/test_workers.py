@@ -236,7 +236,7 @@ async def test_what_cannot_start_says_so(tmp_path: Path) -> None:
     """A second snode on the port is refused, with workers or without; a parent ends as all of its workers did."""
     async with asyncio.timeout(120), two_workers(tmp_path) as running:
         same = {**running.snode.environ, "LISTEN_ADDRESS": running.snode.address, "METRICS_ADDRESS": ""}
-        wrong = {**same, "LISTEN_ADDRESS": "127.0.0.1:0", "ACCESS_FILE": tmp_path / "none"}
+        wrong = {**same, "LISTEN_ADDRESS": "127.0.0.1:0", "ACCESS_FILE": tmp_path / "none", "INSECURE": True}
         rejected = [
             ({**same, "NAME": "snode-1"}, 255, "cannot listen on"),
             ({**same, "NAME": "snode-1", "WORKERS": 1}, 255, "cannot listen on"),

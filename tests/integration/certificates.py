@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 NAME = "ortoo.cluster"
-"""What all certificates of these are for."""
+"""The name that the certificates of all processes share, by which their callers know them."""
 NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
 """What openssl is told for a key that it makes at once; one of RSA takes it a fifth of a second."""
 
@@ -42,13 +42,18 @@ class Authority:
         """The root."""
         return self.folder / "ca.pem"
 
-    async def sign(self, who: str, name: str = NAME) -> Certificate:
-        """A certificate for `name` in files called after `who`, in place of what is there."""
+    async def sign(self, who: str, *names: str) -> Certificate:
+        """A certificate in files called after `who`, in place of what is there.
+
+        It is for these DNS names and URIs; without any for the shared one and for `who`.ortoo.cluster.
+        """
         made = Certificate(self.folder / f"{who}.pem", self.folder / f"{who}.key")
         asked, about = self.folder / f"{who}.csr", self.folder / f"{who}.ext"
-        about.write_text(f"subjectAltName=DNS:{name}")
+        names = names or (NAME, f"{who}.{NAME}")
+        kinds = ("URI" if "://" in name else "email" if "@" in name else "DNS" for name in names)
+        about.write_text("subjectAltName=" + ",".join(f"{kind}:{one}" for kind, one in zip(kinds, names, strict=True)))
         key = self.folder / f"{who}.new.key"
-        await _openssl("req", *NEW_KEY, "-subj", f"/CN={name}", "-keyout", f"{key}", "-out", f"{asked}")
+        await _openssl("req", *NEW_KEY, "-subj", f"/CN={names[0]}", "-keyout", f"{key}", "-out", f"{asked}")
         fresh = self.folder / f"{who}.new.pem"
         await _openssl(
             "x509", "-req", "-in", f"{asked}", "-CA", f"{self.ca_file}", "-CAkey", f"{self.folder}/ca.key",

@@ -12,7 +12,7 @@ from tests.simulation.stage import Stage, play
 from tests.simulation.test_take_over import THREE, bodies, leader, sent, topic
 
 FILLING = b"." * 24_000
-"""A few of these are a segment, and each segment begins with a checkpoint."""
+"""A few of these are a segment, and a checkpoint is due when a segment's length was stored since the last one."""
 DELAY_MS = 20_000.0
 
 

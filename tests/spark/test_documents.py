@@ -15,17 +15,20 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed; run `make spark-setup`")
 
+import pyspark
+
 from ortoo.client import Message
 from ortoo.common.process.settings import load
 from ortoo.spark.core.columns import COLUMNS
 from ortoo.spark.core.read_options import KNOWN as READ_OPTIONS
+from ortoo.spark.core.read_options import STREAM_ONLY
 from ortoo.spark.demo import wind
 from ortoo.spark.pipeline import app as command
 from ortoo.spark.pipeline.running.settings import PipelineSettings
 from ortoo.spark.writing.write_options import COLUMNS as SINK_COLUMNS
 from ortoo.spark.writing.write_options import KNOWN as WRITE_OPTIONS
 from tests.repo.tree import ROOT
-from tests.spark.session import SHORT_LIVED, Broker
+from tests.spark.session import SHORT_LIVED, Broker, java_found
 
 DOCS = ROOT / "docs/spark"
 TUTORIAL = (DOCS / "tutorial.md").read_text()
@@ -51,9 +54,9 @@ KAFKA_OPTIONS = set(
 """What the guide to Spark's Kafka connector lists."""
 
 
-def blocks(language: str) -> list[str]:
-    """The tutorial's blocks in one language, in order."""
-    return re.findall(rf"```{language}\n(.*?)```", TUTORIAL, re.S)
+def blocks(language: str, page: str = TUTORIAL) -> list[str]:
+    """A page's blocks in one language, in order."""
+    return re.findall(rf"```{language}\n(.*?)```", page, re.S)
 
 
 def named(page: str, heading: str) -> set[str]:
@@ -69,6 +72,34 @@ def test_every_option_and_column_is_described() -> None:
     assert named("reading.md", "Columns") == {column.name for column in COLUMNS}
     assert named("writing.md", "Options") == set(WRITE_OPTIONS)
     assert named("writing.md", "Columns") == set(SINK_COLUMNS)
+
+
+def test_the_page_says_which_options_are_for_streams() -> None:
+    """The options that a batch read refuses are those whose row says so."""
+    rows = re.findall(r"^\| `(\w+)` \| .* \| streams only; ", (DOCS / "reading.md").read_text(), re.M)
+    assert set(rows) == set(STREAM_ONLY)
+
+
+def test_the_reports_for_spark_are_true(folder: Path) -> None:
+    """The programs on the page about push-down print what stands below them, without Ortoo."""
+    if not java_found():
+        pytest.skip("NO JAVA: Spark was NOT tested; run `make spark-setup`, which finds or installs Java 17")
+    page = (DOCS / "pushdown.md").read_text()
+    programs, (printed, error) = blocks("python", page), blocks("text", page)
+    assert "ortoo" not in "".join(programs)
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(programs)],
+        cwd=folder,
+        env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    version, *lines = done.stdout.splitlines()
+    assert version == f"Spark {pyspark.__version__}"
+    assert lines == printed.splitlines()[1:]
+    assert error.strip() in done.stderr.splitlines()
 
 
 def test_each_option_of_kafkas_source_has_its_row() -> None:

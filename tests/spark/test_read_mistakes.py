@@ -53,11 +53,10 @@ def topic(broker: Broker) -> str:
         ({"startingOffsets": "latest", "startingTimestamp": "1"}, "startingTimestamp and startingOffsets are given"),
         ({"startingOffsetsByTimestampStrategy": "latest"}, "changes nothing here"),
         ({"startingOffsetsDefault": "latest"}, "changes nothing here"),
-        ({"maxTriggerDelay": "1h"}, "changes nothing here"),
-        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "3"}, "more than maxOffsetsPerTrigger"),
+        ({"filterPushdown": "true"}, "filterPushdown.*was removed: Spark .* the option tags or sql"),
+        ({"filterpushdown": "false"}, "filterPushdown.*was removed"),
         ({"tags": "a", "sql": "b = 1"}, "tags and sql are given"),
         ({"groups": "g"}, "it is for views"),
-        ({"maxBytesPerTrigger": "1 gallon"}, "such as 64k"),
         ({"accessKey": "a"}, "both accessKey and secretKey"),
         ({"tls": "false", "tlsCaFile": "x"}, "it is for tls=true"),
         ({"tlsCaFile": "/no/such/file"}, "tlsCaFile: /no/such/file cannot be read"),
@@ -74,6 +73,32 @@ def test_a_wrong_option_is_named_with_what_was_expected(
     given = {"address": broker.address, "subscribe": topic} | options
     with pytest.raises(OrtooError, match=said):
         BatchReader(read_options.parse(given, streaming=False), SCHEMA).partitions()
+
+
+@pytest.mark.parametrize("name", read_options.STREAM_ONLY)
+def test_an_option_of_streams_is_refused_by_a_batch(name: str) -> None:
+    """A batch read with it would silently be as without it. The schema is asked for before the kind is known."""
+    given = {"address": "127.0.0.1:1", "subscribe": "t", name: "1"}
+    with pytest.raises(OrtooError, match=f"{name}.*for streaming queries"):
+        read_options.parse(given, streaming=False)
+    other = {"minOffsetsPerTrigger": "1"} if name == "maxTriggerDelay" else {}
+    read_options.parse(given | other, streaming=False, for_schema=True)
+    read_options.parse(given | other, streaming=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"maxTriggerDelay": "1h"}, "changes nothing here: it is for minOffsetsPerTrigger"),
+        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "3"}, "more than maxOffsetsPerTrigger"),
+        ({"maxBytesPerTrigger": "1 gallon"}, "such as 64k"),
+        ({"filterPushdown": "true"}, "filterPushdown.*was removed"),
+    ],
+)
+def test_a_wrong_option_of_a_stream_is_named(options: dict[str, str], said: str) -> None:
+    """B-171: the same for what streams alone accept."""
+    with pytest.raises(OrtooError, match=said):
+        read_options.parse({"address": "127.0.0.1:1", "subscribe": "t"} | options, streaming=True)
 
 
 def test_a_stream_has_no_end(broker: Broker, topic: str) -> None:

@@ -16,6 +16,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import Message, encode
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.disk.disk import RealDisk
+from ortoo.enode.index.catalog import Sealed
 from ortoo.enode.store.store import Store, StoreSettings, TopicCopy
 
 GOLDEN = Path(__file__).parent / "store-v1"
@@ -71,9 +72,22 @@ def batch(number: int, *, producer_id: int = 0, first_sequence: int = 0) -> Seal
     return replace(sealed, producer_id=producer_id, first_sequence=first_sequence)
 
 
+def checkpoint_at_each_segment(store: Store) -> None:
+    """Begin a checkpoint whenever a segment is full, as the version did that wrote the golden store."""
+    keeping = store.engine.housekeeping
+    honest = keeping.sealed
+
+    def sealed(one: Sealed) -> None:
+        honest(one)
+        keeping.checkpoints.due.set()
+
+    keeping.sealed = sealed  # type: ignore[method-assign, assignment]
+
+
 async def write_store(folder: Path) -> None:
     """Something of everything: topics, batches, a producer, offsets, segments, checkpoints, a second opening."""
     store = await opened(folder)
+    checkpoint_at_each_segment(store)
     await store.put_topics([TopicCopy(TOPIC, "orders", 3, 1), TopicCopy(2, "örtöö", 1, 2), TopicCopy(3, "gone", 1, 3)])
     for number in range(40):
         await store.append(TOPIC, number % 2, batch(number))

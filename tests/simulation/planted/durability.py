@@ -6,11 +6,11 @@ from ortoo.enode.log import appender, segment
 from ortoo.enode.log.flushing import group
 from ortoo.enode.log.flushing.group import Group
 from ortoo.enode.recovery import opening
-from ortoo.enode.store import housekeeping
+from ortoo.enode.store import checkpoints
 
 recovery: Any = opening
 """What is planted there are names that it imported."""
-own_tasks: Any = housekeeping
+writing: Any = checkpoints
 
 
 def acknowledge_before_sync() -> None:
@@ -40,12 +40,12 @@ def acknowledge_when_handed_over() -> None:
 
 def fold_beyond_durable() -> None:
     """G10: a checkpoint says that it covers what is still on its way to the disk."""
-    real = own_tasks.Slice
+    real = writing.Slice
 
     def slice_of(checkpoint_id: int, number: int, total: int, fold_from: int, durable: int, changes: Any) -> Any:
         return real(checkpoint_id, number, total, checkpoint_id + 64 * 64, durable, changes)
 
-    own_tasks.Slice = slice_of
+    writing.Slice = slice_of
 
 
 def name_without_sync() -> None:

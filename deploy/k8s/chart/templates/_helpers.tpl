@@ -27,7 +27,7 @@ app.kubernetes.io/component: {{ .role }}
 {{- $full := include "ortoo.fullname" . -}}
 {{- $list := list -}}
 {{- range $n := until (int .Values.namesrv.replicas) -}}
-{{- $list = append $list (printf "%s-namesrv-%d.%s-namesrv:%d" $full $n $full (ternary 8073 8071 (not (empty $.Values.clusterTls.existingSecret.name)))) -}}
+{{- $list = append $list (printf "%s-namesrv-%d.%s-namesrv:%d" $full $n $full (ternary 8073 8071 (not (empty (include "ortoo.clusterTls" $))))) -}}
 {{- end -}}
 {{- join ";" $list -}}
 {{- end }}
@@ -69,13 +69,23 @@ app.kubernetes.io/component: {{ .role }}
 {{- range $name, $key := include "ortoo.secretFiles" . | fromJson }}
 - {name: {{ printf "ORTOO_%s_%s" (upper $.role) (upper $name) }}, value: {{ printf "/etc/ortoo/secrets/%s" $name }}}
 {{- end }}
-{{- if .root.Values.clusterTls.existingSecret.name }}
+{{- if include "ortoo.clusterTls" .root }}
 {{- $prefix := printf "ORTOO_%s_TLS_CLUSTER" (upper .role) }}
 - {name: {{ $prefix }}_LISTEN_ADDRESS, value: "0.0.0.0:{{ include "ortoo.clusterPort" . }}"}
 - {name: {{ $prefix }}_CERTIFICATE_FILE, value: /etc/ortoo/cluster-tls/tls.crt}
 - {name: {{ $prefix }}_KEY_FILE, value: /etc/ortoo/cluster-tls/tls.key}
 - {name: {{ $prefix }}_CA_FILE, value: /etc/ortoo/cluster-tls/{{ .root.Values.clusterTls.ca }}}
 - {name: {{ $prefix }}_NAME, value: {{ .root.Values.clusterTls.name }}}
+{{- if ne .role "snode" }}
+{{- range $caller, $names := .root.Values.clusterTls.roleNames }}
+{{- if $names }}
+- {name: {{ printf "ORTOO_%s_ROLE_NAMES_%s" (upper $.role) (upper $caller) }}, value: {{ $names | quote }}}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if and .root.Values.insecure (ne .role "enode") }}
+- {name: {{ printf "ORTOO_%s_INSECURE" (upper .role) }}, value: "true"}
 {{- end }}
 {{- end }}
 
@@ -83,9 +93,32 @@ app.kubernetes.io/component: {{ .role }}
 {{- if include "ortoo.secretFiles" . | fromJson }}
 - {name: secrets, mountPath: /etc/ortoo/secrets, readOnly: true}
 {{- end }}
-{{- if .root.Values.clusterTls.existingSecret.name }}
+{{- if include "ortoo.clusterTls" .root }}
 - {name: cluster-tls, mountPath: /etc/ortoo/cluster-tls, readOnly: true}
 {{- end }}
+{{- end }}
+
+{{/* Where the certificates of mutual TLS between the roles come from; empty = the roles call each other in the clear. */}}
+{{- define "ortoo.clusterTls" -}}
+{{- $tls := .Values.clusterTls -}}
+{{- if $tls.existingSecret.name -}}shared
+{{- else if $tls.certManager.enabled -}}certManager
+{{- else if or $tls.existingSecrets.namesrv $tls.existingSecrets.enode $tls.existingSecrets.snode -}}separate
+{{- end -}}
+{{- end }}
+
+{{/* The Secret with the certificate of a role, or of operators. */}}
+{{- define "ortoo.clusterTlsSecret" -}}
+{{- $from := include "ortoo.clusterTls" .root -}}
+{{- if eq $from "shared" -}}{{ .root.Values.clusterTls.existingSecret.name }}
+{{- else if eq $from "certManager" -}}{{ include "ortoo.fullname" .root }}-{{ .role }}-cluster-tls
+{{- else if $from -}}{{ get .root.Values.clusterTls.existingSecrets .role }}
+{{- end -}}
+{{- end }}
+
+{{/* Whether callers of inner ports need a token or a certificate. */}}
+{{- define "ortoo.closesInnerPorts" -}}
+{{- if or (include "ortoo.clusterTls" .) (and .Values.secrets.existingSecret.name .Values.secrets.keys.clusterToken) -}}true{{- end -}}
 {{- end }}
 
 {{/* The port where a role is called by the others, with a certificate. */}}
@@ -94,13 +127,13 @@ app.kubernetes.io/component: {{ .role }}
 {{- end }}
 
 {{- define "ortoo.clusterContainerPort" -}}
-{{- if .root.Values.clusterTls.existingSecret.name }}
+{{- if include "ortoo.clusterTls" .root }}
 - {name: grpc-cluster, containerPort: {{ include "ortoo.clusterPort" . }}}
 {{- end }}
 {{- end }}
 
 {{- define "ortoo.clusterServicePort" -}}
-{{- if .root.Values.clusterTls.existingSecret.name }}
+{{- if include "ortoo.clusterTls" .root }}
 - {name: grpc-cluster, port: {{ include "ortoo.clusterPort" . }}, targetPort: grpc-cluster}
 {{- end }}
 {{- end }}
@@ -117,7 +150,7 @@ app.kubernetes.io/component: {{ .role }}
       - {key: {{ $key }}, path: {{ $name }}}
       {{- end }}
 {{- end }}
-{{- with .root.Values.clusterTls.existingSecret.name }}
+{{- with include "ortoo.clusterTlsSecret" . }}
 - name: cluster-tls
   secret: {secretName: {{ . }}, defaultMode: 0400}
 {{- end }}
@@ -228,7 +261,7 @@ topologySpreadConstraints:
 {{- $values := get .root.Values .role -}}
 {{- $read := dict "namesrv" (list .root.Values.postgresql.url .root.Values.postgresql.bundled.password) "enode" list "snode" (list .root.Values.redis.url) -}}
 annotations:
-  checksum/config: {{ list (get $read .role) .root.Values.secrets .root.Values.clusterTls | toJson | sha256sum }}
+  checksum/config: {{ list (get $read .role) .root.Values.secrets (omit .root.Values.clusterTls "certManager") | toJson | sha256sum }}
   {{- with $values.podAnnotations }}
   {{- toYaml . | nindent 2 }}
   {{- end }}

@@ -55,6 +55,20 @@ def test_nobody_has_to_lead_yet() -> None:
     assert (back.leader_address, back.epoch) == ("", 0)
 
 
+@pytest.mark.parametrize("field", ["role_names.snode", "x-ortoo-cluster", "tls_cluster_listen_address"])
+def test_a_process_without_a_role_is_no_users_fault(field: str) -> None:
+    """A snode that an enode refuses tells its client that the cluster is away, not that the client lacks a right."""
+    refusal = failure_of(errors.Forbidden("is for the role snode", field=field)).SerializeToString()
+    error = rpc_error(grpc.StatusCode.PERMISSION_DENIED, ("ortoo-failure-bin", refusal))
+    told = error_of_rpc(error, "enode-0", within=True)
+    assert type(told) is errors.Unavailable
+    assert "enode-0 refuses this process: is for the role snode" in told.message
+    assert type(error_of_rpc(error, "enode-0")) is errors.Forbidden
+    users = failure_of(errors.Forbidden("no right", field="access")).SerializeToString()
+    about_user = rpc_error(grpc.StatusCode.PERMISSION_DENIED, ("ortoo-failure-bin", users))
+    assert type(error_of_rpc(about_user, "snode-1", within=True)) is errors.Forbidden
+
+
 def rpc_error(code: grpc.StatusCode, *metadata: tuple[str, bytes]) -> grpc.aio.AioRpcError:
     return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(*metadata), details="words")
 

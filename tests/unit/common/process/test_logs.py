@@ -1,5 +1,6 @@
 """A library is quiet until a process says how loud it may be."""
 
+import json
 import subprocess
 import sys
 
@@ -39,3 +40,82 @@ def test_a_log_outlives_the_standard_error_it_began_with() -> None:
     """A process that replaces and closes its standard error keeps its log, and a log line never raises."""
     done = subprocess.run([sys.executable, "-c", CLOSED], capture_output=True, text=True, check=True)
     assert "still heard" in done.stderr
+
+
+UNPRINTABLE = """
+from ortoo.common.process import logs
+class Value:
+    def __repr__(self):
+        raise ValueError("no text")
+log = logs.get_logger("planted")
+log.warning("by logging", value=Value())
+for as_json in (True, False):
+    logs.configure(level="info", json=as_json)
+    log.info("by ourselves", value=Value(), number=7)
+    log.info("by ourselves", value={(1, 2): 3})
+print(logs.lines_dropped())
+"""
+
+
+def test_a_value_without_a_text_costs_the_values_of_its_line() -> None:
+    """The event is logged all the same, with the kind of the error, and the caller hears nothing of it."""
+    done = subprocess.run([sys.executable, "-c", UNPRINTABLE], capture_output=True, text=True, check=True)
+    assert done.stdout == "0\n"
+    assert done.stderr.count("by logging log_error='ValueError'") == 1
+    lines = [line for line in done.stderr.splitlines() if "by ourselves" in line]
+    assert ["log_error" in line for line in lines] == [True, True, True, False]
+
+
+RAISING = """
+import logging
+from ortoo.common.process import logs
+class Handler(logging.Handler):
+    def emit(self, record):
+        raise RuntimeError("a defect of the application")
+logging.getLogger().addHandler(Handler())
+logs.get_logger("planted").warning("refused")
+print(logs.lines_dropped())
+"""
+
+
+def test_a_handler_of_the_application_that_raises_ends_nothing_of_ours() -> None:
+    """What handles messages logs on its way; a defect of a log handler is not the message's."""
+    done = subprocess.run([sys.executable, "-c", RAISING], capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n"
+
+
+STUCK = """
+import os, sys, threading
+reading, writing = os.pipe()
+os.dup2(writing, 2)
+from ortoo.common.process import logs
+logs.configure(level="info")
+log = logs.get_logger("planted")
+written = 0
+while not logs.lines_dropped():
+    log.info("a line", text="x" * 10_000)
+    written += 1
+os.close(writing)
+def read():
+    while chunk := os.read(reading, 1 << 20):
+        os.write(1, chunk)
+reader = threading.Thread(target=read)
+reader.start()
+for _ in range(2):  # the second time what it tells of the gap
+    assert logs._writer().flush(60)
+os.close(2)
+reader.join()
+print(written)
+"""
+
+
+def test_one_line_says_how_many_are_missing() -> None:
+    """When a reader that hung is back, it hears how many lines it missed."""
+    done = subprocess.run([sys.executable, "-c", STUCK], stdout=subprocess.PIPE, text=True, check=True)
+    *lines, count = done.stdout.splitlines()
+    said = [json.loads(line) for line in lines]
+    told = [line for line in said if line["event"] == "log_lines_dropped"]
+    assert [(line["level"], line["component"], line["dropped"], line["dropped_total"]) for line in told] == [
+        ("warning", "logs", 1, 1)
+    ]
+    assert len(said) == int(count), "all but one, and what tells of it"

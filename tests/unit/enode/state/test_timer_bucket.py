@@ -151,3 +151,17 @@ def test_whoever_begins_finds_every_timer_free() -> None:
     assert bucket.live_rows()["hold"].tolist() == [Hold.RECALLING, Hold.FREE, Hold.RECALLING]
     bucket.free()
     assert bucket.holds(int64s(1, 2, 3)).tolist() == [Hold.FREE] * 3
+
+
+def test_drawing_goes_on_where_it_was_while_timers_come_and_go() -> None:
+    """Dead rows that are packed away and rows that come between others neither skip one nor repeat one."""
+    bucket = bucket_of(range(0, 400, 2))
+    drawing = bucket.drawn(10)
+    found = [ids_of(next(drawing)), ids_of(next(drawing))]
+    bucket.end(np.arange(0, 240, 2))
+    assert bucket.rows < 200
+    bucket.put(timers([1, 301, 401]))
+    found += [ids_of(rows) for rows in drawing]
+    assert [one for rows in found for one in rows] == [*range(0, 40, 2), *sorted([*range(240, 400, 2), 301, 401])]
+    assert max(map(len, found)) == 10
+    assert [ids_of(rows) for rows in TimerBucket().drawn(10)] == []

@@ -11,7 +11,8 @@ from ortoo.enode.disk.disk import RealDisk
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.log.settings import StoreSettings
-from ortoo.enode.store.retention import Ageing, expired_count
+from ortoo.enode.store.retention import Ageing, Expired
+from ortoo.enode.store.retention import expired as expired_segments
 from ortoo.enode.store.store import Store, TopicCopy
 from ortoo.testing.time.virtual_clock import VirtualClock
 
@@ -30,8 +31,13 @@ def segments(count: int) -> list[Segment]:
 
 
 def expired(settings: StoreSettings, *, checkpoint_from: int = 10_000, acknowledged: int = 10_000) -> int:
+    """How many of ten segments are to be deleted at time 10,000."""
+    return decided(settings, checkpoint_from=checkpoint_from, acknowledged=acknowledged).oldest
+
+
+def decided(settings: StoreSettings, *, checkpoint_from: int = 10_000, acknowledged: int = 10_000) -> Expired:
     """The decision for ten segments at time 10,000."""
-    return expired_count(
+    return expired_segments(
         segments(10),
         now_ms=10_000,
         log_end=1000,
@@ -55,6 +61,15 @@ def test_a_segment_stays_until_a_whole_checkpoint_stands_behind_it() -> None:
     assert expired(StoreSettings(retention_age_ms=1), checkpoint_from=300) == 3
     assert expired(StoreSettings(retention_age_ms=1), checkpoint_from=299) == 2
     assert expired(StoreSettings(retention_age_ms=1), checkpoint_from=0) == 0
+
+
+def test_what_waits_for_a_checkpoint_alone_is_told() -> None:
+    """The bytes of the segments that only a newer checkpoint keeps; others must stay whatever checkpoints there are."""
+    assert decided(StoreSettings(retention_age_ms=6500), checkpoint_from=300) == Expired(3, 100)
+    assert decided(StoreSettings(retention_age_ms=1), checkpoint_from=0) == Expired(0, 900)
+    assert decided(StoreSettings(retention_age_ms=1), checkpoint_from=900) == Expired(9, 0)
+    settings = StoreSettings(retention_age_ms=1, retention_requires_acknowledgement=True)
+    assert decided(settings, checkpoint_from=100, acknowledged=200) == Expired(1, 100)
 
 
 def test_segments_wait_for_acknowledgement_when_asked_to() -> None:

@@ -28,6 +28,7 @@ from ortoo.cli.commands import (
 )
 from ortoo.cli.terminal.command import Address, AsJson, command, run
 from ortoo.cli.terminal.completion import offered_groups, offered_profiles, offered_topics
+from ortoo.common.machine.standard_files import complain, end_output, hold_standard_files
 
 app = typer.Typer(
     help="Ortoo, a message queue.", no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False
@@ -203,17 +204,25 @@ def _less(word: str) -> typer.Typer:
 
 
 def main() -> None:
-    """Run the command. Exit codes: 0, 1 for a named error, 2 for a wrong use of the command."""
+    """Run the command.
+
+    Exit codes: 0, 1 for a named error, 2 for a wrong use of the command, 141 if the reader of its output is gone.
+    """
+    hold_standard_files()
+    sys.exit(end_output(_run()))
+
+
+def _run() -> int:
     from ortoo.common.errors import OrtooError
 
     try:
         _less(sys.argv[1] if sys.argv[1:] else "")()
+    except SystemExit as ended:  # so Typer ends each command
+        if ended.code is None or isinstance(ended.code, int):
+            return ended.code or 0
+        raise
     except OrtooError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
+        complain(str(error))
     except OSError as error:
-        if isinstance(error, BrokenPipeError):
-            sys.stderr.close()
-            sys.exit(0)
-        print(f"error: {error.filename or 'the system'}: {error.strerror}", file=sys.stderr)
-        sys.exit(1)
+        complain(f"{error.filename or 'the system'}: {error.strerror}")
+    return 1

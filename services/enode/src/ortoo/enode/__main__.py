@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from ortoo.common.cluster.live_settings import LiveSettings
 from ortoo.common.errors import OrtooError
 from ortoo.common.machine.descriptors import raise_limit
+from ortoo.common.machine.standard_files import complain
 from ortoo.common.process import front, service
 from ortoo.common.process.service import Running
 from ortoo.common.process.settings import Loaded
@@ -42,8 +43,8 @@ ROLE = front.Role(
 def main() -> int:
     """Do what the command line says; returns the exit code."""
     if sys.argv[1:] and sys.argv[1] in TOOLS:
-        return run_tool(sys.argv[1], sys.argv[2:])
-    return front.main(ROLE, sys.argv[1:])
+        return front.command(lambda: run_tool(sys.argv[1], sys.argv[2:]))
+    return front.command(lambda: front.main(ROLE, sys.argv[1:]))
 
 
 def run_tool(name: str, arguments: Sequence[str]) -> int:
@@ -53,10 +54,12 @@ def run_tool(name: str, arguments: Sequence[str]) -> int:
     try:
         code: int = module.main(arguments)
     except OrtooError as error:
-        sys.stderr.write(f"error: {error}\n")
+        complain(str(error))
         return service.EXIT_REFUSED
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        sys.stderr.write(f"error: {error.filename or ' '.join(arguments)}: {error.strerror}\n")
+        complain(f"{error.filename or ' '.join(arguments)}: {error.strerror}")
         return service.EXIT_REFUSED
     return code
 

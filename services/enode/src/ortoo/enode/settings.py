@@ -9,7 +9,7 @@ from typing import Annotated, Any, Self
 from ortoo.common.cluster.address_server import check_name_servers
 from ortoo.common.cluster.addresses import check_address, check_advertised, check_receiver
 from ortoo.common.cluster.names import check_process_name
-from ortoo.common.cluster.service_settings import ServiceSettings
+from ortoo.common.cluster.service_settings import InnerSettings
 from ortoo.common.errors import Invalid
 from ortoo.common.process.settings import Loaded, Range
 from ortoo.enode.deferred.checks import CheckSchedule
@@ -60,7 +60,7 @@ DURABILITY_OF = {NodeRole.ASYNC_MASTER: Durability.LEADER, NodeRole.SYNC_MASTER:
 
 
 @dataclass(frozen=True)
-class Settings(ServiceSettings):
+class Settings(InnerSettings):
     """The settings of one enode."""
 
     ENVIRON_PREFIX = "ORTOO_ENODE_"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ortoo.common.cluster.live_settings import LiveSettings
 from ortoo.common.errors import OrtooError
 from ortoo.common.machine.descriptors import raise_limit
+from ortoo.common.machine.standard_files import complain
 from ortoo.common.process import front, service
 from ortoo.namesrv.app import open_namesrv
 from ortoo.namesrv.settings import IMPORTANT, load
@@ -26,8 +27,8 @@ ROLE = front.Role(
 def main() -> int:
     """Do what the command line says; returns the exit code."""
     if sys.argv[1:] and sys.argv[1] in TOOLS:
-        return run_tool(sys.argv[1], sys.argv[2:])
-    return front.main(ROLE, sys.argv[1:])
+        return front.command(lambda: run_tool(sys.argv[1], sys.argv[2:]))
+    return front.command(lambda: front.main(ROLE, sys.argv[1:]))
 
 
 def run_tool(name: str, arguments: Sequence[str]) -> int:
@@ -47,10 +48,10 @@ def run_tool(name: str, arguments: Sequence[str]) -> int:
             now_ms = SystemClock().now_ms()
             said = restore(settings.database_url, settings.data_dir, file, Randomness().uuid_text(), now_ms)
     except OrtooError as error:
-        sys.stderr.write(f"error: {error}\n")
+        complain(str(error))
         return service.exit_code_of(error)
     except OSError as error:
-        sys.stderr.write(f"error: {error.filename or file}: {error.strerror}\n")
+        complain(f"{error.filename or file}: {error.strerror}")
         return service.EXIT_REFUSED
     sys.stdout.write(f"{said}\n")
     return 0

@@ -7,7 +7,8 @@ from pathlib import Path
 from ortoo.common.cluster.live_settings import LiveSettings
 from ortoo.common.errors import Unavailable
 from ortoo.common.errors.findings import Findings
-from ortoo.common.grpc.cluster_token import cluster_guards, cluster_token, read_token
+from ortoo.common.grpc.cluster_token import cluster_token, read_token
+from ortoo.common.grpc.inner.guard import inner_guards
 from ortoo.common.grpc.server import ROOM_INTERVAL_S, GrpcServer
 from ortoo.common.grpc.tls import cluster_listener
 from ortoo.common.machine.descriptors import Descriptors
@@ -66,8 +67,11 @@ async def open_namesrv(
         catalog = await _opened_catalog(open_catalog, settings, clock, randomness)
         parts.push_async_callback(catalog.close)
         encryption = read_encryption(settings.secrets_key_file, settings.secrets_key_files_previous)
-        if in_the_clear := await catalog.keep_secrets(encryption):
-            _log.warning("secrets of users are kept in the clear; give secrets_key_file", users=in_the_clear)
+        users = await catalog.keep_secrets(encryption)
+        if users and settings.keeps_secrets_open:
+            raise service.secrets_would_be_open()
+        if users and not encryption.encrypts:
+            _log.warning("secrets of users are kept in the clear; give secrets_key_file", users=users)
         directory = Directory(
             catalog,
             await catalog.contents(),
@@ -89,10 +93,10 @@ async def open_namesrv(
         )
         await elections.load()
         background = await parts.enter_async_context(Background("namesrv"))
-        token, tls = cluster_token(settings.cluster_token_file, clock), cluster_listener(settings)
-        is_guarded = token is not None or tls is not None
         admin_token = read_token(settings.admin_token_file, "admin_token_file")
-        handlers = service.NameService(directory, elections, catalog, clock, admin_token, is_guarded)
+        guards = inner_guards(settings, cluster_token(settings.cluster_token_file, clock), admin_token)
+        is_open = settings.keeps_secrets_open
+        handlers = service.NameService(directory, elections, catalog, clock, admin_token, bool(guards), is_open)
         memory = MemoryBudget(settings.memory_budget_bytes, clock)
         register_memory(telemetry.metrics, memory)
         found = Findings("name server", settings.name, [catalog.findings, handlers.findings])
@@ -105,10 +109,10 @@ async def open_namesrv(
                 settings_servicer("namesrv", live),
             ],
             outermost=[telemetry.calls],
-            layers=cluster_guards(token, admin_token, tls_only=tls is not None),
+            layers=guards,
             grace_s=settings.stop_grace_s,
             drain_delay_s=settings.drain_delay_s,
-            cluster_tls=tls,
+            cluster_tls=cluster_listener(settings),
             memory=memory,
             connections_max=descriptors.connections,
         )

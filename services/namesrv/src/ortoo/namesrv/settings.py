@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from ortoo.common.cluster.addresses import is_loopback
 from ortoo.common.cluster.name_servers import addresses_of
-from ortoo.common.cluster.service_settings import ServiceSettings
+from ortoo.common.cluster.service_settings import InnerSettings
 from ortoo.common.process.settings import Range
 
 DAY_MS = 86_400_000
@@ -13,7 +14,7 @@ IMPORTANT = ("name", "listen_address", "namesrv_address", "data_dir", "database_
 
 
 @dataclass(frozen=True)
-class Settings(ServiceSettings):
+class Settings(InnerSettings):
     """The settings of one name server."""
 
     ENVIRON_PREFIX = "ORTOO_NAMESRV_"
@@ -43,6 +44,10 @@ class Settings(ServiceSettings):
     """How long a deleted group can come back; enodes drop its offsets afterwards, unless it is used. 0 = at once."""
     admin_token_file: str = ""
     """A file with a token that calls about users must carry, as do those of snodes with the same file. Empty = none."""
+    insecure: bool = False
+    """Whether users are kept although other machines reach this name server, and it has neither `cluster_token_file`,
+    nor mutual TLS, nor `admin_token_file`: every caller can read their secrets. Set it where the network keeps clients
+    away."""
     secrets_key_file: str = ""
     """A file with the key that secrets in the database are encrypted by, 32 bytes in base64. Empty = they are in the
     clear."""
@@ -54,6 +59,12 @@ class Settings(ServiceSettings):
     """How long those are good after an upgrade that are from before handles were sealed. 0 = not at all."""
     watchers_max: Annotated[int, Range(1, 100_000)] = 1_000
     """How many processes may follow the routes at once."""
+
+    @property
+    def keeps_secrets_open(self) -> bool:
+        """Whether every caller could read the secrets of users, and no operator has accepted it."""
+        is_closed = self.closes_inner_ports or self.admin_token_file or is_loopback(self.listen_address)
+        return not (is_closed or self.insecure)
 
     def check(self) -> None:
         """Refuse settings that cannot work. Errors: Invalid, naming the field."""

@@ -55,7 +55,7 @@ def main() -> int:
         load=load if worker is None else worker.loading(load),
         open=_opening(worker, Path.cwd()),  # of workers' own `-c`: ORTOO_HOME is entered later
     )
-    return front.main(role, sys.argv[1:])
+    return front.command(lambda: front.main(role, sys.argv[1:]))
 
 
 if __name__ == "__main__":

@@ -91,6 +91,9 @@ class Settings(ServiceSettings):
     access_file: str = ""
     """A file with what users may do, read again when it changes (docs/operations/access.md). Empty = everybody may
     everything."""
+    insecure: bool = False
+    """Whether the snode starts with an `access_file` although clients may pass it: without `cluster_token_file` and
+    mutual TLS, name servers and enodes answer every caller. Set it where the network keeps clients away from them."""
     scaler_open: bool = False
     """Whether KEDA's interface is answered to whoever asks although there is an `access_file`. Otherwise KEDA must come
     from a trusted address."""
@@ -139,6 +142,13 @@ class Settings(ServiceSettings):
                 raise Invalid(
                     f"{self.worker_port}; there are no {self.workers} ports from there on", field="worker_port"
                 )
+        if self.access_file and not (self.closes_inner_ports or self.insecure):
+            raise Invalid(
+                "access_file is given, and name servers and enodes answer every caller, whatever its rights: give all "
+                "roles one cluster_token_file or mutual TLS (tls_cluster_listen_address), or set insecure = true where "
+                "the network keeps clients away from them",
+                field="insecure",
+            )
         if self.trace_topic:
             check_topic_name(self.trace_topic, "trace_topic")
         check_advertised(self.rocketmq_advertised_address, field="rocketmq_advertised_address")

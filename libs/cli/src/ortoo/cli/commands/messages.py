@@ -14,7 +14,7 @@ import typer
 from ortoo.cli.commands.delays import milliseconds_of
 from ortoo.cli.terminal.command import TopicName
 from ortoo.cli.terminal.completion import offered_enodes
-from ortoo.cli.terminal.output import Answer, Columns, Table, body_start, message_fields
+from ortoo.cli.terminal.output import Answer, Columns, Table, body_start, message_fields, when_unread
 from ortoo.common.errors import DataLoss, Invalid, NotFound
 from ortoo.common.process.clock import SystemClock
 
@@ -117,6 +117,13 @@ async def tail(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, task.cancel)
+    unread = asyncio.Event()
+
+    def no_longer_read() -> None:
+        unread.set()
+        task.cancel()
+
+    when_unread(no_longer_read)
     source = (
         mq.admin.tail(topic, from_first=True, follow=follow, wanted=wanted)
         if from_first
@@ -129,8 +136,10 @@ async def tail(
             printed += 1
             if printed == count:
                 return
-    except asyncio.CancelledError:
-        pass  # Ctrl-C is how a tail ends
+    except asyncio.CancelledError:  # Ctrl-C is how a tail ends
+        if unread.is_set():
+            task.uncancel()
+            raise BrokenPipeError from None
 
 
 async def probe(

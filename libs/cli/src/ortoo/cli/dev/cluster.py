@@ -15,9 +15,11 @@ from ortoo.client import connect
 from ortoo.common.errors import Unavailable
 from ortoo.common.grpc.tls import made_certificate
 from ortoo.common.machine.descriptors import Descriptors
+from ortoo.common.machine.line_writer import LineWriter
+from ortoo.common.machine.standard_files import STANDARD_OUTPUT
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
-from ortoo.common.process.logs import configure
+from ortoo.common.process.logs import configure, own_standard_error
 from ortoo.common.process.service import Running, allow_descriptors
 from ortoo.enode.app import open_enode
 from ortoo.enode.log.settings import StoreSettings
@@ -35,11 +37,13 @@ ENODE_TIMEOUT_S = 60.0
 ENODE_LOOK_S = 0.02
 RESTART_AFTER_S = 5.0
 """How soon a member that ended starts again: long enough to see another one lead."""
+_output = LineWriter(STANDARD_OUTPUT)
 
 
 def run(data_dir: Path, listen_address: str, members: int) -> None:
     """Run a cluster until SIGINT or SIGTERM; a second signal ends the process at once."""
     configure(level="warning")
+    own_standard_error()
     allow_descriptors()
     asyncio.run(_run(data_dir, listen_address, members))
 
@@ -58,10 +62,9 @@ async def _run(data_dir: Path, listen_address: str, members: int) -> None:
     tls_address = tls_address_beside(listen_address)
     async with open_dev_cluster(data_dir, listen_address, tls_address, members) as snode:
         other = "" if snode.address.endswith(":8081") else f"export ORTOO_ADDRESS={snode.address}; "
-        print(
+        _output.write(
             f"ready on {snode.address}, by TLS on {snode.tls_address}, data in {data_dir}. Try in another terminal: "
-            f'{other}ortoo topic create t; ortoo send t "hello"; ortoo tail t   (Ctrl-C stops)',
-            flush=True,
+            f'{other}ortoo topic create t; ortoo send t "hello"; ortoo tail t   (Ctrl-C stops)'
         )
         await stop.wait()
 
@@ -132,7 +135,7 @@ async def _open_members(count: int, data_dir: Path, name_server: str) -> AsyncIt
     try:
         for number, member in enumerate(members, 1):
             await member.start()
-            print(f"member {number}: process {member.process_id}, data in {data_dir}/enode-{number}", flush=True)
+            _output.write(f"member {number}: process {member.process_id}, data in {data_dir}/enode-{number}")
         async with Background("members") as background:
             for number, member in enumerate(members, 1):
                 background.spawn(f"member {number}", _kept(number, member))
@@ -149,7 +152,7 @@ async def _kept(number: int, member: RoleProcess) -> None:
         print(f"member {number} has ended ({code}); it starts again in {RESTART_AFTER_S:.0f} s", file=sys.stderr)
         await SystemClock().sleep(RESTART_AFTER_S)
         await member.start()
-        print(f"member {number}: process {member.process_id}", flush=True)
+        _output.write(f"member {number}: process {member.process_id}")
 
 
 async def _enode_known(address: str, clock: Clock) -> None:

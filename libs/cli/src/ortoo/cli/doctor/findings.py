@@ -165,7 +165,10 @@ def _of_processes(facts: Facts) -> Iterator[Finding]:
             yield Finding("index nearly full", seen, cure, serious=False)
     if facts.cluster.inner_ports_open:
         seen = "rules of access are in force, and there is no token of the cluster: who reaches an enode passes them"
-        cure = "give all roles one cluster_token_file (docs/operations/access.md), or let only the cluster reach them"
+        cure = (
+            "give all roles one cluster_token_file, or mutual TLS (docs/operations/inner-ports.md), or let only the "
+            "cluster reach them"
+        )
         yield Finding("inner ports", seen, cure, serious=False)
     for snode in facts.snodes:
         if not snode.connects:

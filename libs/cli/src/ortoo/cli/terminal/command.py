@@ -66,9 +66,10 @@ async def _answered(work: Callable[..., Any], address: str, given: dict[str, Any
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
-    """Run a command to its end, or to Ctrl-C."""
+    """Run a command until it ends, Ctrl-C, or the reader of its output is gone."""
     import asyncio
 
+    from ortoo.common.machine.standard_files import EXIT_UNREAD
     from ortoo.common.process.logs import configure
 
     configure(level="error")
@@ -76,3 +77,5 @@ def run(work: Coroutine[Any, Any, None]) -> None:
         asyncio.run(work)
     except KeyboardInterrupt:
         sys.exit(130)
+    except (BrokenPipeError, asyncio.CancelledError):  # Typer would end with 1, as an error does
+        sys.exit(EXIT_UNREAD)

@@ -4,13 +4,18 @@ The JSON of every command has one shape: one object a line, and of a list one li
 protobuf: those of at most 32 bits are numbers, and the others are strings, since programs read numbers as doubles.
 """
 
+import asyncio
 import dataclasses
 import json
+import os
+import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
+
+from ortoo.common.machine.standard_files import STANDARD_OUTPUT
 
 if TYPE_CHECKING:
     from ortoo.client import DeadLetter, PeekedMessage, StoredMessage
@@ -103,6 +108,18 @@ def body_start(it: "StoredMessage | PeekedMessage | DeadLetter") -> str:
 def utc(time_ms: int) -> datetime:
     """A moment as the cluster says it, milliseconds since 1970-01-01 UTC."""
     return datetime.fromtimestamp(time_ms / 1000, UTC)
+
+
+def when_unread(call: Callable[[], object]) -> None:
+    """Call once the reader of standard output is gone, if that is a pipe: a command that only waits does not notice."""
+    loop = asyncio.get_running_loop()
+
+    def gone() -> None:
+        loop.remove_reader(STANDARD_OUTPUT)
+        call()
+
+    if stat.S_ISFIFO(os.fstat(STANDARD_OUTPUT).st_mode):
+        loop.add_reader(STANDARD_OUTPUT, gone)
 
 
 def _print_rows(cells: Sequence[Sequence[str]]) -> None:

@@ -1,5 +1,7 @@
 """What is written host:port."""
 
+from ipaddress import ip_address
+
 from ortoo.common.errors import Invalid
 
 
@@ -13,6 +15,15 @@ def check_address(text: str, field: str) -> None:
     """Raise Invalid unless `text` is host:port; port 0 stands for any free one."""
     if not is_address(text, port_min=0):
         raise Invalid(f"{text!r}; expected host:port", field=field)
+
+
+def is_loopback(text: str) -> bool:
+    """Whether what listens on host:port is reached from its own machine alone."""
+    host = text.rpartition(":")[0].strip("[]")
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def check_receiver(text: str, field: str) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from ortoo.common.cluster.addresses import check_address, check_receiver
 from ortoo.common.cluster.names import check_process_name
+from ortoo.common.cluster.role_names import Role, RoleNames, setting_of
 from ortoo.common.errors import Invalid
 from ortoo.common.process.settings import Loaded, Range, check_ranges, load
 
@@ -65,6 +66,11 @@ class ServiceSettings:
     log_level: str = "info"
     """debug, info, warning or error."""
 
+    @property
+    def closes_inner_ports(self) -> bool:
+        """Whether callers of inner ports need a token or a certificate, by the settings of this process."""
+        return bool(self.cluster_token_file or self.tls_cluster_listen_address)
+
     @classmethod
     def load(
         cls,
@@ -101,3 +107,23 @@ class ServiceSettings:
             raise Invalid(f"mutual TLS needs it beside {given[0]}; give all of {', '.join(TLS_CLUSTER)}", field=missing)
         if self.log_level not in ("debug", "info", "warning", "error"):
             raise Invalid(f"{self.log_level!r}; expected debug, info, warning or error", field="log_level")
+
+
+@dataclass(frozen=True)
+class InnerSettings(ServiceSettings):
+    """What may be chosen about a process that other processes of the cluster call: a name server or an enode."""
+
+    role_names: RoleNames = RoleNames()
+    """The names in certificates that stand for each role, where callers come by mutual TLS."""
+
+    def check(self) -> None:
+        """Refuse settings that cannot work. Errors: Invalid, naming the field."""
+        super().check()
+        self.role_names.check()
+        if not self.tls_cluster_listen_address:
+            for role in Role:
+                if self.role_names.chosen(role):
+                    raise Invalid(
+                        f"names of certificates need mutual TLS; give all of {', '.join(TLS_CLUSTER)}, or no names",
+                        field=setting_of(role),
+                    )

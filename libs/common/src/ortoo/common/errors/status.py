@@ -98,6 +98,17 @@ _PLAIN_WORDS = {
 """What a caller is told of a call within the cluster: gRPC's words name addresses that are none of its business."""
 
 
+OF_PROCESSES = ("role_names.", "tls_cluster_listen_address", "x-ortoo-cluster")
+"""How the fields begin of refusals that are about the process that calls, and not about the user that it calls for."""
+
+
+def _told_within(error: errors.OrtooError, peer: str) -> errors.OrtooError:
+    """The error of a call within the cluster as a client is told it: a process without a role is no user's fault."""
+    if isinstance(error, errors.Forbidden) and error.field.startswith(OF_PROCESSES):
+        return errors.Unavailable(f"{peer} refuses this process: {error.message}", field=error.field)
+    return error
+
+
 def error_of_rpc(error: grpc.aio.AioRpcError, peer: str, *, within: bool = False) -> errors.OrtooError:
     """The error behind a failed call to `peer`: the server's own one, or what the transport met.
 
@@ -107,7 +118,8 @@ def error_of_rpc(error: grpc.aio.AioRpcError, peer: str, *, within: bool = False
     for key, value in error.trailing_metadata() or ():
         if key == FAILURE_METADATA_KEY:
             with contextlib.suppress(DecodeError, TypeError):
-                return error_of(failure_pb2.Failure.FromString(value))  # type: ignore[arg-type]
+                told = error_of(failure_pb2.Failure.FromString(value))  # type: ignore[arg-type]
+                return _told_within(told, peer) if within else told
     cls, said = _CLASS_BY_BARE_STATUS.get(error.code(), errors.Internal), error.details() or error.code().name
     if said.startswith("failed to connect") and said.endswith("Socket closed"):
         said += "; it hangs up at once: does it want TLS, with a certificate?"

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ortoo.common.errors import Forbidden, Invalid
-from ortoo.common.grpc.around.layers import Call, Layer
 from ortoo.common.grpc.channels import Channels, Headers
 from ortoo.common.grpc.tls import cluster_credentials
 from ortoo.common.process.clock import Clock
@@ -22,7 +21,6 @@ if TYPE_CHECKING:  # clients import this file as well, and have no such settings
 ADMIN_TOKEN = "x-ortoo-admin-token"
 """Calls about users and keys carry this token as it is, from snodes to name servers."""
 CLUSTER_PROOF = "x-ortoo-cluster"
-OWN = ("/ortoo.v1.",)
 LENGTH_MIN = 16
 WINDOW_S = 600
 """How far apart the clocks of two processes may be."""
@@ -90,41 +88,6 @@ def cluster_token(path: str, clock: Clock) -> ClusterToken | None:
     return ClusterToken(token, clock) if token else None
 
 
-class ClusterGuard(Layer):
-    """Lets only the cluster's own processes in, and operators with the admin's token where there is one.
-
-    Health and reflection stay open.
-    """
-
-    services = OWN
-
-    def __init__(self, token: ClusterToken, admin_token: str = "") -> None:
-        self._token = token
-        self._admin_token = admin_token
-
-    def enter(self, call: Call) -> None:
-        """Look what the call proves. Errors: Forbidden."""
-        headers = dict(call.context.invocation_metadata() or ())
-        given = str(headers.get(ADMIN_TOKEN, ""))
-        if not (self._admin_token and hmac.compare_digest(self._admin_token.encode(), given.encode())):
-            self._token.check(call.method.path, str(headers.get(CLUSTER_PROOF, "")))
-
-
-class ClusterTlsOnly(Layer):
-    """Refuses calls of the cluster that came in the clear; probes of health and reflection stay open."""
-
-    services = OWN
-
-    def enter(self, call: Call) -> None:
-        """Look by which port the call came. Errors: Forbidden."""
-        if b"ssl" not in call.context.auth_context().get("transport_security_type", ()):
-            raise Forbidden(
-                "this port tells its health alone: the processes of the cluster call the one of "
-                "tls_cluster_listen_address, and show a certificate (tls_cluster_certificate_file)",
-                field="tls_cluster_listen_address",
-            )
-
-
 def cluster_channels(settings: "ServiceSettings", token: ClusterToken | None) -> Channels:
     """Connections to other processes of the cluster, whose calls carry the proof if there is a token.
 
@@ -132,9 +95,3 @@ def cluster_channels(settings: "ServiceSettings", token: ClusterToken | None) ->
     """
     headers_of = token.headers if token is not None else None
     return Channels(headers_of, cluster_credentials(settings), tls_name=settings.tls_cluster_name)
-
-
-def cluster_guards(token: ClusterToken | None, admin_token: str = "", *, tls_only: bool = False) -> list[Layer]:
-    """What guards a port of the cluster; nothing without a token, unless calls must come by its TLS alone."""
-    guards: list[Layer] = [ClusterTlsOnly()] if tls_only else []
-    return guards if token is None else [*guards, ClusterGuard(token, admin_token)]

@@ -227,7 +227,7 @@ class GrpcServer:
     def _made_room(self) -> dict[int, tuple[int, int]]:
         """By port that was nearly full: how many connections it had, and how many of them were closed."""
         addresses = (self.address, self.own_address, self.tls_address, self.cluster_address)
-        ports = {int(port) for address in addresses if (port := address.rpartition(":")[2])}
+        ports = {int(address.rpartition(":")[2]) for address in addresses if address}
         many, left = (self.connections_max * percent // 100 for percent in (FOUND_PERCENT, LEFT_PERCENT))
         full: dict[int, tuple[int, int]] = {}
         for port, count in count_connections(ports).items():

@@ -1,1 +1,1 @@
-"""What a process asks of the operating system for itself: how memory is kept, which cores it runs on."""
+"""What a process asks of the operating system for itself: memory, cores, standard files."""

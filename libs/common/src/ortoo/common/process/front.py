@@ -17,6 +17,7 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.errors.findings import process_version
 from ortoo.common.machine.affinity import system_cores
+from ortoo.common.machine.standard_files import EXIT_UNREAD, complain, end_output
 from ortoo.common.process import logs, service
 from ortoo.common.process.service import Running
 from ortoo.common.process.settings import Loaded, flat, text_of
@@ -62,6 +63,22 @@ class Role(Generic[S]):
     """What `-h` says at its end."""
 
 
+def command(work: Callable[[], int]) -> int:
+    """Run the command of a role: its standard files are open, and neither a log line nor an error waits for a reader.
+
+    Returns the exit code of `work`, or EXIT_UNREAD when the reader of what it prints went away.
+    """
+    logs.own_standard_error()
+    try:
+        code = work()
+    except BrokenPipeError:
+        code = EXIT_UNREAD
+    except OSError as error:
+        complain(f"{error.filename or 'the system'}: {error.strerror}")
+        code = service.EXIT_FAILED
+    return end_output(code)
+
+
 def main(role: Role[S], arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
     """Do what the command line says; returns the exit code, one of those of `ortoo.common.process.service`."""
     options = _parsed(role, arguments)
@@ -69,7 +86,7 @@ def main(role: Role[S], arguments: Sequence[str], environ: Mapping[str, str] = o
         load = loading(role, options.file, environ, {"namesrv_address": options.namesrv})
         loaded = load()
     except OrtooError as error:
-        sys.stderr.write(f"error: {error}\n")
+        complain(str(error))
         return service.exit_code_of(error)
     if options.print_all or options.print_important:
         sys.stdout.write(settings_text(role, loaded, important_only=not options.print_all))

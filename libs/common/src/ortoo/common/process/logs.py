@@ -1,17 +1,60 @@
-"""Structured logs: events with key-value pairs, for people on a terminal and JSON elsewhere."""
+"""Structured logs: events with key-value pairs, for people on a terminal and JSON elsewhere.
 
+A log line never raises and never waits. Lines of a process go to standard error by a `LineWriter`: what its reader does
+not take is dropped and counted.
+"""
+
+import contextlib
+import functools
 import logging
-import sys
+import os
 from typing import Any
 
 import structlog
 
-Logger = structlog.typing.FilteringBoundLogger
+from ortoo.common.machine import standard_files
+from ortoo.common.machine.line_writer import LineWriter
+
+
+class Logger:
+    """Writes lines that carry a component's name. A line that cannot be made is dropped and counted, never raised."""
+
+    def __init__(self, component: str) -> None:
+        self._logger: Any = structlog.get_logger(f"ortoo.{component}", component=component)
+
+    def debug(self, event: str, **values: object) -> None:
+        """What helps to find a defect."""
+        self._say("debug", event, values)
+
+    def info(self, event: str, **values: object) -> None:
+        """What is as it should be."""
+        self._say("info", event, values)
+
+    def warning(self, event: str, **values: object) -> None:
+        """What an operator may have to look at."""
+        self._say("warning", event, values)
+
+    def error(self, event: str, **values: object) -> None:
+        """What an operator has to look at."""
+        self._say("error", event, values)
+
+    def exception(self, event: str, **values: object) -> None:
+        """An error with the traceback of the exception that is being handled."""
+        self._say("exception", event, values)
+
+    def _say(self, level: str, event: str, values: dict[str, object]) -> None:
+        try:
+            getattr(self._logger, level)(event, **values)
+        except Exception as error:  # a value without a text, or a handler of the application's
+            with contextlib.suppress(Exception):
+                getattr(self._logger, level)(event, log_error=type(error).__name__)
+                return
+            _writer().drop()
 
 
 def configure(*, level: str = "info", json: bool | None = None) -> None:
     """Set up logging for a process; `json` None means JSON unless stderr is a terminal."""
-    as_json = not sys.stderr.isatty() if json is None else json
+    as_json = not os.isatty(standard_files.STANDARD_ERROR) if json is None else json
     plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
     rendering: list[Any] = (
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()] if as_json else [plain]
@@ -24,16 +67,24 @@ def configure(*, level: str = "info", json: bool | None = None) -> None:
             *rendering,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        # Standard error is looked up at each line, so that a process that replaces or closes it keeps a working log.
-        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+        logger_factory=_QueuedLogger,
         cache_logger_on_first_use=False,
     )
 
 
+def own_standard_error() -> None:
+    """Let whatever this process writes to standard error go the way of its log lines."""
+    standard_files.own_standard_error(_writer())
+
+
+def lines_dropped() -> int:
+    """The number of lines that this process could not write."""
+    return _writer().dropped
+
+
 def get_logger(component: str) -> Logger:
     """A logger whose lines carry the component's name."""
-    logger: Logger = structlog.get_logger(f"ortoo.{component}", component=component)
-    return logger
+    return Logger(component)
 
 
 def use_standard_logging() -> None:
@@ -46,6 +97,28 @@ def use_standard_logging() -> None:
     )
 
 
+class _QueuedLogger:
+    """What structlog hands its lines to."""
+
+    def __init__(self, *_: object) -> None:
+        self._write = _writer().write
+
+    def msg(self, text: str) -> None:
+        self._write(text)
+
+    debug = info = warning = error = critical = msg
+
+
+@functools.cache
+def _writer() -> LineWriter:
+    """The one of this process."""
+    return LineWriter(standard_files.STANDARD_ERROR, on_gap=_tell_of_gap)
+
+
+def _tell_of_gap(lines: int) -> None:
+    _log.warning("log_lines_dropped", dropped=lines, dropped_total=lines_dropped())
+
+
 def _as_record(_: Any, __: str, event: structlog.typing.EventDict) -> tuple[tuple[str], dict[str, Any]]:
     exc_info = event.pop("exc_info", None)
     text, _ = event.pop("event"), event.pop("component", None)
@@ -55,3 +128,4 @@ def _as_record(_: Any, __: str, event: structlog.typing.EventDict) -> tuple[tupl
 
 if not structlog.is_configured():
     use_standard_logging()
+_log = get_logger("logs")

@@ -18,6 +18,8 @@ from ortoo.common.machine.allocator import keep_freed_buffers, spare_what_stays
 from ortoo.common.machine.cores import Cores, Keeper
 from ortoo.common.machine.descriptors import FEW, raise_limit
 from ortoo.common.machine.event_loop import RoleLoop
+from ortoo.common.machine.line_writer import LineWriter
+from ortoo.common.machine.standard_files import STANDARD_OUTPUT
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.containment import place_of
@@ -128,7 +130,7 @@ async def _run(open_service: Callable[[], AbstractAsyncContextManager[Running]],
             spare_what_stays()
             ready = True
             loop.add_signal_handler(signal.SIGHUP, running.reload)
-            print(f"ready {running.name} {running.address}", flush=True)
+            LineWriter(STANDARD_OUTPUT).write(f"ready {running.name} {running.address}")
             await stop.wait()
             _log.info("stopping", name=running.name)
     except asyncio.CancelledError:

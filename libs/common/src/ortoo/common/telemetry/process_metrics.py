@@ -12,6 +12,7 @@ from ortoo.common.errors.status import FAILURES_TOLD
 from ortoo.common.machine.descriptors import FEW, Descriptors, open_descriptors
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.containment import CONTAINED_FAILURES
+from ortoo.common.process.logs import lines_dropped
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.telemetry.histogram import DELAY_S, Histogram
 from ortoo.common.telemetry.metrics import Metrics
@@ -85,6 +86,11 @@ class ProcessMetrics:
             "Failures that ended the work for one peer or request, by where, and nothing else.",
             lambda: [((where,), count) for where, count in CONTAINED_FAILURES.items()],
             labels=("where",),
+        )
+        metrics.counter(
+            "ortoo_log_lines_dropped_total",
+            "Log lines that could not be written: standard error was closed or full, or its reader did not keep up.",
+            lines_dropped,
         )
         metrics.gauge("ortoo_scrape_duration_seconds", "How long the last scrape took.", lambda: self.scrape_s)
 

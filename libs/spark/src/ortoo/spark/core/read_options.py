@@ -20,10 +20,22 @@ KNOWN: Final = (
     "startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy",
     "failOnDataLoss", "onDataLoss", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger",
     "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition", "maxQueuesPerTask",
-    "columns", "consumerGroup", "filterPushdown",
+    "columns", "consumerGroup",
     "fetchTimeoutMs", "metadataMaxAgeMs", "latestOffsetWaitMs",
 )  # fmt: skip
 """Every option of a read, as documents write it."""
+STREAM_ONLY: Final = (
+    "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
+    "consumerGroup", "metadataMaxAgeMs", "latestOffsetWaitMs",
+)  # fmt: skip
+"""Options that have an effect in a streaming query alone."""
+_REMOVED: Final = {
+    "filterPushdown": (
+        "this option was removed: Spark applies the filter of one query to later queries of the same frame, so that "
+        "rows are missing without an error; delete the option, and filter with the option tags or sql"
+    ),
+}
+"""Options of earlier versions that have no successor of the same kind, and why they are refused."""
 _SPARK_DOES: Final = {
     "bodyFormat": "ortoo.spark.format.bodies.text() or .json(...)",
     "valueSchema": 'ortoo.spark.format.bodies.json("id bigint, name string")',
@@ -76,14 +88,19 @@ class ReadOptions:
     max_queues_per_task: int
     columns: tuple[str, ...]
     consumer_group: str
-    filter_pushdown: bool
     fetch_timeout_ms: int
     metadata_max_age_ms: int
     latest_wait_ms: int
 
 
-def parse(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
-    """Read and check the options. Errors: Invalid, naming the option and what was expected."""
+def parse(options: Mapping[str, str], *, streaming: bool, for_schema: bool = False) -> ReadOptions:
+    """Read and check the options. Errors: Invalid, naming the option and what was expected.
+
+    Spark asks for the schema before it says whether the read is a batch or a stream: `for_schema` accepts both.
+    """
+    for name, why in _REMOVED.items():
+        if name.lower() in map(str.lower, options):
+            raise Invalid(why, field=name)
     for name, instead in _SPARK_DOES.items():
         if (value := options.get(name, options.get(name.lower()))) and value != "binary":
             raise Invalid(f'Spark decodes bodies: write frame.withColumn("value", {instead})', field=name)
@@ -95,6 +112,8 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     if take.given("failOnDataLoss") and (policy == "fail") != fail:
         raise Invalid(f"it contradicts failOnDataLoss={str(fail).lower()}; give one of them", field="onDataLoss")
     take.at_most_one("tags", "sql")
+    for name in STREAM_ONLY:
+        take.only_with(name, streaming or for_schema, "streaming queries; a batch read is bounded by endingOffsets")
     start = _bound(take, "starting", "latest" if streaming else "earliest")
     take.only_with("startingOffsetsDefault", not start.word and start.time_ms is None, "offsets as JSON, or a group's")
     timed = start.time_ms is not None or start.times is not None
@@ -126,7 +145,6 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         max_queues_per_task=take.number("maxQueuesPerTask", 16, low=1),
         columns=chosen_names(take.names("columns")),
         consumer_group=take.text("consumerGroup"),
-        filter_pushdown=take.flag("filterPushdown", False),
         fetch_timeout_ms=take.duration_ms("fetchTimeoutMs", 120_000),
         metadata_max_age_ms=take.duration_ms("metadataMaxAgeMs", 100),
         latest_wait_ms=take.duration_ms("latestOffsetWaitMs", 200),

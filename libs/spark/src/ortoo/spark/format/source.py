@@ -30,14 +30,14 @@ class OrtooDataSource(DataSource):
 
     def reader(self, schema: Any) -> Any:
         """The plan of a batch read."""
-        from ortoo.spark.reading.batch_read import batch_reader
+        from ortoo.spark.reading.batch_read import BatchReader
 
         options = self._read_options(streaming=False)
         if options.view != "messages":
             from ortoo.spark.format import views
 
             return views.ViewReader(options, schema)
-        return batch_reader(options, schema)
+        return BatchReader(options, schema)
 
     def streamReader(self, schema: Any) -> Any:  # noqa: N802 - Spark's name
         """The source of a streaming query."""
@@ -61,9 +61,9 @@ class OrtooDataSource(DataSource):
 
     def _read_options(self, *, streaming: bool, for_schema: bool = False) -> ReadOptions:
         options = self._options()
-        if for_schema:  # a stream's schema is asked for before anybody says that it is a stream
+        if for_schema:  # of a stream too, which has no end: its reader refuses the option
             options.pop("endingoffsets", None)
-        return parse(options, streaming=streaming)
+        return parse(options, streaming=streaming, for_schema=for_schema)
 
     def _options(self) -> dict[str, str]:
         return {name.lower(): value for name, value in self.options.items()}

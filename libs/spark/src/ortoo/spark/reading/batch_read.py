@@ -17,7 +17,6 @@ from ortoo.spark.core.read_options import ReadOptions
 from ortoo.spark.reading.bounds import end_offsets, start_offsets
 from ortoo.spark.reading.data_loss import readable
 from ortoo.spark.reading.planning import Slice, plan
-from ortoo.spark.reading.push_down import OffsetFilter
 from ortoo.spark.reading.slice_reader import Remainder, read_slice
 from ortoo.spark.reading.topic_state import Range, current_state
 
@@ -39,11 +38,6 @@ class MessageTask(InputPartition):
         return f"MessageTask({', '.join(f'{s.queue} {s.begin}..{s.end}' for s in self.slices)})"
 
 
-def batch_reader(options: ReadOptions, schema: Any) -> "BatchReader":
-    """The reader; only with filterPushdown one that takes filters, because Spark refuses such readers otherwise."""
-    return (FilteringBatchReader if options.filter_pushdown else BatchReader)(options, schema)
-
-
 class TaskReader:
     """What runs on executors: a task's slices become Arrow batches. Pickled to them, so it holds plain values only."""
 
@@ -51,7 +45,6 @@ class TaskReader:
         """Check that `schema` has columns of ours alone, with their types. Errors: Invalid."""
         chosen_names(tuple(schema.names))
         self.options = options
-        self.wanted = options.wanted
         self.schema = arrow_schema(schema)
 
     def plan(self, wanted: Mapping[Queue, Range], topic_ids: Mapping[str, int]) -> list[MessageTask]:
@@ -71,14 +64,14 @@ class TaskReader:
 
         Errors: DataLoss, Unavailable after `fetchTimeoutMs`, Invalid.
         """
-        options, wanted = self.options, self.wanted
+        options = self.options
+        wanted, timeout_ms = options.wanted, options.fetch_timeout_ms
         decoder = BatchDecoder(self.schema)
         waiting: list[Any] = []
         rows = size_bytes = 0
         for part in task.slices if isinstance(task, MessageTask) else ():
             link = link_to(options.cluster)
             rest = Remainder(link, part, options.on_data_loss)
-            timeout_ms = options.fetch_timeout_ms
             for received in read_slice(link, rest, columns=decoder.fields, wanted=wanted, timeout_ms=timeout_ms):
                 batch = decoder.decode(received)
                 if rows and (rows + len(batch) > ROWS_MAX or size_bytes + received.size_bytes > BYTES_MAX):
@@ -92,23 +85,20 @@ class TaskReader:
 
 
 class BatchReader(DataSourceReader):
-    """The plan of a batch read."""
+    """The plan of a batch read.
+
+    There is no `pushFilters`: Spark keeps the plan of one query for the later queries of a frame, so a plan that a
+    condition made smaller would lack their rows.
+    """
 
     def __init__(self, options: ReadOptions, schema: Any) -> None:
         """Read `options` as rows of `schema`, a pyspark StructType."""
         self._options = options
         self._tasks = TaskReader(options, schema)
-        self._filter = OffsetFilter()
 
     def partitions(self) -> Sequence[Any]:
         """The tasks. Errors: Invalid, NotFound and DataLoss, all before a task runs."""
-        options = self._options
-        link = link_to(options.cluster)
-        wanted, topic_ids = self._wanted(link)
-        wanted = {
-            queue: self._filter.cut(link, queue, held) for queue, held in wanted.items() if self._filter.takes(queue)
-        }
-        return self._tasks.plan(wanted, topic_ids)
+        return self._tasks.plan(*self._wanted(link_to(self._options.cluster)))
 
     def read(self, partition: Any) -> Iterator[Any]:
         """The Arrow batches of one task."""
@@ -128,17 +118,6 @@ class BatchReader(DataSourceReader):
             asked = Range(begin, ends[queue])
             wanted[queue], _ = readable(queue, asked, state.ranges[queue], options.on_data_loss)
         return wanted, dict(state.topic_ids)
-
-
-class FilteringBatchReader(BatchReader):
-    """The same for sessions with `spark.sql.python.filterPushdown.enabled`: ranges of offsets and times are cut."""
-
-    def pushFilters(self, filters: list[Any]) -> list[Any]:  # noqa: N802 - Spark's name
-        """Take what the broker and the plan do exactly, which Spark shows as PushedFilters; give the others back."""
-        self._filter = OffsetFilter()
-        rest = [each for each in filters if not self._filter.take(each)]
-        self._tasks.wanted = self._filter.wanted(self._options.wanted)
-        return rest
 
 
 def _joined(batches: list[Any]) -> Any:

@@ -88,7 +88,8 @@ async def forked(
             ours.append(write if number == 0 else read)
         else:
             is_none = chosen == asyncio.subprocess.DEVNULL
-            theirs.append(os.open(os.devnull, os.O_RDWR) if is_none else os.dup(chosen.fileno()))
+            given = chosen if isinstance(chosen, int) else chosen.fileno()
+            theirs.append(os.open(os.devnull, os.O_RDWR) if is_none else os.dup(given))
             ours.append(-1)
     try:
         process = ForkedProcess(await asyncio.to_thread(server.fork, words, env, theirs))

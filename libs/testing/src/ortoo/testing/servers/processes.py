@@ -59,6 +59,8 @@ class RoleProcess:
         self.arguments: tuple[str, ...] = ()
         self.environ_more: Mapping[str, str] = {}
         self.ready_timeout_s = READY_TIMEOUT_S
+        self.stderr: int | None = None
+        """The descriptor that becomes its standard error; None = `folder`/log."""
         self.starts = 0
         self._process: Spawned | None = None
         self._spawned = asyncio.Event()
@@ -110,7 +112,7 @@ class RoleProcess:
                 env=clean | STACKS_AT_ABORT | self._settings(listen_address) | dict(self.environ_more),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
-                stderr=log,
+                stderr=log if self.stderr is None else self.stderr,
             )
         self.starts += 1
         _running.add(self)

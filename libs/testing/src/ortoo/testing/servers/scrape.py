@@ -23,10 +23,12 @@ async def get(address: str, path: str, *headers: str) -> HttpAnswer:
     host, _, port = address.rpartition(":")
     async with asyncio.timeout(TIMEOUT_S):
         reader, writer = await asyncio.open_connection(host, int(port))
-        lines = (f"GET {path} HTTP/1.1", f"Host: {address}", "Connection: close", *headers, "", "")
-        writer.write("\r\n".join(lines).encode())
-        head, _, body = (await reader.read()).partition(b"\r\n\r\n")
-        writer.close()
+        try:
+            lines = (f"GET {path} HTTP/1.1", f"Host: {address}", "Connection: close", *headers, "", "")
+            writer.write("\r\n".join(lines).encode())
+            head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+        finally:
+            writer.close()
     return HttpAnswer(int(head.split(b" ", 2)[1]), head.decode("latin-1"), body)
 
 

@@ -15,7 +15,7 @@ import contextlib
 import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -23,6 +23,7 @@ from ortoo.common.errors import OrtooError
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.disk.segment_files import SegmentFiles
+from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.recovery.opening import recover
 from ortoo.enode.store.store import Store
 from ortoo.testing.disks.disk_image import KEEP_EVERYTHING, KEEP_NOTHING, DiskImage, Fate, Operation
@@ -30,7 +31,7 @@ from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import MemoryDisk
 from ortoo.testing.store.log_fold import Folded, Frame, fold_from_scratch, folded, frames_written
 from ortoo.testing.store.model import NEVER, Broken, History, Sent, check, observe
-from ortoo.testing.store.workload import FOLDER, NEEDED, Workload, opened
+from ortoo.testing.store.workload import FOLDER, NEEDED, SETTINGS, Workload, opened
 from ortoo.testing.time.virtual_clock import EPOCH_MS, VirtualClock
 
 FATES = (
@@ -58,6 +59,8 @@ class Recording:
     """What was in the log then, and before retention."""
     name: str = ""
     """How the command line asks for it."""
+    settings: StoreSettings = SETTINGS
+    """Of the store."""
 
 
 @dataclass(slots=True)
@@ -73,15 +76,17 @@ class Report:
     """What was found, when the enumeration goes on after a broken promise."""
 
 
-def record(seed: int, steps: int = STEPS) -> Recording:
+def record(seed: int, steps: int = STEPS, segment_bytes: int = SETTINGS.segment_bytes) -> Recording:
     """Run the workload on an empty disk. Errors: Broken when a promise is broken without any crash."""
     disk, clock = MemoryDisk(record=True), VirtualClock()
-    workload = Workload(disk, clock, seed)
+    settings = replace(SETTINGS, segment_bytes=segment_bytes)
+    workload = Workload(disk, clock, seed, settings=settings)
     try:
         clock.run(lambda: workload.run(steps), limit_s=86_400)
     except OrtooError as error:
         raise Broken(f"--seed {seed}, while nothing was wrong: {type(error).__name__}: {error}") from error
-    return Recording(seed, disk.operations, workload.history, name=f"--seed {seed} --steps {steps}")
+    name = f"--seed {seed} --steps {steps} --segment-bytes {segment_bytes}"
+    return Recording(seed, disk.operations, workload.history, name=name, settings=settings)
 
 
 def images(recording: Recording, points: Sequence[int]) -> Iterator[tuple[int, DiskImage]]:
@@ -153,7 +158,7 @@ async def _check_store(
     recording: Recording, point: int, disk: MemoryDisk, clock: VirtualClock, report: Report
 ) -> History:
     """Start the store, compare, send again and more, stop, start, compare again."""
-    store = await opened(disk, clock)
+    store = await opened(disk, clock, recording.settings)
     report.starts += 1
     found = await observe(store)
     settled = check(recording.history, found, point)
@@ -164,7 +169,7 @@ async def _check_store(
     await _send_more(store, settled, found.ranges)
     check(settled, await observe(store), NEVER - 1)
     await store.close()
-    store = await opened(disk, clock)
+    store = await opened(disk, clock, recording.settings)
     check(settled, await observe(store), NEVER - 1)
     await store.close()
     return settled
@@ -223,7 +228,7 @@ def second_life(recording: Recording, point: int, image: DiskImage, steps: int =
     clock = VirtualClock(EPOCH_MS + LATER_MS)
 
     async def settle() -> History:
-        store = await opened(disk.crashed(Randomness(0), KEEP_EVERYTHING), clock)
+        store = await opened(disk.crashed(Randomness(0), KEEP_EVERYTHING), clock, recording.settings)
         settled = check(recording.history, await observe(store), point)
         await store.close()
         return settled
@@ -234,11 +239,13 @@ def second_life(recording: Recording, point: int, image: DiskImage, steps: int =
         frames = {position: frame for position, frame in frames.items() if position < end}
         history = clock.run(settle, limit_s=3600)
         again = before.crashed(Randomness(0), KEEP_EVERYTHING, record=True)
-        workload = Workload(again, clock, recording.seed + 50_000 + point, history)
+        workload = Workload(again, clock, recording.seed + 50_000 + point, history, settings=recording.settings)
         clock.run(lambda: workload.run(steps), limit_s=86_400)
     except (OrtooError, Broken) as error:
         raise Broken(f"{name}: {type(error).__name__}: {error}") from error
-    return Recording(recording.seed, again.operations, workload.history, before.image, frames, name)
+    return Recording(
+        recording.seed, again.operations, workload.history, before.image, frames, name, recording.settings
+    )  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -289,7 +296,7 @@ class Enumeration:
 
 def enumerate_points(
     seed: int, *, points_max: int, every: int = 1, variants: int = 2, lives: int = 2, steps: int = STEPS,
-    go_on: bool = False,
+    segment_bytes: int = SETTINGS.segment_bytes, go_on: bool = False,
 ) -> Report:  # fmt: skip
     """Check every `every`-th point of runs with `seed` and the seeds after it, until there are `points_max`.
 
@@ -298,16 +305,16 @@ def enumerate_points(
     enumeration = Enumeration(points_max, every, variants, lives, go_on)
     with quiet():
         while enumeration.report.points < points_max:
-            enumeration.check(record(seed, steps))
+            enumeration.check(record(seed, steps, segment_bytes))
             seed += 1
     return enumeration.report
 
 
-def check_one(seed: int, steps: int, life: int | None, point: int, variant: int) -> Report:
+def check_one(seed: int, steps: int, segment_bytes: int, life: int | None, point: int, variant: int) -> Report:
     """Check one point again, as it was named when it was found. Errors: Broken."""
     report = Report()
     with quiet():
-        recording = record(seed, steps)
+        recording = record(seed, steps, segment_bytes)
         if life is not None:
             for at, image in images(recording, [life]):
                 recording = second_life(recording, at, image)
@@ -358,6 +365,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--points", type=int, default=2000, help="how many crash points to check")
     parser.add_argument("--seed", type=int, default=1, help="of the first recorded run")
     parser.add_argument("--steps", type=int, default=STEPS, help="how much happens in a run")
+    parser.add_argument(
+        "--segment-bytes", type=int, default=SETTINGS.segment_bytes, help="small ones make checkpoints span several"
+    )
     parser.add_argument("--every", type=int, default=1, help="check one of so many points")
     parser.add_argument("--variants", type=int, default=2, help="fates of unsynced bytes at each point")
     parser.add_argument("--point", type=int, help="check this point only")
@@ -369,11 +379,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     say(f"crash points: {vars(chosen)}\n")
     try:
         if chosen.point is not None:
-            report = check_one(chosen.seed, chosen.steps, chosen.life, chosen.point, chosen.variant)
+            report = check_one(
+                chosen.seed, chosen.steps, chosen.segment_bytes, chosen.life, chosen.point, chosen.variant
+            )
         else:
             report = enumerate_points(
                 chosen.seed, points_max=chosen.points, every=chosen.every, variants=chosen.variants,
-                steps=chosen.steps, go_on=chosen.go_on,
+                steps=chosen.steps, segment_bytes=chosen.segment_bytes, go_on=chosen.go_on,
             )  # fmt: skip
     except Broken as error:
         say(f"BROKEN {error}\n")

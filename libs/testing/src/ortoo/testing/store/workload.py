@@ -49,13 +49,14 @@ class Workload:
 
     def __init__(
         self, disk: MemoryDisk, clock: VirtualClock, seed: int, history: History | None = None,
-        through: Disk | None = None,
+        through: Disk | None = None, settings: StoreSettings = SETTINGS,
     ) -> None:  # fmt: skip
         """Work on `disk` as `seed` decides, going on after `history`; `through` may be a faulty disk around it."""
         self.history = history if history is not None else History()
         self._disk = disk
         self._through = through if through is not None else disk
         self._clock = clock
+        self._settings = settings
         self._seed = seed
         self._chance = Randomness(seed)
         self._pop_chance = Randomness(seed + 1_000_000)
@@ -75,7 +76,7 @@ class Workload:
 
     async def run(self, steps: int) -> None:
         """Open the store, do so many things to it, close it."""
-        self._store = await opened(self._through, self._clock)
+        self._store = await opened(self._through, self._clock, self._settings)
         for topic_id, (name, queue_count) in TOPICS.items():
             if all(topic.topic_id != topic_id for topic in self._store.topics()):
                 await self._put_topic(topic_id, name, queue_count, 1)
@@ -139,7 +140,7 @@ class Workload:
         await self._clock.sleep(0.5)
 
     async def _big(self) -> None:
-        await self._send(*self._queue(), self._batch(SETTINGS.segment_bytes // 2 + self._chance.below(20_000)))
+        await self._send(*self._queue(), self._batch(self._settings.segment_bytes // 2 + self._chance.below(20_000)))
 
     async def _restart(self) -> None:
         await self._store.close()
@@ -147,7 +148,7 @@ class Workload:
             for name in self._disk.list(FOLDER):
                 if not name.endswith(NEEDED) and self._chance.below(2):
                     self._disk.remove(FOLDER / name)
-        self._store = await opened(self._through, self._clock)
+        self._store = await opened(self._through, self._clock, self._settings)
 
     async def _read(self) -> None:
         key = self._queue()

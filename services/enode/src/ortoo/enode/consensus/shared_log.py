@@ -63,7 +63,7 @@ class SharedLog:
         appender = self.engine.appender
         appender.on_handed_over = self._handed_over
         appender.on_durable = lambda group: self.on_flushed(group.end_position)
-        self.engine.housekeeping.compare = self._compare_states
+        self.engine.housekeeping.checkpoints.compare = self._compare_states
         self.follow()
         if self.is_cold:
             appender.on_committed = self._look_for_checkpoint
@@ -108,7 +108,6 @@ class SharedLog:
         for queue in engine.catalog.queues.values():
             queue.next_offset = queue.end_offset
         engine.committer.forget_the_way(engine.appender.stored_at_ms)
-        engine.housekeeping.know_checkpoints()
         engine.housekeeping.leads = True
         engine.appender.alone = ""
 

@@ -15,6 +15,13 @@ from typing import Any
 
 from ortoo.common.errors import Overloaded, Unavailable
 from ortoo.common.machine.affinity import use_parents_cores
+from ortoo.common.machine.line_writer import LineWriter
+from ortoo.common.machine.standard_files import (
+    STANDARD_ERROR,
+    childrens_standard_error,
+    end_output,
+    own_standard_error,
+)
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.index.key_search import FoundMessage, KeySearch, Query, Stretch
 from ortoo.enode.log.flushing.disk_work import DiskWork
@@ -123,6 +130,7 @@ class KeyProcess(Keys):
                 str(self._folder),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
+                stderr=childrens_standard_error(),
                 limit=ANSWER_BYTES_MAX,
             )
         except OSError as error:
@@ -169,11 +177,13 @@ def main(arguments: Sequence[str]) -> int:
     """Serve requests until the input ends. `arguments`: the store's folder."""
     use_parents_cores()  # it would get what the enode leaves of the one that it keeps to
     os.nice(NICENESS)
+    own_standard_error(LineWriter(STANDARD_ERROR))
     search = KeySearch(RealDisk(), Path(arguments[0]))
-    for line in sys.stdin.buffer:
-        sys.stdout.buffer.write(serve(search, line))
-        sys.stdout.buffer.flush()
-    return 0
+    with contextlib.suppress(BrokenPipeError):  # the enode was killed
+        for line in sys.stdin.buffer:
+            sys.stdout.buffer.write(serve(search, line))
+            sys.stdout.buffer.flush()
+    return end_output(0)
 
 
 if __name__ == "__main__":

@@ -64,7 +64,8 @@ class StoreSettings:
     retention_interval_ms: Annotated[int, Range(1, DAY_MS)] = 10_000
     """How often retention looks."""
     checkpoint_records: Annotated[int, Range(1, COUNT_MAX)] = 500_000
-    """A checkpoint of the state is written into the log after so many state changes, and at each new segment."""
+    """A checkpoint of the state is written into the log after so many state changes, or after a segment's length of
+    other frames. A checkpoint that is longer than a segment is written as many times less often."""
     checkpoint_slice_bytes: Annotated[int, Range(1, 64 * MIB)] = 64 << 10
     """About how large one slice of a checkpoint is, so that writing it never holds up appends."""
 

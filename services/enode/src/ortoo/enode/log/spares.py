@@ -66,6 +66,11 @@ class Spares:
         await self.work.run(segment.install)
         return segment
 
+    async def room_bytes(self) -> int:
+        """How much can still be written behind the active segment: spares, and what the disk has left."""
+        ready_bytes = sum(one.limit for one in self._ready)
+        return ready_bytes + await self.work.run(self.files.disk.free_bytes, self.folder)
+
     def give_back(self, spare: Segment) -> None:
         """It is not needed after all."""
         self._ready.append(spare)

@@ -226,6 +226,7 @@ class _Opening:
             if is_full:
                 active.end, active.last_stored_at_ms, active = at, surveyed.stored_at_ms, None
         recovered = Recovered(catalog, state, at, store_open, surveyed.stored_at_ms, active, was_clean=False)
+        recovered.state_bytes = fold.checkpoint_bytes if fold else 0
         recovered.holes = [Hole(position, length, "damaged") for position, length in catalog.holes()]
         catalog.damages = damages_of(catalog, recovered.holes, self.files.disk)
         log = MemberLog(recovered, self.outline, is_cold=is_cold)

@@ -67,6 +67,8 @@ class Recovered:
     """Files that bear the name of a segment and are none."""
     missing_bytes: int = 0
     """How much that was durable is missing because the last file was cut short."""
+    state_bytes: int = 0
+    """How long the state was as encoded, in the checkpoint or the marker that it was taken from."""
     is_restored: bool = False
     """Whether it ends before what others know of it, and what that means is not in the log yet."""
 
@@ -180,6 +182,7 @@ def _folded(catalog: Catalog, found: Survey, end: int, cut_at: int | None, *, wi
         skips=fold.skips(is_cut=cut_at is not None),
         holes=holes,
         missing_bytes=0 if cut_at is None else end - cut_at,
+        state_bytes=fold.checkpoint_bytes,
     )
 
 
@@ -249,7 +252,8 @@ def after_clean_stop(
     }
     catalog.load_active(IndexParts(rows, list(contents.slices), list(contents.holes)))
     recovered = Recovered(
-        catalog, state, clean.end_position, clean.store_open, clean.stored_at_ms, last, was_clean=True, begin=begin
+        catalog, state, clean.end_position, clean.store_open, clean.stored_at_ms, last, was_clean=True, begin=begin,
+        state_bytes=len(clean.state),
     )  # fmt: skip
     if clean.end_position >= last.limit:
         last.end, last.last_stored_at_ms = clean.end_position, clean.stored_at_ms

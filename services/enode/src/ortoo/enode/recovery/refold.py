@@ -5,8 +5,8 @@ from dataclasses import InitVar, dataclass
 
 from ortoo.common.errors import DataLoss
 from ortoo.enode.changes.all import OffsetsSkipped, decode_changes
-from ortoo.enode.log.checkpoint import Slice, complete_checkpoints, decode_slice
-from ortoo.enode.log.frame import BadFrame, Flag, FrameHeader, Kind
+from ortoo.enode.log.checkpoint import SLICE_HEAD_BYTES, Slice, complete_checkpoints, decode_slice
+from ortoo.enode.log.frame import BadFrame, Flag, FrameHeader, Kind, frame_bytes
 from ortoo.enode.log.queue_index import SliceAt
 from ortoo.enode.log.scan import Hole, read_body, read_frame, walk
 from ortoo.enode.log.segment import Segment, holding
@@ -35,6 +35,8 @@ class Refold:
         self.state = State()
         self.holes: list[Hole] = []
         """Every damaged place that was met."""
+        self.checkpoint_bytes = 0
+        """How much of the log the checkpoint takes that the state was taken from; 0 without one."""
         self._lost_bytes = 0
         self._seen_behind_hole: set[tuple[int, int]] = set()
         self._producers_behind_hole: set[tuple[int, int, int]] = set()
@@ -82,15 +84,17 @@ class Refold:
     def _load_checkpoint(self, slices: Iterable[SliceAt]) -> int:
         """Start from the newest checkpoint whose frames are whole; return the position to fold from."""
         for parts in complete_checkpoints(slices):
-            state = State()
+            state, size_bytes = State(), 0
             for part in parts:
                 try:
-                    state.apply_all(decode_changes(read_slice(self.segments, part).changes))
+                    changes = read_slice(self.segments, part).changes
+                    state.apply_all(decode_changes(changes))
+                    size_bytes += frame_bytes(SLICE_HEAD_BYTES + len(changes))
                 except BadFrame as error:
                     self.holes.append(Hole(part.position, error.length_bytes, str(error)))
                     break
             else:
-                self.state = state
+                self.state, self.checkpoint_bytes = state, size_bytes
                 return parts[-1].fold_from
         begin = self.segments[0].base if self.segments else 0
         if begin and not self.without_checkpoint:

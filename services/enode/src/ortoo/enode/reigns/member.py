@@ -12,7 +12,8 @@ from ortoo.common.cluster.addresses import reached_at
 from ortoo.common.cluster.live_settings import LiveSettings
 from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc import bulk_calls
-from ortoo.common.grpc.cluster_token import cluster_channels, cluster_guards, cluster_token
+from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
+from ortoo.common.grpc.inner.guard import inner_guards
 from ortoo.common.grpc.server import ROOM_INTERVAL_S, AddServicer, GrpcServer
 from ortoo.common.grpc.tls import cluster_listener
 from ortoo.common.machine.descriptors import Descriptors
@@ -90,7 +91,7 @@ async def open_member(
         speaking = GrpcServer(
             settings.member_listen_address if tls is None else "",
             [(NAME, add)],
-            layers=cluster_guards(token),
+            layers=inner_guards(settings, token),
             cluster_tls=tls,
             grace_s=0.0,
             setting="member_listen_address",

@@ -7,8 +7,9 @@ from ortoo.common.cluster.addresses import reached_at
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.around.layers import Layer
 from ortoo.common.grpc.bulk_field import Bulky
-from ortoo.common.grpc.cluster_token import ClusterToken, cluster_guards
+from ortoo.common.grpc.cluster_token import ClusterToken
 from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.inner.guard import inner_guards
 from ortoo.common.grpc.server import AddServicer, GrpcServer
 from ortoo.common.grpc.tls import cluster_listener
 from ortoo.common.process.memory_budget import MemoryBudget
@@ -102,13 +103,12 @@ def enode_server(
     `calls` counts its calls, `token` guards it, its ports together take `connections_max`
     connections. Its health is red until somebody knows of the enode.
     """
-    tls = cluster_listener(settings)
     return GrpcServer(
         settings.listen_address,
         [_servicer(service), *others],
         outermost=[calls],
-        layers=cluster_guards(token, tls_only=tls is not None),
-        cluster_tls=tls,
+        layers=inner_guards(settings, token),
+        cluster_tls=cluster_listener(settings),
         grace_s=settings.stop_grace_s,
         drain_delay_s=settings.drain_delay_s,
         memory=memory,

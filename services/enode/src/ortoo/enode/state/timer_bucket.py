@@ -1,6 +1,7 @@
 """Timers of one stretch of time, packed: 29 bytes each, in the order of their ids."""
 
 import enum
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,17 @@ class TimerBucket:
         """A copy of the timers that are, of all rows or of those from `start` to `stop`."""
         table, ids = self._table[start:stop], self._known[start:stop]
         return _joined(table, ids, np.flatnonzero(table["deliver_at_ms"] != NEVER_MS))
+
+    def drawn(self, count: int) -> Iterator[TimerArray]:
+        """Copies of the timers that are, of `count` rows at a time in the order of their ids, while rows come and go.
+
+        A copy of all at once would hold up everything else for a second where a bucket has millions.
+        """
+        last_id = -1
+        while (start := int(np.searchsorted(self._known, last_id, side="right"))) < self.rows:
+            stop = min(start + count, self.rows)
+            last_id = int(self._known[stop - 1])
+            yield self.live_rows(start, stop)
 
     def put(self, rows: TimerArray) -> None:
         """Add timers, in the order of their ids; those that are here already get their new place."""

@@ -46,7 +46,7 @@ class Committer:
 
     def commit(self, group: Group) -> None:
         """Fold a group that is committed, and show it to readers."""
-        catalog, state, recent = self.catalog, self.state, self.recent
+        catalog, state, recent, checkpoints = self.catalog, self.state, self.recent, self.housekeeping.checkpoints
         woken: dict[QueueLog, None] = {}
         topic_ids: set[int] = set()
         for entry in group.entries:
@@ -54,7 +54,7 @@ class Committer:
             if entry.changes:
                 for change in entry.changes:
                     self._apply(change, header.stored_at_ms)
-                self.housekeeping.count_changes(len(entry.changes))
+                checkpoints.count_changes(len(entry.changes))
             if entry.batch is not None:
                 queue: QueueLog = entry.queue or catalog.queue((header.topic_id, header.queue_id))
                 first_offset, stored_at_ms, position = header.first_offset, header.stored_at_ms, header.position
@@ -68,13 +68,13 @@ class Committer:
                 recent.put(position, StoredBatch(first_offset, stored_at_ms, entry.batch))
                 topic_ids.add(header.topic_id)
                 self.appends += 1
-                self.housekeeping.frames += 1
                 self.appended_messages += header.item_count
                 self.appended_bytes += header.length
                 if queue.waiters:
                     woken[queue] = None
             elif entry.slice_at is not None:
                 catalog.active_parts.slices.append(entry.slice_at)
+                checkpoints.count_slice(entry.slice_at, header.frame_bytes)
             if header.flags & Flag.SEGMENT_END:
                 self.housekeeping.sealed(catalog.seal(catalog.active))
                 catalog.segments.append(self.housekeeping.appender.next_segments.pop(0))
@@ -82,6 +82,7 @@ class Committer:
             wake_all(queue.waiters)
         for stored in self.on_stored if topic_ids else ():
             stored(topic_ids)
+        self.housekeeping.committed()
 
     def _apply(self, change: Change, stored_at_ms: int) -> None:
         self.state.apply(change, stored_at_ms)

@@ -86,7 +86,12 @@ class Engine:
         is_apart = settings.threads and isinstance(disk, RealDisk)
         self.keys: Keys = KeyProcess(self.folder) if is_apart else LocalKeys(disk, self.folder, work)
         self.housekeeping = Housekeeping(
-            appender=self.appender, reader=self.reader, state=self.state, keys=self.keys, store=self.store
+            appender=self.appender,
+            reader=self.reader,
+            state=self.state,
+            keys=self.keys,
+            store=self.store,
+            state_bytes=recovered.state_bytes,
         )
         self.committer = Committer(self.housekeeping)
 
@@ -268,9 +273,10 @@ class Engine:
                 reason=damage.reason,
                 queues=len(damage.queues),
             )
-        newest = self.housekeeping.checkpoints[-1] if self.housekeeping.checkpoints else 0
+        checkpoints = self.housekeeping.checkpoints
+        newest = checkpoints.begins[-1] if checkpoints.begins else 0
         if recovered.skips or newest < catalog.begin_position:
-            self.housekeeping.checkpoint_due.set()
+            checkpoints.due.set()
         if recovered.is_restored:
             await self.housekeeping.checkpoint()
             await self.work.run(forget_restored, self.disk, self.folder)

@@ -18,19 +18,17 @@ from ortoo.enode.index.index_files import write_index
 from ortoo.enode.index.key_process import Keys
 from ortoo.enode.index.key_search import Stretch
 from ortoo.enode.log.appender import Appender
-from ortoo.enode.log.checkpoint import SLICE_HEAD_BYTES, Slice, complete_checkpoints, cut_slices
 from ortoo.enode.log.queue_index import Contents
 from ortoo.enode.log.segment import INDEX_SUFFIX, KEYS_SUFFIX, Segment, bases, remove_below, segment_name
 from ortoo.enode.log.settings import RETENTION, StoreSettings
 from ortoo.enode.reading.reader import Reader
 from ortoo.enode.recovery.opening import marker_of
 from ortoo.enode.state.fold import State
-from ortoo.enode.store.retention import Ageing, expired_count
+from ortoo.enode.store.checkpoints import Checkpoints
+from ortoo.enode.store.retention import Ageing, expired
 
 Rescue = Callable[[int], Awaitable[int | None]]
 """Stores again what waits below a place; how many bytes that were, None when it cannot be yet."""
-CHECKPOINTS_KEPT = 2
-"""Segments go only before so many whole checkpoints: damage to the newest one does not cost the state."""
 BUSY_MARK_S = 1.0
 """So often a member that is never idle notes how far its disk is."""
 FORGET_INTERVAL_MS = 60_000
@@ -50,6 +48,8 @@ class Housekeeping:
     keys: Keys
     store: Callable[[Sequence[Change]], Awaitable[None]]
     """Stores state changes; returns when they are committed."""
+    state_bytes: int
+    """How long the state was as encoded when the store was opened."""
 
     def __post_init__(self) -> None:
         """Nothing is done before `start`."""
@@ -71,23 +71,15 @@ class Housekeeping:
         """Whether this process writes the log by itself; a member that follows gets marks and checkpoints."""
         self.move_begin: Callable[[int], Awaitable[None]] | None = None
         """Lets all members delete what lies below a position; None where there are no others."""
-        self.compare: Callable[[], Awaitable[None]] | None = None
-        """Lets all members see whether their states are equal; None where there are no others."""
         self._tasks: list[asyncio.Task[None]] = []
         self._sealed: deque[Sealed] = deque()
         self._sealed_event = asyncio.Event()
         self.marking = asyncio.Lock()
         """Held while the tide mark is written, or the log is cut: a mark behind a cut would be a debt."""
         self._marked_position, self._marked_s = -1, 0.0
-        self.checkpoints: deque[int] = deque(maxlen=CHECKPOINTS_KEPT)
-        """Where the newest whole checkpoints fold from, the older first."""
-        self.know_checkpoints()
-        self.changes = 0
-        """State changes since the last checkpoint was begun."""
-        self.frames = 0
-        """Frames with messages or state since then."""
-        self.checkpoint_due = asyncio.Event()
-        self._checkpoint_is_due = False
+        self.checkpoints = Checkpoints(
+            appender=appender, catalog=catalog, state=self.state, size_bytes=self.state_bytes
+        )
         self.deleted_segments = 0
         self.index_is_nearly_full = False
         begin = read_log_begin(self.disk, appender.active.folder)
@@ -97,14 +89,7 @@ class Housekeeping:
         self._rescued_bytes = 0
         """By how much the log may exceed its size: what was stored again is paid for by as much that is new."""
         self._rescued_at = 0
-        """Where the log ended then."""
-
-    def know_checkpoints(self) -> None:
-        """See which checkpoints there are in what is committed."""
-        slices = [one for contents in self.catalog.contents.values() for one in contents.slices]
-        complete = complete_checkpoints([*slices, *self.catalog.active_parts.slices])
-        self.checkpoints.clear()
-        self.checkpoints.extend(parts[-1].fold_from for parts in reversed(complete[:CHECKPOINTS_KEPT]))
+        """The content of the log then: checkpoints pay for nothing."""
 
     def start(self) -> None:
         """Start all tasks: the store's own loops. A step that fails is tried again, and ends no process."""
@@ -113,7 +98,7 @@ class Housekeeping:
             "mark": self._whenever(appender.flushed, self._mark_when_idle),
             "flush": self._whenever(appender.flush_due, self._flush_later),
             "seal": self._whenever(self._sealed_event, self.index_sealed, self._prepare_spare),
-            "checkpoint": self._whenever(self.checkpoint_due, self.checkpoint),
+            "checkpoint": self._whenever(self.checkpoints.due, self.checkpoint),
             "retention": self._every(settings.retention_interval_ms, self.retain),
             "forget": self._every(FORGET_INTERVAL_MS, self.forget),
             "disk": self._every(settings.disk_check_interval_ms, self._look_at_disk),
@@ -133,44 +118,19 @@ class Housekeeping:
         self._tide_mark.close()
 
     def sealed(self, sealed: Sealed) -> None:
-        """A segment is full and committed: write its index file and a checkpoint, and have the next spare ready."""
+        """A segment is full and committed: write its index file, and have the next spare ready."""
         self._sealed.append(sealed)
         self._sealed_event.set()
-        if self.frames:
-            self.checkpoint_due.set()
 
-    def count_changes(self, count: int) -> None:
-        """A frame with so many state changes is committed."""
-        self.frames += 1
-        self.changes += count
-        if self.changes >= self.settings.checkpoint_records:
-            self.checkpoint_due.set()
+    def committed(self) -> None:
+        """Frames are committed and folded: see whether a checkpoint is due."""
+        if self.leads:
+            self.checkpoints.look()
 
     async def checkpoint(self) -> None:
-        """Write the whole state into the log, slice by slice, each as of the moment it is written.
-
-        The state is folded up to the committed position: what is durable beyond it is folded again at a start.
-        """
-        appender = self.appender
-        if not self.leads:
-            return
-        if self.compare is not None:
-            await self.compare()
-        fold_from = appender.committed_position
-        checkpoint_id = appender.appended_position
-        self.changes = self.frames = 0
-        self._checkpoint_is_due = True
-        slices = cut_slices(self.state.checkpoint(), self.settings.checkpoint_slice_bytes)
-        for number, (changes, is_last) in enumerate(slices):
-            total = number + 1 if is_last else 0
-            part = Slice(checkpoint_id, number, total, fold_from, appender.committed_position, changes)
-            length = SLICE_HEAD_BYTES + len(changes)
-            if not appender.fits(length):
-                await appender.make_room(length, is_state=True)
-            appender.append_slice(part)
-            await appender.flush()
-        self.checkpoints.append(fold_from)
-        self._checkpoint_is_due = False
+        """Write a checkpoint, unless another member leads. Errors: as `Checkpoints.write`."""
+        if self.leads:
+            await self.checkpoints.write()
 
     async def retain(self) -> None:
         """Let go of the segments that retention lets go: recorded first, then forgotten, removed last.
@@ -180,20 +140,21 @@ class Housekeeping:
         catalog = self.catalog
         if not self.leads:
             return
-        count = expired_count(
+        count, blocked_bytes = expired(
             catalog.segments,
             now_ms=self._ageing.now_ms(self.clock.now_ms(), self.clock.monotonic_s()),
             log_end=self.appender.appended_position,
-            checkpoint_from=self.checkpoints[0] if len(self.checkpoints) == CHECKPOINTS_KEPT else 0,
+            checkpoint_from=self.checkpoints.foldable_from,
             settings=self.settings,
             is_acknowledged=self._is_acknowledged,
-            is_size_kept=self.appender.appended_position - self._rescued_at >= self._rescued_bytes,
+            is_size_kept=self.checkpoints.content - self._rescued_at >= self._rescued_bytes,
         )
+        self.checkpoints.let_go(blocked_bytes)
         rescued_bytes = await self._rescue(catalog.segments[:count])
         if rescued_bytes is None:
             count = 0
         elif count:
-            self._rescued_bytes, self._rescued_at = rescued_bytes, self.appender.appended_position
+            self._rescued_bytes, self._rescued_at = rescued_bytes, self.checkpoints.content
         if count and self.move_begin is not None:
             await self.move_begin(catalog.segments[count].base)
         else:
@@ -317,6 +278,8 @@ class Housekeeping:
         if self._sealed:
             self._sealed_event.set()
         await self._prepare_spare()
+        if self.leads:
+            await self.checkpoints.try_again()
         self._look_at_index()
 
     def _look_at_index(self) -> None:
@@ -340,8 +303,6 @@ class Housekeeping:
             return
         if await appender.spares.prepare():
             appender.try_again()
-            if self._checkpoint_is_due:
-                self.checkpoint_due.set()
 
     async def _whenever(self, event: asyncio.Event, *steps: Callable[[], Awaitable[None]]) -> None:
         """Take the steps each time after `event` was set."""

@@ -1,6 +1,7 @@
 """Retention: which segments may go, and by which clock. Pure decisions."""
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from ortoo.common.process.logs import get_logger
 from ortoo.enode.log.segment import Segment
@@ -38,7 +39,16 @@ class Ageing:
         return wall_ms - self._ahead_ms
 
 
-def expired_count(
+class Expired(NamedTuple):
+    """Which segments are to be deleted."""
+
+    oldest: int
+    """The number of the oldest segments that are deleted now."""
+    blocked_bytes: int
+    """The length of the segments behind them that have to wait for newer checkpoints."""
+
+
+def expired(
     segments: Sequence[Segment],
     *,
     now_ms: int,
@@ -47,17 +57,17 @@ def expired_count(
     settings: StoreSettings,
     is_acknowledged: Callable[[Segment], bool],
     is_size_kept: bool = True,
-) -> int:
-    """How many segments, counted from the oldest, are to be deleted now.
+) -> Expired:
+    """The segments that are to be deleted.
 
-    Never the active one, and never one that ends behind `checkpoint_from`, where the checkpoint folds from that must be
-    able to replace it. Segments go oldest first, so one that must stay keeps all behind it. Unless `is_size_kept`, the
-    log may be larger than its size for now: what had to be stored again takes more than that.
+    Never the active one, and not yet one that ends behind `checkpoint_from`, where the checkpoint folds from that must
+    be able to replace it. Segments go oldest first, so one that must stay keeps all behind it. Unless `is_size_kept`,
+    the log may be larger than its size for now: what had to be stored again takes more than that.
     """
-    count = 0
+    count = blocked_bytes = 0
     for segment in segments[:-1]:
         end = segment.end
-        if end is None or end > checkpoint_from:
+        if end is None:
             break
         too_old = settings.retention_age_ms and segment.last_stored_at_ms < now_ms - settings.retention_age_ms
         too_much = is_size_kept and settings.retention_bytes and log_end - segment.base > settings.retention_bytes
@@ -65,5 +75,8 @@ def expired_count(
             break
         if settings.retention_requires_acknowledgement and not is_acknowledged(segment):
             break
-        count += 1
-    return count
+        if end > checkpoint_from:
+            blocked_bytes += end - segment.base
+        else:
+            count += 1
+    return Expired(count, blocked_bytes)

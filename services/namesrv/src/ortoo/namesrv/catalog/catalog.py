@@ -92,7 +92,7 @@ class Catalog:
         return await self._database.within(lambda connection: Transaction(connection).stored_version())
 
     async def keep_secrets(self, encryption: Encryption) -> int:
-        """Keep secrets so from now on, also those that are there; returns how many users' are kept in the clear.
+        """Keep secrets so from now on, also those that are there; returns the number of users.
 
         Errors: Invalid when one cannot be read.
         """
@@ -100,17 +100,16 @@ class Catalog:
 
         def work(connection: sa.Connection) -> tuple[int, bool]:
             changed = [_renew(connection, table, encryption) for table in (tables.users, tables.handle_keys)]
-            users = connection.execute(sa.select(sa.func.count()).select_from(tables.users)).scalar_one()
-            return 0 if encryption.encrypts else users, any(changed)
+            return Users(connection, encryption).count(), any(changed)
 
         def forget() -> None:
             with self._engine.connect() as connection:
                 connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 
-        in_the_clear, is_changed = await self._database.within(work)
+        users, is_changed = await self._database.within(work)
         if is_changed and not self.shared:
             await self._database.submit(forget)  # what was kept otherwise is in the file beside the database
-        return in_the_clear
+        return users
 
     def change_rights(self, decide: Callable[[Rights], T]) -> "asyncio.Future[T]":
         """Run `decide` on the stored rights in a transaction; nobody else changes them meanwhile."""

@@ -50,8 +50,7 @@ class Users:
                 f"the secret has {len(secret_key)} characters; give {SECRET_LENGTH_MIN} to {SECRET_LENGTH_MAX}",
                 field="secret_key",
             )
-        count = self._connection.execute(sa.select(sa.func.count()).select_from(tables.users)).scalar_one()
-        if existing is None and count >= USERS_MAX:
+        if existing is None and (count := self.count()) >= USERS_MAX:
             raise Overloaded(f"there are {count} users, which is the most; delete some that are not used")
         user = User(access_key, secret_key, enabled, now_ms if existing is None else existing.created_at_ms)
         kept = self._encryption.kept(access_key, secret_key)
@@ -74,6 +73,11 @@ class Users:
         """Remove a user. Errors: Invalid, NotFound."""
         self.get(access_key)
         self._connection.execute(sa.delete(tables.users).where(tables.users.c.access_key == access_key))
+
+    def count(self) -> int:
+        """How many users there are."""
+        count: int = self._connection.execute(sa.select(sa.func.count()).select_from(tables.users)).scalar_one()
+        return count
 
     def all(self) -> list[User]:
         """All users, by access key."""

@@ -30,6 +30,16 @@ from ortoo.v1.namesrv_pb2_grpc import NameServiceServicer
 NAME = "ortoo.v1.NameService"
 
 
+def secrets_would_be_open() -> Conflict:
+    """Why a name server keeps no users."""
+    return Conflict(
+        "every caller of this name server could read the secrets of its users: give all roles one cluster_token_file "
+        "or mutual TLS (tls_cluster_listen_address), or name servers and snodes one admin_token_file, or set insecure "
+        "= true where the network keeps clients away from name servers",
+        field="insecure",
+    )
+
+
 @dataclass(eq=False, repr=False)
 class NameService(NameServiceServicer):
     """The directory of the cluster, for enodes, snodes and operators' tools."""
@@ -42,6 +52,8 @@ class NameService(NameServiceServicer):
     """What calls about secrets need; empty = nothing."""
     guarded: bool = False
     """Whether whoever calls has proved to be of the cluster."""
+    keeps_secrets_open: bool = False
+    """Whether every caller could read the secrets of users, and no operator has accepted it."""
     _refusals: Refusals = field(default_factory=Refusals, init=False)
 
     def findings(self) -> Iterator[Finding]:
@@ -166,6 +178,8 @@ class NameService(NameServiceServicer):
     async def PutUser(self, request: pb.PutUserRequest, context: Context) -> pb.PutUserResponse:
         """Create or change a user."""
         self._check_token(context)
+        if self.keeps_secrets_open:
+            raise secrets_would_be_open()
         asked = request.user
         enabled, now_ms = asked.enabled if asked.HasField("enabled") else None, self.clock.now_ms()
         user = await self.catalog.change_users(

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ortoo.common.machine.standard_files import childrens_standard_error
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
@@ -82,6 +83,7 @@ class WorkerProcess:
             cwd=self.folder,
             stdin=asyncio.subprocess.PIPE,  # it ends with this process
             stdout=asyncio.subprocess.PIPE,
+            stderr=childrens_standard_error(),
             pass_fds=[self.listener.fileno()],
         )
         if self._stopping.is_set():

@@ -45,6 +45,8 @@ class Platter(MemoryDisk):
         """Called when a file got, changed or lost its name."""
         self.misdirect_bytes = 0
         """The next write goes so far beside its place, and says that all is well."""
+        self.written_bytes = 0
+        """The length of all writes since the process started."""
 
     def do(self, operation: Operation) -> None:
         """Let one thing happen, unless the machine stops or the disk fails before it does."""
@@ -66,6 +68,8 @@ class Platter(MemoryDisk):
             place = (operation.position + self.misdirect_bytes) % max(1, size - len(operation.data))
             operation, self.misdirect_bytes = Write(operation.number, place, operation.data), 0
         super().do(operation)
+        if isinstance(operation, Write):
+            self.written_bytes += len(operation.data)
         if isinstance(operation, RENAMING):
             self.named()
 

@@ -63,9 +63,8 @@ class Timers(Table[dict[int, int]]):
         """
         for buckets in (self._far, self._near):
             for _, bucket in live(buckets):
-                rows = bucket.live_rows()
-                for start in range(0, len(rows), ROWS_PER_CHANGE):
-                    written = self._written(rows[start : start + ROWS_PER_CHANGE])
+                for rows in bucket.drawn(ROWS_PER_CHANGE):
+                    written = self._written(rows)
                     if len(written):
                         yield TimerRows(written.tobytes()).encoded()
 
@@ -111,9 +110,10 @@ class Timers(Table[dict[int, int]]):
         rows = np.zeros(len(loaded), ROW)
         for name in ("timer_id", "place", "deliver_at_ms"):
             rows[name] = loaded[name]
-        pairs, codes = np.unique(loaded[["topic_id", "queue_id"]], return_inverse=True)
-        numbers = np.array([self._number((int(topic), int(queue))) for topic, queue in pairs], "<u4")
-        rows["destination"] = numbers[codes]
+        topics, codes = np.unique(loaded["topic_id"], return_inverse=True)  # numbers sort 50 times as fast as pairs
+        pairs, codes = np.unique(codes.astype("<u8") << 32 | loaded["queue_id"], return_inverse=True)
+        numbers = [self._number((int(topics[int(pair) >> 32]), int(pair) & 0xFFFFFFFF)) for pair in pairs]
+        rows["destination"] = np.array(numbers, "<u4")[codes]
         self._put(rows[np.argsort(rows["timer_id"], kind="stable")])
 
     def _number(self, destination: Destination) -> int:

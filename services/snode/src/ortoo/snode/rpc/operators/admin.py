@@ -94,8 +94,7 @@ class AdminService(MemberAdmin, GroupAdmin):
 
     async def DescribeCluster(self, request: pb.DescribeClusterRequest, context: Context) -> pb.DescribeClusterResponse:
         """The processes of the cluster, and whether who reaches an enode passes rules of access in force here."""
-        directory, settings = self.cluster.directory, self.runtime.settings
-        are_closed = settings.cluster_token_file or settings.tls_cluster_listen_address
+        directory, are_closed = self.cluster.directory, self.runtime.settings.closes_inner_ports
         return pb.DescribeClusterResponse(
             enodes=[write(topic_pb2.Enode, one) for one in directory.enodes()],
             snodes=[write(topic_pb2.Snode, one) for one in directory.snodes()],

@@ -1,0 +1,151 @@
+"""The role of a caller of an inner port, by the names in its certificate. Pure."""
+
+import enum
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Self
+
+from ortoo.common.errors import Invalid
+
+NAMES_MAX = 64
+"""The most names that one role may have."""
+SHOWN_MAX = 5
+"""The most names that an error repeats of a certificate, which is the caller's, or of the settings."""
+SHOWN_CHARACTERS_MAX = 100
+KNOWN_MAX = 1_024
+"""The most certificates whose roles are kept, because the decision costs more than the rest of the check."""
+_DNS = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*\Z")
+_SPIFFE = re.compile(r"spiffe://[a-z0-9._-]+(/([A-Za-z0-9._-]+|\*))+\Z")
+SPIFFE = "spiffe://"
+DNS, URI = "peer_dns", "peer_uri"
+"""What gRPC calls the alternative names of these kinds."""
+
+
+class Role(enum.StrEnum):
+    """A kind of caller of inner ports. Name servers call no other process, so they have none."""
+
+    ENODE = "enode"
+    SNODE = "snode"
+    OPERATOR = "operator"
+    """A person, or a tool of the operators, that calls a name server or an enode directly."""
+
+
+@dataclass(frozen=True)
+class RoleNames:
+    """The names in certificates that stand for each role, as an operator chooses them."""
+
+    enode: str = ""
+    """The names of enodes, separated by `;`. A name is a DNS name or a SPIFFE URI among the certificate's alternative
+    names, the common name does not count. `*` matches the whole first label of a DNS name, or a whole segment of a
+    URI's path. Empty = enode, and enode.NAME where NAME is tls_cluster_name."""
+    snode: str = ""
+    """The names of snodes, in the same form. Empty = snode, and snode.NAME."""
+    operator: str = ""
+    """The names of operators and their tools, in the same form. Empty = operator, and operator.NAME."""
+
+    def check(self) -> None:
+        """Refuse texts that no certificate has as a name. Errors: Invalid, naming the setting."""
+        for role in Role:
+            chosen = self.chosen(role)
+            if len(chosen) > NAMES_MAX:
+                raise Invalid(f"{len(chosen)} names; expected at most {NAMES_MAX}", field=setting_of(role))
+            for name in chosen:
+                if not (_DNS.match(name) or _is_spiffe(name)):
+                    raise Invalid(
+                        f"{name!r} is no name of a certificate; expected a DNS name such as snode.ortoo.cluster or "
+                        "*.snodes.example, or a SPIFFE URI such as spiffe://example/ns/*/sa/snode",
+                        field=setting_of(role),
+                    )
+
+    def chosen(self, role: Role) -> tuple[str, ...]:
+        """The names that the operator gave a role; DNS names are compared in lower case."""
+        given = (name.strip() for name in str(getattr(self, role)).split(";"))
+        return tuple(name if name.startswith(SPIFFE) else name.lower() for name in given if name)
+
+
+def setting_of(role: Role) -> str:
+    """The setting with a role's names."""
+    return f"role_names.{role}"
+
+
+@dataclass(frozen=True, slots=True)
+class Presented:
+    """The names in the certificate that a caller showed."""
+
+    dns: tuple[str, ...]
+    uris: tuple[str, ...]
+    common_name: str
+
+    @classmethod
+    def of(cls, auth_context: Mapping[str, Iterable[bytes]]) -> Self:
+        """The names as gRPC tells them of a connection.
+
+        gRPC also lists all alternative names without their kind. A mail address in that list could pose as a DNS name,
+        so that the list is not used.
+        """
+
+        def all_of(key: str) -> tuple[str, ...]:
+            return tuple(one.decode(errors="replace") for one in auth_context.get(key, ()))
+
+        dns = tuple(name.lower() for name in all_of(DNS))
+        return cls(dns, all_of(URI), next(iter(all_of("x509_common_name")), ""))
+
+    def __str__(self) -> str:
+        names = (*self.dns, *self.uris)
+        if not names:
+            return f"no DNS name or URI (its common name, {_cut(self.common_name) or 'which is empty'}, does not count)"
+        return shown(names)
+
+
+def shown(names: Sequence[str]) -> str:
+    """Some of the names, as an error repeats them."""
+    more = f" and {len(names) - SHOWN_MAX} more" if len(names) > SHOWN_MAX else ""
+    return ", ".join(map(_cut, names[:SHOWN_MAX])) + more
+
+
+class CertificateRoles:
+    """The names of every role in force, and the roles that a certificate has by them."""
+
+    def __init__(self, chosen: RoleNames, cluster_name: str = "") -> None:
+        """`cluster_name` is the name that the certificates of all processes share; empty = they share none."""
+        self._names = {role: chosen.chosen(role) or _default(role, cluster_name) for role in Role}
+        self._known = lru_cache(KNOWN_MAX)(lambda dns, uris: self.of(Presented.of({DNS: dns, URI: uris})))
+
+    def names_of(self, role: Role) -> tuple[str, ...]:
+        """The names of a role."""
+        return self._names[role]
+
+    def of_connection(self, auth_context: Mapping[str, Iterable[bytes]]) -> frozenset[Role]:
+        """The roles of a caller, by the names that gRPC reports for its connection. Equal names have equal roles."""
+        return self._known(tuple(auth_context.get(DNS, ())), tuple(auth_context.get(URI, ())))
+
+    def of(self, presented: Presented) -> frozenset[Role]:
+        """The roles of a caller; none for a stranger. One name may stand for several roles."""
+        return frozenset(role for role, names in self._names.items() if any(_has(presented, name) for name in names))
+
+
+def _default(role: Role, cluster_name: str) -> tuple[str, ...]:
+    return (role.value, f"{role}.{cluster_name.lower()}") if cluster_name else (role.value,)
+
+
+def _has(presented: Presented, pattern: str) -> bool:
+    if pattern.startswith(SPIFFE):
+        return any(_matches(pattern.split("/"), uri.split("/")) for uri in presented.uris)
+    return any(_matches(pattern.split("."), name.split(".")) for name in presented.dns)
+
+
+def _matches(pattern: list[str], name: list[str]) -> bool:
+    if len(pattern) != len(name):
+        return False
+    return all(wanted == given or (wanted == "*" and given) for wanted, given in zip(pattern, name, strict=True))
+
+
+def _is_spiffe(name: str) -> bool:
+    return bool(_SPIFFE.match(name)) and any(part != "*" for part in name.removeprefix(SPIFFE).split("/")[1:])
+
+
+def _cut(name: str) -> str:
+    kept = "".join(one if one.isascii() and one.isprintable() else "?" for one in name[:SHOWN_CHARACTERS_MAX])
+    return kept + ("..." if len(name) > SHOWN_CHARACTERS_MAX else "")

@@ -1,0 +1,65 @@
+"""The roles that may call each inner method: a row for each. A method without a row is refused to every caller."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ortoo.common.cluster.role_names import Role
+
+Roles = frozenset[Role]
+ENODE, SNODE, OPERATOR = (frozenset({role}) for role in (Role.ENODE, Role.SNODE, Role.OPERATOR))
+
+
+@dataclass(frozen=True, slots=True)
+class Callers:
+    """The roles that may call a method."""
+
+    roles: Roles
+    fields: Mapping[str, Roles] = field(default_factory=dict)
+    """Fields of its request that only these roles may set."""
+
+    def of_request(self, request: Any) -> Roles:
+        """The roles that may make this request."""
+        allowed = self.roles
+        for name, roles in self.fields.items():
+            assert request is not None, f"{name} cannot be looked at"
+            if getattr(request, name):
+                allowed &= roles
+        return allowed
+
+
+def _rows(service: str, roles: Roles, *methods: str) -> dict[str, Callers]:
+    return {f"{service}/{method}": Callers(roles) for method in methods}
+
+
+CALLERS: Mapping[str, Callers] = {
+    # The name server. Snodes pass on what operators ask them for.
+    **_rows("NameService", ENODE, "RegisterEnode", "ReportMember", "AcquireRight", "ReleaseRight"),
+    **_rows("NameService", SNODE, "RegisterSnode", "GetUser"),
+    **_rows("NameService", SNODE | OPERATOR, "CreateTopic", "UpdateTopic", "DeleteTopic", "UndeleteTopic"),
+    **_rows("NameService", SNODE | OPERATOR, "GetTopic", "ListTopics", "ListDeletedTopics"),
+    **_rows("NameService", SNODE | OPERATOR, "ListOfferedTopics", "AdoptTopics"),
+    **_rows("NameService", SNODE | OPERATOR, "PutGroup", "DeleteGroup", "UndeleteGroup"),
+    **_rows("NameService", SNODE | OPERATOR, "ListGroups", "ListDeletedGroups"),
+    **_rows("NameService", SNODE | OPERATOR, "PutUser", "DeleteUser", "ListUsers"),
+    **_rows("NameService", SNODE | OPERATOR, "ListMembers", "ElectMember"),
+    "NameService/Unregister": Callers(ENODE | SNODE, {"enode": ENODE, "snode": SNODE}),
+    # Handle keys open every receipt handle, so that only snodes get them.
+    "NameService/WatchRoutes": Callers(ENODE | SNODE | OPERATOR, {"with_handle_keys": SNODE}),
+    # The storage of an enode.
+    **_rows("EnodeService", SNODE, "Append", "AppendIdentified", "FetchBatches", "FindOffset", "FindMessages"),
+    **_rows("EnodeService", SNODE, "DescribeStore", "DescribeQueues", "DescribeDeliveries", "Attach"),
+    **_rows("EnodeService", SNODE, "CommitOffsets", "QueryOffsets", "QueryOffsetGroups"),
+    **_rows("EnodeService", SNODE, "TakeLocks", "ReleaseLocks", "QueryLocks"),
+    **_rows("EnodeService", SNODE, "Lease", "PopQueues", "SettlePopped", "SendBackMessages", "ReplayStored"),
+    **_rows("EnodeService", SNODE, "RecallDelayed", "ListDelayed"),
+    **_rows("EnodeService", SNODE, "StoreHalf", "SettleHalf", "ListHalves", "ResumeHalf", "WatchHalves"),
+    **_rows("EnodeService", SNODE, "UseDeliveryMode", "SetStoredMode", "QueryModes"),
+    # Replication between the members of an enode, and its administration.
+    **_rows("MemberService", ENODE, "Speak", "Join", "CopyFrame"),
+    **_rows("EnodeMembersService", SNODE | OPERATOR, "DescribeMembers", "HandOver", "AddMember", "RemoveMember"),
+    # Served by every process.
+    **_rows("FindingsService", SNODE | OPERATOR, "ListFindings"),
+    **_rows("SettingsService", SNODE | OPERATOR, "ListSettings", "UpdateSettings", "ListSettingChanges"),
+}
+"""By service and method, such as "NameService/GetUser"."""

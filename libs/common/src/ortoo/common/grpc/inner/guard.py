@@ -1,0 +1,89 @@
+"""Refuses calls of inner services unless the caller has a role that may make them."""
+
+import hmac
+
+from ortoo.common.cluster.role_names import CertificateRoles, Presented, Role, setting_of, shown
+from ortoo.common.cluster.service_settings import InnerSettings
+from ortoo.common.errors import Forbidden
+from ortoo.common.grpc.around.layers import Call, Layer
+from ortoo.common.grpc.cluster_token import ADMIN_TOKEN, CLUSTER_PROOF, ClusterToken
+from ortoo.common.grpc.inner.callers import CALLERS, Roles
+
+OF_TOKEN: Roles = frozenset({Role.ENODE, Role.SNODE})
+"""The roles of a caller that has the cluster's token: one token cannot tell its processes apart."""
+OF_ADMIN_TOKEN: Roles = frozenset({Role.OPERATOR})
+
+
+def inner_guards(settings: InnerSettings, token: ClusterToken | None, admin_token: str = "") -> list[Layer]:
+    """The guard of an inner port; none where the settings name neither mutual TLS nor a token.
+
+    Callers with the `admin_token` need no proof of the cluster's token, and are operators.
+    """
+    has_tls = bool(settings.tls_cluster_listen_address)
+    certificates = CertificateRoles(settings.role_names, settings.tls_cluster_name) if has_tls else None
+    return [] if certificates is None and token is None else [InnerGuard(certificates, token, admin_token)]
+
+
+class InnerGuard(Layer):
+    """Asks for the role of every caller. Where there are certificates and a token, the caller needs both.
+
+    Health and reflection stay open.
+    """
+
+    services = ("/ortoo.v1.",)
+
+    def __init__(
+        self, certificates: CertificateRoles | None, token: ClusterToken | None, admin_token: str = ""
+    ) -> None:
+        """Without `certificates` calls may come in the clear, without a `token` they need no proof."""
+        self._certificates = certificates
+        self._token = token
+        self._admin_token = admin_token
+
+    def enter(self, call: Call) -> None:
+        """Compare the caller's roles with those of the method's row. Errors: Forbidden."""
+        name, callers = call.method.name, CALLERS.get(call.method.name)
+        if callers is None:
+            raise Forbidden(f"no role may call {name}: it is missing in the table of inner methods")
+        allowed = callers.of_request(call.request)
+        if self._certificates is not None:
+            _check_certificate(self._certificates, call, allowed)
+        if self._token is not None and not (proved := self._proved(self._token, call)) & allowed:
+            raise Forbidden(
+                f"{name} is for {_said(allowed)}, and the caller's token stands for {_said(proved)}", field=ADMIN_TOKEN
+            )
+
+    def _proved(self, token: ClusterToken, call: Call) -> Roles:
+        """The roles that the caller's token stands for. Errors: Forbidden."""
+        headers = dict(call.context.invocation_metadata() or ())
+        given = str(headers.get(ADMIN_TOKEN, ""))
+        is_admin = bool(self._admin_token) and hmac.compare_digest(self._admin_token.encode(), given.encode())
+        if is_admin and CLUSTER_PROOF not in headers:
+            return OF_ADMIN_TOKEN
+        token.check(call.method.path, str(headers.get(CLUSTER_PROOF, "")))
+        return OF_TOKEN | OF_ADMIN_TOKEN if is_admin else OF_TOKEN
+
+
+def _check_certificate(certificates: CertificateRoles, call: Call, allowed: Roles) -> None:
+    known = call.context.auth_context()
+    if b"ssl" not in known.get("transport_security_type", ()):
+        raise Forbidden(
+            "this port tells its health alone: the processes of the cluster call the one of "
+            "tls_cluster_listen_address, and show a certificate (tls_cluster_certificate_file)",
+            field="tls_cluster_listen_address",
+        )
+    if certificates.of_connection(known) & allowed:
+        return
+    roles = sorted(allowed)
+    expected = [name for role in roles for name in certificates.names_of(role)]
+    settings = [setting_of(role) for role in roles]
+    raise Forbidden(
+        f"{call.method.name} is for {_said(allowed)}: expected a certificate for one of {shown(expected)}, and the "
+        f"caller's is for {Presented.of(known)}; call with a certificate of that role, or add the caller's name to "
+        f"{' or '.join(settings)} of this process",
+        field=settings[0],
+    )
+
+
+def _said(roles: Roles) -> str:
+    return "the role " + " or ".join(sorted(roles))

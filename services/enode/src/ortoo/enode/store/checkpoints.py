@@ -1,0 +1,184 @@
+"""Checkpoints of an open store: when the next one is due, and how one is written into the log."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from ortoo.common.errors import Moved, Overloaded
+from ortoo.enode.index.catalog import Catalog
+from ortoo.enode.log.appender import Appender
+from ortoo.enode.log.checkpoint import SLICE_HEAD_BYTES, Slice, complete_checkpoints, cut_slices
+from ortoo.enode.log.frame import frame_bytes
+from ortoo.enode.log.queue_index import SliceAt
+from ortoo.enode.log.settings import StoreSettings
+from ortoo.enode.state.fold import State
+
+CHECKPOINTS_KEPT = 2
+"""A segment is deleted only before so many complete checkpoints: damage to the newest one does not cost the state."""
+CONTENT_PER_SLICE_MAX = 4
+"""While a checkpoint is written, the content of the log grows by about so many times its bytes at most."""
+SLICES_AT_ONCE = 4
+"""The number of slices that are made before others have their turn, of a checkpoint that does not keep pace."""
+
+
+def is_due(settings: StoreSettings, *, content_bytes: int, changes: int, size_bytes: int) -> bool:
+    """Whether the next checkpoint is due.
+
+    `content_bytes` and `changes` were written since the newest complete checkpoint began, which takes `size_bytes` of
+    the log. A checkpoint is written for as much content as it is long, or for a number of changes that grows with its
+    length. Slices are no content, so a checkpoint brings no other one about, however many segments it fills.
+    """
+    times = max(1.0, size_bytes / settings.segment_bytes)
+    return content_bytes >= times * settings.segment_bytes or changes >= times * settings.checkpoint_records
+
+
+def is_worth_it(*, blocked_bytes: int, size_bytes: int) -> bool:
+    """Whether checkpoints are written so that retention can delete segments of `blocked_bytes`.
+
+    The checkpoints that are kept may lie in these segments, and as many have to be written: more than both is freed.
+    """
+    return blocked_bytes > 2 * CHECKPOINTS_KEPT * size_bytes
+
+
+@dataclass(slots=True)
+class _Progress:
+    """A checkpoint whose slices are being committed."""
+
+    checkpoint_id: int
+    begin_content: int
+    """The content of the log before it."""
+    begin_changes: int
+    size_bytes: int = 0
+
+
+@dataclass(kw_only=True, eq=False)
+class Checkpoints:
+    """Knows the complete checkpoints, counts what was written since, and writes the next one."""
+
+    appender: Appender
+    catalog: Catalog
+    state: State
+    size_bytes: int
+    """How much of the log the newest complete checkpoint takes; after a clean stop the length of the encoded state."""
+
+    def __post_init__(self) -> None:
+        """Find the complete checkpoints in what is committed."""
+        appender = self.appender
+        self._settings, self._clock = appender.settings, appender.clock
+        self.due = asyncio.Event()
+        """Set when a checkpoint is to be written."""
+        self.compare: Callable[[], Awaitable[None]] | None = None
+        """Has all members compare their states; None where there are no others."""
+        self.begins: deque[int] = deque(maxlen=CHECKPOINTS_KEPT)
+        """Where the newest complete checkpoints fold from, the older first."""
+        self._slice_bytes = 0
+        """Of all slices that were committed since the store was opened."""
+        self._changes = 0
+        """State changes that were committed since then."""
+        self._progress: _Progress | None = None
+        self._is_writing = self._is_postponed = False
+        self._tried_bytes = 0
+        """How much was written of a checkpoint that failed since the newest complete one."""
+        slices = [one for contents in self.catalog.contents.values() for one in contents.slices]
+        complete = complete_checkpoints([*slices, *self.catalog.active_parts.slices])
+        self.begins.extend(parts[-1].fold_from for parts in reversed(complete[:CHECKPOINTS_KEPT]))
+        newest = self.begins[-1] if self.begins else self.catalog.begin_position
+        self._begin_content = min(newest + self.size_bytes, self.content)
+        """The content of the log when the newest complete checkpoint began."""
+        self._begin_changes = 0
+        """The changes that were committed by then."""
+
+    @property
+    def content(self) -> int:
+        """How much of the log is no slice of a checkpoint. Only differences count: it begins with the log's end."""
+        return self.appender.committed_position - self._slice_bytes
+
+    @property
+    def foldable_from(self) -> int:
+        """The position below which segments may be deleted: all checkpoints that are kept fold from behind it."""
+        return self.begins[0] if len(self.begins) == CHECKPOINTS_KEPT else 0
+
+    def count_changes(self, count: int) -> None:
+        """A frame with so many state changes is committed."""
+        self._changes += count
+
+    def count_slice(self, at: SliceAt, frame_bytes: int) -> None:
+        """A slice is committed; with the last one its checkpoint is complete."""
+        if at.number == 0:
+            self._progress = _Progress(at.checkpoint_id, at.fold_from - self._slice_bytes, self._changes)
+        self._slice_bytes += frame_bytes
+        progress = self._progress
+        if progress is None or progress.checkpoint_id != at.checkpoint_id:
+            return
+        progress.size_bytes += frame_bytes
+        if at.total:
+            self.begins.append(at.fold_from)
+            self.size_bytes = progress.size_bytes
+            self._begin_content, self._begin_changes = progress.begin_content, progress.begin_changes
+            self._progress, self._tried_bytes = None, 0
+
+    def look(self) -> None:
+        """Decide whether a checkpoint is due, after frames were committed."""
+        if self._is_writing or self._is_postponed:
+            return
+        content_bytes, changes = self.content - self._begin_content, self._changes - self._begin_changes
+        if is_due(self._settings, content_bytes=content_bytes, changes=changes, size_bytes=self.size_bytes):
+            self.due.set()
+
+    def let_go(self, blocked_bytes: int) -> None:
+        """Retention would delete segments of `blocked_bytes` if the checkpoints that are kept began behind them."""
+        if self._is_writing or self._is_postponed:
+            return
+        if is_worth_it(blocked_bytes=blocked_bytes, size_bytes=self.size_bytes):
+            self.due.set()
+
+    async def try_again(self) -> None:
+        """Write the checkpoint that could not be written, if there is room for it by now."""
+        if self._is_postponed and not self._is_writing and await self._has_room():
+            self.due.set()
+
+    async def write(self) -> None:
+        """Write the whole state into the log, slice by slice, each as of the moment it is written.
+
+        The state is folded up to the committed position: what is durable beyond it is folded again at a start.
+        Errors: Overloaded when the disk has no room for it; Moved, Unavailable. Then it is postponed.
+        """
+        self._is_writing = self._is_postponed = True
+        try:
+            if not await self._has_room():
+                raise Overloaded(f"the disk has no room for a checkpoint of {self.size_bytes} bytes: free some")
+            if self.compare is not None:
+                await self.compare()
+            await self._write_slices()
+            self._is_postponed = False
+        finally:
+            self._is_writing = False
+
+    async def _write_slices(self) -> None:
+        appender = self.appender
+        epoch, fold_from, checkpoint_id = appender.epoch, appender.committed_position, appender.appended_position
+        begin_content, size_bytes = self.content, 0
+        slices = cut_slices(self.state.checkpoint(), self._settings.checkpoint_slice_bytes)
+        for number, (changes, is_last) in enumerate(slices):
+            total = number + 1 if is_last else 0
+            part = Slice(checkpoint_id, number, total, fold_from, appender.committed_position, changes)
+            length = SLICE_HEAD_BYTES + len(changes)
+            if not appender.fits(length):
+                await appender.make_room(length, is_state=True)
+            if not appender.may_write or appender.epoch != epoch:
+                raise Moved(appender.alone)
+            appender.append_slice(part)
+            size_bytes += frame_bytes(length)
+            self._tried_bytes = max(self._tried_bytes, size_bytes)
+            if is_last or self.content - begin_content <= CONTENT_PER_SLICE_MAX * size_bytes:
+                await appender.flush()
+            elif number % SLICES_AT_ONCE == 0:  # behind what is appended meanwhile: waiting for flushes takes too long
+                await self._clock.sleep(0)
+
+    async def _has_room(self) -> bool:
+        """Whether a checkpoint fits into the active segment and half of what is left: it is not begun in vain."""
+        appender = self.appender
+        needed_bytes = max(self.size_bytes, self._tried_bytes)
+        missing_bytes = needed_bytes - (appender.active.limit - appender.appended_position)
+        return missing_bytes <= 0 or missing_bytes <= await appender.spares.room_bytes() // 2

@@ -1,0 +1,45 @@
+"""What a cluster writes that nobody asks anything of."""
+
+from ortoo.enode.changes.all import OffsetsCommitted
+from ortoo.testing.simulation.cluster.roles import SEGMENT_BYTES
+from tests.simulation.stage import Stage, play
+from tests.simulation.test_equal_states import agreed, driver
+from tests.simulation.test_take_over import THREE, leader, topic
+
+IDLE_S = 130.0
+"""Longer than all intervals of what a member does by itself."""
+
+
+def written(stage: Stage) -> int:
+    """How many bytes all members wrote since they started."""
+    return sum(one.disk.current.platter.written_bytes for one in stage.cluster.members)
+
+
+def test_idle_members_whose_state_is_larger_than_segments_write_nothing() -> None:
+    """The log grows by no checkpoint and by no comparison of states, neither before a take-over nor after it."""
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            await topic(stage, client)
+        first = await leader(stage)
+        engine = driver(first).log.engine
+        topic_id = engine.state.topics.all()[0].topic_id
+        while sum(map(len, engine.state.checkpoint())) < 3 * SEGMENT_BYTES:
+            number = len(list(engine.state.offsets.entries()))
+            changes = [OffsetsCommitted(topic_id, f"group-{number + one:06d}", 0, ((0, 1),)) for one in range(500)]
+            await engine.store(changes)
+        await engine.housekeeping.checkpoint()
+        assert engine.housekeeping.checkpoints.size_bytes > 3 * SEGMENT_BYTES
+        await agreed(stage)
+        for _ in range(2):
+            await stage.clock.sleep(5.0)
+            before = written(stage)
+            await stage.clock.sleep(IDLE_S)
+            assert written(stage) == before
+            one = await leader(stage)
+            await one.stop()
+            one.start()
+            await leader(stage)
+            await agreed(stage)
+
+    play(script, shape=THREE)
