@@ -20,6 +20,7 @@ from typing import Any
 
 from ortoo.client import Client, Queue, connect
 from ortoo.client.produce.producer_settings import ProducerSettings
+from ortoo.common.machine.descriptors import FEW
 from ortoo.common.process import logs
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers import command
@@ -201,9 +202,12 @@ class Run:
         """A new client works as soon as the idle connections are gone, and nothing is wrong but the limit itself."""
         async with asyncio.timeout(30), connect(self.cluster.address) as mq:
             await self._send(mq, "when the idle connections are gone")
-        found = await self._advice("descriptors used up", "disk failed", "disk full")
-        if found:
-            self.verdict.broken.append(f"doctor still says {found}")
+        found = await self._advice("few descriptors", "descriptors used up", "disk failed", "disk full")
+        low = {one["process"].split()[0] for one in found if one["name"] == "few descriptors"}
+        if self.limit < FEW and len(low) != len(self.cluster.roles):
+            self.verdict.broken.append(f"doctor names the low limit only of {low}")
+        if wrong := [one for one in found if one["name"] != "few descriptors"]:
+            self.verdict.broken.append(f"doctor still says {wrong}")
 
     async def _advice(self, *names: str) -> list[dict[str, Any]]:
         """What `ortoo doctor` says of these."""

@@ -6,18 +6,19 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import grpc
+import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from ortoo.common.grpc import connections
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.connections import count_connections
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.grpc.tls import TlsListener, made_certificate
 from ortoo.common.machine.descriptors import Descriptors, open_descriptors
-from ortoo.common.process.background import Background
-from ortoo.common.process.clock import SystemClock
 
 MOST = 24
 PATIENCE_S = 20.0
+NEVER_S = 3600.0
 CHECK = health_pb2.HealthCheckRequest()
 
 
@@ -66,13 +67,19 @@ async def idle() -> AsyncIterator[Idle]:
         found.go()
 
 
+def silent_after(seconds: float, patch: pytest.MonkeyPatch) -> None:
+    """Set how long a connection may live without a byte, so that the speed of the machine decides nothing."""
+    patch.setattr(connections, "NEVER_SPOKE_S", seconds)
+
+
 def port_of(address: str) -> int:
     """Of host:port."""
     return int(address.rpartition(":")[2])
 
 
-async def test_connections_beyond_the_limit_are_closed_and_the_others_go_on() -> None:
+async def test_connections_beyond_the_limit_are_closed_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Idle ones count as well. A client that was there first goes on; later clients wait until some leave."""
+    silent_after(NEVER_S, monkeypatch)
     async with (
         GrpcServer("127.0.0.1:0", [], connections_max=MOST) as server,
         Channels() as channels,
@@ -117,20 +124,26 @@ async def test_unfinished_handshakes_of_tls_count_and_each_port_has_its_part(tmp
         assert (await stub.Check(CHECK)).status == health_pb2.HealthCheckResponse.SERVING
 
 
-async def test_new_clients_get_in_where_idle_connections_fill_a_port() -> None:
-    """Connections that never said anything are closed, the oldest first, and no more than needed; a client stays."""
+async def test_new_clients_get_in_where_idle_connections_fill_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections that never said anything are closed after a time, and no more than needed; a client stays."""
     async with (
         GrpcServer("127.0.0.1:0", [], connections_max=MOST) as server,
         Channels() as channels,
         grpc.aio.insecure_channel(server.address) as late,
-        Background("test") as background,
         idle() as quiet,
     ):
         stub = health_pb2_grpc.HealthStub(channels.to(server.address))
         watching = stub.Watch(CHECK)
         assert (await watching.read()).status == health_pb2.HealthCheckResponse.SERVING
         await quiet.come(server.address, MOST - 1)
-        background.every("connections", 0.05, server.make_room, clock=SystemClock())
+        while count_connections({port_of(server.address)}).total() < MOST:  # the server accepts beside this
+            await stub.Check(CHECK)
+        silent_after(NEVER_S, monkeypatch)
+        await server.make_room()
+        (found,) = server.findings()
+        assert "0 that said nothing were closed" in found.seen
+        silent_after(0.0, monkeypatch)
+        await server.make_room()
         await quiet.until_closed(MOST - MOST * 3 // 4)
         assert (await health_pb2_grpc.HealthStub(late).Check(CHECK)).status == health_pb2.HealthCheckResponse.SERVING
         assert quiet.closed == MOST - MOST * 3 // 4

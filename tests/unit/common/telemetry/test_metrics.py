@@ -10,10 +10,13 @@ import pytest
 
 from ortoo.common.errors import Conflict
 from ortoo.common.grpc.connections import count_connections
+from ortoo.common.machine.descriptors import FEW, Descriptors
 from ortoo.common.process.clock import SystemClock
+from ortoo.common.telemetry import endpoint as metrics_endpoint
 from ortoo.common.telemetry.endpoint import CONNECTIONS_MAX, MetricsEndpoint
 from ortoo.common.telemetry.histogram import Histogram
 from ortoo.common.telemetry.metrics import OTHER, Metrics
+from ortoo.common.telemetry.process_metrics import descriptor_findings
 from ortoo.common.telemetry.text import chunks
 from ortoo.testing.servers.scrape import families, get
 
@@ -106,8 +109,9 @@ async def test_endpoint_answers_scrapes_and_probes() -> None:
                 pass
 
 
-async def test_idle_connections_keep_no_health_check_out_and_few_descriptors() -> None:
+async def test_idle_connections_keep_no_health_check_out_and_few_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest connections are ended when there are too many, so that the newest is always answered."""
+    monkeypatch.setattr(metrics_endpoint, "REQUEST_TIMEOUT_S", 3600.0)  # else time alone ends them
     endpoint = MetricsEndpoint(
         "127.0.0.1:0", example(), ready=lambda: True, clock=SystemClock(), on_scrape=lambda _: None
     )
@@ -121,3 +125,21 @@ async def test_idle_connections_keep_no_health_check_out_and_few_descriptors() -
         assert (await get(endpoint.address, "/healthz")).status == 200
         for _, writer in idle:
             writer.transport.abort()
+
+
+@pytest.mark.parametrize(
+    ("limit", "used", "name"),
+    [
+        (FEW, 100, None),
+        (FEW - 1, 100, "few descriptors"),
+        (FEW, FEW - 1, "descriptors used up"),
+        (256, 256, "descriptors used up"),
+    ],
+)
+def test_an_operator_is_told_of_a_low_limit_and_of_one_that_is_reached(limit: int, used: int, name: str | None) -> None:
+    """The limit is named. A low one is advice; a used-up one is serious, and hides the advice."""
+    found = list(descriptor_findings(Descriptors(limit), used))
+    assert [one.name for one in found] == ([name] if name else [])
+    for one in found:
+        assert str(limit) in one.seen
+        assert one.serious is (name == "descriptors used up")

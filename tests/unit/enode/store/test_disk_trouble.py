@@ -317,6 +317,17 @@ async def test_only_segments_that_grow_are_open_for_writing(tmp_path: Path) -> N
     assert disk.descriptors() == []
 
 
+async def test_a_full_segment_is_closed_for_writing_before_it_is_indexed(tmp_path: Path) -> None:
+    """Where no index file can be made for a while, the segments that wait for one keep no descriptor."""
+    disk = TroubledDisk()
+    store = await opened(tmp_path, disk)
+    await store.engine.housekeeping.stop()
+    while len(store.engine.catalog.segments) < 8:
+        await store.append(1, 0, batch())
+    assert len(disk.writable()) <= 2, "the active segment, a spare one"
+    await store.close()
+
+
 async def test_a_cancelled_append_is_still_stored_and_others_go_on(tmp_path: Path) -> None:
     """An accepted append outlives its caller: positions are given out already."""
     disk = TroubledDisk()
