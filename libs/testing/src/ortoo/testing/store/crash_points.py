@@ -243,9 +243,8 @@ def second_life(recording: Recording, point: int, image: DiskImage, steps: int =
         clock.run(lambda: workload.run(steps), limit_s=86_400)
     except (OrtooError, Broken) as error:
         raise Broken(f"{name}: {type(error).__name__}: {error}") from error
-    return Recording(
-        recording.seed, again.operations, workload.history, before.image, frames, name, recording.settings
-    )  # fmt: skip
+    history, settings = workload.history, recording.settings
+    return Recording(recording.seed, again.operations, history, before.image, frames, name, settings)
 
 
 @dataclass(slots=True)

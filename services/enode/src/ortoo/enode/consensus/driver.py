@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ortoo.common.errors import Conflict, DataLoss, OrtooError, Overloaded
 from ortoo.common.process.background import Background
@@ -12,8 +12,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.enode.consensus.joining import Joining
 from ortoo.enode.consensus.shared_log import SharedLog
-from ortoo.enode.disk.disk import Buffer, NoDescriptor
-from ortoo.enode.disk.reign_file import write_reign
+from ortoo.enode.disk.disk import Buffer
 from ortoo.enode.log.copies.words import begin_payload, members_payload
 from ortoo.enode.log.frame import BadFrame, Kind
 from ortoo.enode.members.driver import (
@@ -66,8 +65,6 @@ REFOLDS_MAX = 3
 HAND_OVER_S = 3.0
 """How long a leader that stops tries to let another member lead."""
 HAND_OVER_LOOK_S = 0.02
-NO_DESCRIPTOR_S = 0.5
-"""How long a promise waits before it is written again, when no file could be opened for it."""
 FULL_DISK_S = 1.0
 """How long a follower waits before it writes again to a full disk."""
 _log = get_logger("members")
@@ -322,20 +319,8 @@ class Driver:
             while not is_kept:
                 while not self._reigns.empty():
                     action = self._reigns.get_nowait()
-                is_kept = await self._is_saved(action)
+                is_kept = await self.joining.keep_reign(action.reign, self.log.engine.work)
             self.post(ReignSaved(action.reign))
-
-    async def _is_saved(self, action: SaveReign) -> bool:
-        """Write one promise; False, after a pause, when no file can be opened for it now."""
-        kept = replace(self.joining.kept, reign=action.reign)
-        try:
-            await self.log.engine.work.run(write_reign, self.log.disk, self.log.folder, kept)
-        except NoDescriptor as error:
-            _log.error("hard_state_postponed", epoch=action.reign.epoch, reason=error.message)
-            await self.clock.sleep(NO_DESCRIPTOR_S)
-            return False
-        self.joining.kept = kept
-        return True
 
     async def _tick(self) -> None:
         """Let the protocol see that time passes; a defect in it ends the process, and another member leads."""

@@ -17,17 +17,20 @@ from ortoo.common.errors import Conflict, DataLoss, OrtooError, Unavailable
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.disk import Disk, NoDescriptor
 from ortoo.enode.disk.identity import read_identity
 from ortoo.enode.disk.log_begin import read_log_begin
 from ortoo.enode.disk.outline_file import KeptOutline, read_outline, write_outline
 from ortoo.enode.disk.reign_file import KeptReign, read_reign, write_reign
+from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.segment import bases
-from ortoo.enode.members.identity import Configuration, MemberId
+from ortoo.enode.members.identity import Configuration, MemberId, Reign
 from ortoo.enode.members.log_outline import LogOutline, MembersFrame
 from ortoo.enode.recovery.restored import read_apart
 
 ASK_INTERVAL_S = 0.5
+NO_DESCRIPTOR_S = 0.5
+"""How long a promise waits before it is written again, when no file could be opened for it."""
 _log = get_logger("members")
 
 
@@ -70,6 +73,18 @@ class Joining:
         self._joined = asyncio.Event()
         if kept.set_id:
             self._joined.set()
+
+    async def keep_reign(self, reign: Reign, work: DiskWork) -> bool:
+        """Write a promise to disk; False, after a pause, when no file can be opened for it now. Errors: OSError."""
+        kept = replace(self.kept, reign=reign)
+        try:
+            await work.run(write_reign, self.disk, self.folder, kept)
+        except NoDescriptor as error:
+            _log.error("hard_state_postponed", epoch=reign.epoch, reason=error.message)
+            await self.clock.sleep(NO_DESCRIPTOR_S)
+            return False
+        self.kept = kept
+        return True
 
     def _claimed(self) -> KeptReign:
         """A folder that is no member's: an enode's of before there were members, or empty."""
