@@ -151,8 +151,10 @@ crash: $(READY)  ## Stop the store at 2,500 points, damage it in 500 places, 5,0
 	@$(PY) -m ortoo.testing.runs.replay_run
 	@$(PYTEST) -m crash tests/e2e
 
-hostile: $(READY)  ## Ten minutes of siege with 5,000 half-open connections; 10,000 sessions that read nothing; logs without a reader; fuzz what parses (SECONDS=60)
+hostile: $(READY)  ## Ten minutes of siege with 5,000 half-open connections; floods and the largest requests of strangers; 10,000 sessions that read nothing; logs without a reader; fuzz what parses (SECONDS=60)
 	@$(PY) -m tests.hostile.siege --seconds $(or $(SECONDS),600)
+	@$(PY) -m tests.hostile.strangers
+	@$(PY) -m tests.hostile.large_requests
 	@$(PY) -m tests.e2e.unread_sessions --sessions 10000 --tails 200 --budget-mib 512 --most-mib 640
 	@$(PY) -m tests.e2e.log_readers --seconds $(or $(SECONDS),60)
 	@for target in batch handle signature sql; do $(PY) -m tests.hostile.fuzz $$target --seconds 60; done
@@ -227,6 +229,7 @@ docs: $(READY)  ## Regenerate what documents are generated: the decisions' list,
 	@$(PY) -m tests.repo.adr_index docs/adr
 	@$(PY) -m tests.repo.client_api docs/client-api.md
 	@$(PY) -m tests.repo.settings_page docs/reference/settings.md
+	@$(PY) -m tests.repo.log_events_page docs/operations/log-events.md
 	@$(PY) -m tests.repo.features docs/features.md
 	@$(PY) -m tests.repo.rooms_page docs/rooms.md
 	@$(PY) -m bench.table

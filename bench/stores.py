@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.workload import Bodies
+from ortoo.common.logs.logger import configure
 from ortoo.common.process.clock import SystemClock
-from ortoo.common.process.logs import configure
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import encode
 from ortoo.common.records.sealed_batch import SealedBatch

@@ -24,7 +24,7 @@ from bench.peers.servers import DidNotStart
 from bench.peers.table import PICTURE, RESULT, TABLE, medians, rows, table
 from bench.report import Figures, setting
 from bench.table import write_documents
-from ortoo.common.process import logs
+from ortoo.common.logs import logger as logs
 
 SKIPPED, STOPPED = 77, 143
 STARTS_MAX = 3

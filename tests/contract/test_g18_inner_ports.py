@@ -27,6 +27,7 @@ PAGE = ROOT / "docs/operations/inner-ports.md"
 ROLES = ("enode", "snode", "operator")
 STRANGERS = {"client": ("client.example",), "shared name": (NAME,), "name server": (NAME, f"namesrv.{NAME}")}
 """Certificates of the cluster's authority that stand for no role."""
+UNDECODABLE = b"\xff" * 11
 LET_THROUGH_S = 4.0
 """A call that should be let through and goes on for so long was."""
 PATIENCE_S = 120.0
@@ -122,6 +123,22 @@ async def test_every_method_of_every_inner_port_has_a_row(authority: Authority, 
                 served |= (await served_at(channel)).keys()
     assert served == CALLERS.keys()
     assert {name: {*map(str, callers.roles)} for name, callers in CALLERS.items()} == documented()
+
+
+async def test_a_stranger_is_refused_before_its_request_is_decoded(authority: Authority, tmp_path: Path) -> None:
+    """G18: a request that cannot be decoded is refused for its caller, and not for what is in it."""
+    certificate, answers = await authority.sign("client", *STRANGERS["client"]), dict[str, str]()
+    async with inner_ports(tmp_path, authority) as ports, asyncio.timeout(PATIENCE_S):
+        for address in ports:
+            async with reached(address, authority, certificate) as channel:
+                for name, method in (await served_at(channel)).items():
+                    if method.client_streaming:  # their requests are decoded when the handler reads them
+                        continue
+                    make: Any = channel.unary_stream if method.server_streaming else channel.unary_unary
+                    call: Any = make(f"/{method.containing_service.full_name}/{method.name}")(UNDECODABLE)
+                    answers[name] = (await call.code()).name
+    assert len(answers) > 50
+    assert {name: code for name, code in answers.items() if code != "PERMISSION_DENIED"} == {}
 
 
 async def test_every_port_answers_each_role_as_the_documented_table_says(authority: Authority, tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ async def test_three_roles_run_from_one_image(containers: Containers) -> None:
         containers.podman("stop", "--time", "20", role)
         state = containers.podman("inspect", "--format", "{{.State.ExitCode}}", role).out.strip()
         assert state == "0", containers.podman("logs", role, must=False).out
-        assert "shutdown over" in containers.podman("logs", role, must=False).out
+        assert "shutdown_complete" in containers.podman("logs", role, must=False).out
     for role in ROLES:
         containers.podman("start", role)
     for role in ROLES:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ortoo.client import Client, OrtooError
-from ortoo.common.process import logs
+from ortoo.common.logs import logger as logs
 from ortoo.testing.servers.postgres import Postgres, postgres
 from tests.e2e.drill import run_drill, say
 from tests.e2e.history import Send

@@ -27,7 +27,7 @@ from ortoo.client import (
     ProducerSettings,
     connect,
 )
-from ortoo.common.process import logs
+from ortoo.common.logs import logger as logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers import command

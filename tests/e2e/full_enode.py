@@ -23,7 +23,7 @@ from apache.rocketmq.v2 import service_pb2 as calls
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.client import Client, ProducerSettings, connect
 from ortoo.common.grpc.channels import Channels
-from ortoo.common.process import logs
+from ortoo.common.logs import logger as logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers.processes import ProcessCluster, process_cluster

@@ -27,7 +27,7 @@ from ortoo.cli.demo.flights import FLIGHTS, data_file, messages
 from ortoo.cli.demo.flow import CHUNK_MESSAGES, QUEUES, TOPIC, FlightFlow, FlightProgress
 from ortoo.client import Message as Flight
 from ortoo.client import OrtooError, ProducerSettings, connect
-from ortoo.common.process import logs
+from ortoo.common.logs import logger as logs
 from ortoo.common.process.background import Background
 from ortoo.testing.servers.postgres import postgres
 from ortoo.testing.servers.processes import RoleProcess

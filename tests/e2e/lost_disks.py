@@ -23,7 +23,7 @@ from types import SimpleNamespace
 from typing import cast
 
 from ortoo.client import Client, OrtooError, connect
-from ortoo.common.process import logs
+from ortoo.common.logs import logger as logs
 from ortoo.common.process.randomness import Randomness
 from ortoo.testing.servers.processes import ProcessCluster
 from ortoo.testing.servers.scrape import scraped

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ortoo.common.grpc.channels import Channels
-from ortoo.common.process import logs
+from ortoo.common.logs import logger as logs
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers.processes import process_cluster
 from ortoo.v1 import admin_pb2_grpc, consumer_pb2, consumer_pb2_grpc, namesrv_pb2

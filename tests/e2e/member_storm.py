@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ortoo.client import connect
 from ortoo.common.grpc.channels import Channels
-from ortoo.common.process import logs
+from ortoo.common.logs import logger as logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness

@@ -44,7 +44,7 @@ from ortoo.client import (
     Unavailable,
     connect,
 )
-from ortoo.common.process import logs
+from ortoo.common.logs import logger as logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.service import EXIT_REFUSED

@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import median
 
 from ortoo.client import ConsumerSettings, connect
-from ortoo.common.process import logs
+from ortoo.common.logs import logger as logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.forks.spawning import Spawned, spawn

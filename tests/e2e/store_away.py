@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ortoo.client import Client, connect
 from ortoo.common.grpc.channels import Channels
-from ortoo.common.process import logs
+from ortoo.common.logs import logger as logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.v1 import consumer_pb2_grpc, pull_pb2

@@ -29,7 +29,7 @@ from pathlib import Path
 from bench.percentiles import percentile
 from bench.traffic import produce_for
 from ortoo.client import Client, NotFound, OrtooError, Producer, ProducerSettings, Queue, connect
-from ortoo.common.process import logs
+from ortoo.common.logs import logger as logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers.processes import ProcessCluster, RoleProcess

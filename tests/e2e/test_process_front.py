@@ -146,7 +146,7 @@ async def test_second_stop_changes_nothing(processes: ProcessCluster) -> None:
         os.kill(role.pid, signal.SIGTERM)
         os.kill(role.pid, signal.SIGTERM)
         assert await role.wait() == 0
-        overs = [line for line in role.log_text().splitlines() if "shutdown over" in line]
+        overs = [line for line in role.log_text().splitlines() if "shutdown_complete" in line]
         assert len(overs) == 1, role.log_text()
         assert re.search(r'"?duration_ms"?[=:] ?\d+', overs[0])
     for role in processes.roles:
@@ -168,12 +168,12 @@ async def test_settings_are_read_again_without_a_restart(processes: ProcessClust
     await process.start()
     file.write_text('log_level = "warning"\nstop_grace_s = 3.0\n')
     os.kill(process.pid, signal.SIGHUP)
-    said = await process.says("settings read again")
+    said = await process.says("settings_reloaded")
     assert '"changed": ["log_level"]' in said
     assert '"was": {"log_level": "info"}, "now": {"log_level": "warning"}' in said
     assert '"origins": {"log_level": "file"}' in said
     assert '"at_next_start": ["stop_grace_s"]' in said
     file.write_text('log_level = "loud"\n')
     os.kill(process.pid, signal.SIGHUP)
-    assert "log_level" in await process.says("the settings stay as they are")
+    assert "log_level" in await process.says("settings_reload_rejected")
     assert process.alive

@@ -131,7 +131,7 @@ async def test_messages_flow_while_name_servers_and_database_come_and_go(shared:
             shared.write_list()
             for role in (shared.cluster.enode, shared.cluster.snode):
                 os.kill(role.pid, signal.SIGHUP)
-                await role.says("settings read again")
+                await role.says("settings_reloaded")
             for namesrv in old:
                 await namesrv.stop()
             shared.cluster.namesrv.address = shared.namesrvs[0].address

@@ -166,7 +166,7 @@ async def test_two_workers_are_one_snode(tmp_path: Path) -> None:
             assert await received(one_of_all, 1000) == await received(other_of_all, 1000) == books.received.keys()
 
         os.kill(running.snode.pid, signal.SIGHUP)
-        await until(lambda: running.snode.log_text().count("settings read again") == 2, PATIENCE_S)
+        await until(lambda: running.snode.log_text().count("settings_reloaded") == 2, PATIENCE_S)
         assert (await looked(running.snode.address, patience=10.0))[0] == []
         for address in own.values():
             async with connect(address) as worker:
@@ -189,7 +189,7 @@ async def test_a_worker_that_dies_loses_nothing_and_comes_back(tmp_path: Path) -
                 assert list(before.values()) == [1, 1]
                 first = min((await running.process_ids()).values())
                 os.kill(first, signal.SIGKILL)
-                await running.snode.says("a worker ended; it starts again")
+                await running.snode.says("worker_restarted")
                 assert (await get(running.metrics, "/readyz")).status == 503
                 await send(mq, "t", 300)
                 await until(lambda: len(books.received) == 600, PATIENCE_S)
@@ -209,7 +209,7 @@ async def test_a_stop_ends_all_workers_and_the_parent_last(tmp_path: Path) -> No
             async with mq.consumer("g", "t", ConsumerSettings(from_first=True)) as consumer:
                 await until(lambda: bool(consumer.queues), PATIENCE_S)
                 assert await running.snode.stop() == 0
-                said = [line for line in running.snode.log_text().splitlines() if "shutdown over" in line]
+                said = [line for line in running.snode.log_text().splitlines() if "shutdown_complete" in line]
                 assert len(said) == 3
                 assert not any(Path(f"/proc/{one}").exists() for one in children.values())
                 await running.snode.start()  # the consumer goes on there, and leaves in order

@@ -17,7 +17,7 @@ from typing import Any
 import grpc
 
 from ortoo.common.grpc.channels import Channels
-from ortoo.common.process import logs
+from ortoo.common.logs import logger as logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers.processes import ProcessCluster, process_cluster

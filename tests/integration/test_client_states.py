@@ -226,7 +226,7 @@ async def test_a_failed_handler_is_told_to_logging_with_all_that_finds_the_messa
             receipt = await producer.send(b"one")
             async with asyncio.TaskGroup() as tasks, mq.pop_consumer("g", "t") as consumer:
                 running = tasks.create_task(consumer.run(handle))
-                while not (told := [it for it in caplog.records if "a handler failed" in it.getMessage()]):
+                while not (told := [it for it in caplog.records if "handler_failed" in it.getMessage()]):
                     await CLOCK.sleep(0.01)
                 running.cancel()
     line = told[0].getMessage()

@@ -12,12 +12,12 @@ from apache.rocketmq.v2.admin_pb2_grpc import AdminStub
 from ortoo.testing.servers.processes import process_cluster
 
 PROGRAM = """
-from ortoo.common.process import logs
+from ortoo.common.logs import log_event, logger as logs
 log = logs.get_logger("planted")
 logs.configure(level="error")
-log.info("quiet")
+log.emit(log_event.info("quiet", "", ""))
 logs.configure(level="debug")
-log.debug("loud")
+log.emit(log_event.debug("loud", "", ""))
 """
 
 

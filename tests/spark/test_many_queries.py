@@ -46,11 +46,15 @@ def sent_rows(broker: Broker, topic: str, options: str) -> Sequence[tuple[Any, .
     ]  # fmt: skip
 
 
-def session_of(spark: Any) -> Any:
-    """A session of its own, which compiles no code for queries that are run once."""
-    session = spark.newSession()
-    session.conf.set("spark.sql.codegen.wholeStage", "false")
-    return session
+@pytest.fixture
+def session(spark: Any) -> Iterator[Any]:
+    """The session of all tests, without generated code: each query here runs once.
+
+    A session of its own would stay the active one, in which Spark looks up the sources of all later tests.
+    """
+    spark.conf.set("spark.sql.codegen.wholeStage", "false")
+    yield spark
+    spark.conf.unset("spark.sql.codegen.wholeStage")
 
 
 @pytest.mark.parametrize(
@@ -59,11 +63,11 @@ def session_of(spark: Any) -> Any:
     + [pytest.param(name, 10 + seed, marks=pytest.mark.long) for seed in range(3) for name in OPTIONS],
 )
 def test_a_hundred_queries_on_one_frame_give_what_a_plain_frame_gives(
-    spark: Any, broker: Broker, topic: str, options: str, seed: int
+    session: Any, broker: Broker, topic: str, options: str, seed: int
 ) -> None:
     """No query changes the rows of another one, with Spark's push-down on and off; the broker filters or does not."""
     sys.stdout.write(f"seed {seed}, options {OPTIONS[options]}\n")
-    session, rows = session_of(spark), sent_rows(broker, topic, options)
+    rows = sent_rows(broker, topic, options)
     given = {"address": broker.address, "subscribe": topic, "columns": COLUMNS, **OPTIONS[options]}
     frame = session.read.format("ortoo").options(**given).load()
     plain = session.createDataFrame(rows, frame.schema).coalesce(1).cache()
@@ -71,7 +75,7 @@ def test_a_hundred_queries_on_one_frame_give_what_a_plain_frame_gives(
     plain.unpersist()
 
 
-def test_a_source_that_pushes_filters_is_found_out(spark: Any) -> None:
+def test_a_source_that_pushes_filters_is_found_out(session: Any) -> None:
     """The sequences see that Spark gives a pushed filter to other queries.
 
     A Spark without this defect fails here. The page about push-down then has to be written again.
@@ -107,7 +111,6 @@ def test_a_source_that_pushes_filters_is_found_out(spark: Any) -> None:
             del schema
             return PushingReader()
 
-    session = session_of(spark)
     session.dataSource.register(PushingSource)
     found = []
     for seed in range(3):

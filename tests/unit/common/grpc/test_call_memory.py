@@ -10,7 +10,7 @@ import pytest
 
 from ortoo.common.errors import Overloaded
 from ortoo.common.grpc.around.call_memory import CALL_BYTES, REQUEST_COPIES, TRANSPORT_COPIES, current_share
-from ortoo.common.grpc.connections import peer_of
+from ortoo.common.grpc.limits.connections import peer_of
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.memory_budget import RESIDENT_PERCENT, MemoryBudget, MemoryShare

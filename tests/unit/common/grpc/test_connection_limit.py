@@ -9,12 +9,14 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from ortoo.common.grpc import connections
+from ortoo.common.errors.findings import Finding
 from ortoo.common.grpc.channels import Channels
-from ortoo.common.grpc.connections import count_connections
+from ortoo.common.grpc.limits import full_ports
+from ortoo.common.grpc.limits.connections import connections_to
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.grpc.tls import TlsListener, made_certificate
 from ortoo.common.machine.descriptors import Descriptors, open_descriptors
+from ortoo.common.process.clock import SystemClock
 
 MOST = 24
 PATIENCE_S = 20.0
@@ -69,7 +71,17 @@ async def idle() -> AsyncIterator[Idle]:
 
 def silent_after(seconds: float, patch: pytest.MonkeyPatch) -> None:
     """Set how long a connection may live without a byte, so that the speed of the machine decides nothing."""
-    patch.setattr(connections, "NEVER_SPOKE_S", seconds)
+    patch.setattr(full_ports, "NEVER_SENT_MS", int(seconds * 1000))
+
+
+async def found_at(server: GrpcServer, text: str) -> Finding:
+    """The finding of a full port that says `text`, once the server has looked at its connections."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            for one in server.findings():
+                if text in one.seen:
+                    return one
+            await SystemClock().sleep(0.02)
 
 
 def port_of(address: str) -> int:
@@ -81,7 +93,7 @@ async def test_connections_beyond_the_limit_are_closed_and_the_others_go_on(monk
     """Idle ones count as well. A client that was there first goes on; later clients wait until some leave."""
     silent_after(NEVER_S, monkeypatch)
     async with (
-        GrpcServer("127.0.0.1:0", [], connections_max=MOST) as server,
+        GrpcServer("127.0.0.1:0", [], connections_max=MOST, connections_per_address_max=MOST) as server,
         Channels() as channels,
         grpc.aio.insecure_channel(server.address) as late,
         idle() as quiet,
@@ -92,13 +104,11 @@ async def test_connections_beyond_the_limit_are_closed_and_the_others_go_on(monk
         before = open_descriptors()
         await quiet.come(server.address, 60)
         await quiet.until_closed(60 - (MOST - 1))
-        assert count_connections({port_of(server.address)}) == {port_of(server.address): MOST}
+        assert len(connections_to({port_of(server.address)})) == MOST
         assert open_descriptors() <= before + 60 + MOST  # both ends are in this process
         assert (await stub.Check(CHECK)).status == health_pb2.HealthCheckResponse.SERVING
-        await server.make_room()
-        (found,) = server.findings()
+        found = await found_at(server, f"port {port_of(server.address)} had {MOST} connections of {MOST}")
         assert found.name == "connections used up"
-        assert f"port {port_of(server.address)} had {MOST} connections of {MOST}" in found.seen
         assert str(Descriptors.of_process().limit) in found.seen
         calling = health_pb2_grpc.HealthStub(late).Check(CHECK, wait_for_ready=True)
         assert (await stub.Check(CHECK)).status == health_pb2.HealthCheckResponse.SERVING
@@ -113,12 +123,12 @@ async def test_unfinished_handshakes_of_tls_count_and_each_port_has_its_part(tmp
     for name, data in (("certificate", certificate), ("key", key)):
         (tmp_path / name).write_bytes(data)
     tls = TlsListener("127.0.0.1:0", str(tmp_path / "certificate"), str(tmp_path / "key"))
-    server = GrpcServer("127.0.0.1:0", [], tls=tls, connections_max=2 * MOST)
+    server = GrpcServer("127.0.0.1:0", [], tls=tls, connections_per_address_max=MOST, descriptors_max=2 * MOST)
     async with server, Channels() as channels, idle() as quiet:
         await quiet.come(server.tls_address, 60)
         await quiet.until_closed(60 - MOST)
-        assert count_connections({port_of(server.tls_address)}) == {port_of(server.tls_address): MOST}
-        await server.make_room()
+        assert len(connections_to({port_of(server.tls_address)})) == MOST
+        await found_at(server, f" connections of {MOST}")
         assert [one.seen.split(" had ")[0] for one in server.findings()] == [f"port {port_of(server.tls_address)}"]
         stub = health_pb2_grpc.HealthStub(channels.to(server.address))
         assert (await stub.Check(CHECK)).status == health_pb2.HealthCheckResponse.SERVING
@@ -127,7 +137,7 @@ async def test_unfinished_handshakes_of_tls_count_and_each_port_has_its_part(tmp
 async def test_new_clients_get_in_where_idle_connections_fill_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections that never said anything are closed after a time, and no more than needed; a client stays."""
     async with (
-        GrpcServer("127.0.0.1:0", [], connections_max=MOST) as server,
+        GrpcServer("127.0.0.1:0", [], connections_max=MOST, connections_per_address_max=MOST) as server,
         Channels() as channels,
         grpc.aio.insecure_channel(server.address) as late,
         idle() as quiet,
@@ -136,17 +146,14 @@ async def test_new_clients_get_in_where_idle_connections_fill_a_port(monkeypatch
         watching = stub.Watch(CHECK)
         assert (await watching.read()).status == health_pb2.HealthCheckResponse.SERVING
         await quiet.come(server.address, MOST - 1)
-        while count_connections({port_of(server.address)}).total() < MOST:  # the server accepts beside this
+        while len(connections_to({port_of(server.address)})) < MOST:  # the server accepts beside this
             await stub.Check(CHECK)
         silent_after(NEVER_S, monkeypatch)
-        await server.make_room()
-        (found,) = server.findings()
-        assert "0 that said nothing were closed" in found.seen
+        await found_at(server, "; 0 that sent nothing were closed")
         silent_after(0.0, monkeypatch)
-        await server.make_room()
         await quiet.until_closed(MOST - MOST * 3 // 4)
         assert (await health_pb2_grpc.HealthStub(late).Check(CHECK)).status == health_pb2.HealthCheckResponse.SERVING
         assert quiet.closed == MOST - MOST * 3 // 4
         assert not watching.done()
-        (found,) = server.findings()
-        assert f"{quiet.closed} that said nothing were closed" in found.seen
+        await found_at(server, f"; {quiet.closed} that sent nothing were closed")
+        assert server.ended_connections()["silent"] == quiet.closed

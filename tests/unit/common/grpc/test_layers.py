@@ -7,7 +7,8 @@ from typing import Any
 import grpc
 import pytest
 
-from ortoo.common.grpc.around.layers import Call, Codec, Layer, Layers
+from ortoo.common.grpc.around.coding import Decoding, Encoding
+from ortoo.common.grpc.around.layers import Call, Layer, Layers
 from ortoo.common.process.clock import SystemClock
 
 PATH = "/ortoo.v1.Test/Call"
@@ -81,7 +82,9 @@ def served(handle: Any, *layers: Layer) -> Any:
     if handle is one:
         return Layers(layers).around(grpc.unary_unary_rpc_method_handler(handle, bytes, written), PATH).unary_unary
     if handle is both:
-        return Layers(layers).around(grpc.stream_stream_rpc_method_handler(handle, bytes, written), PATH).stream_stream
+        return (
+            Layers(layers).around(grpc.stream_stream_rpc_method_handler(handle, written, written), PATH).stream_stream
+        )
     return Layers(layers).around(grpc.unary_stream_rpc_method_handler(handle, bytes, written), PATH).unary_stream
 
 
@@ -90,7 +93,7 @@ async def test_layers_are_entered_in_order_and_left_in_reverse(waits: bool) -> N
     """Each makes of the answer what the next one outwards sees; another service's layer sees nothing."""
     noted: list[str] = []
     layers = [Noting("a", noted, waits=waits), Elsewhere("x", noted), Noting("b", noted, waits=waits)]
-    assert await served(one, *layers, Codec())(b"", None) == "answerba"
+    assert await served(one, *layers, Encoding(), Decoding())(b"", None) == "answerba"
     assert noted == ["a enters", "b enters", "b leaves answerb", "a leaves answerba"]
 
 
@@ -107,7 +110,13 @@ async def test_who_refuses_is_not_left_and_those_before_it_hear_why() -> None:
 async def test_an_error_may_become_an_answer(waits: bool) -> None:
     """Layers further out see the answer alone."""
     noted: list[str] = []
-    layers = Noting("a", noted), Noting("b", noted, heals="healed", waits=waits), Noting("c", noted), Codec()
+    layers = (
+        Noting("a", noted),
+        Noting("b", noted, heals="healed", waits=waits),
+        Noting("c", noted),
+        Encoding(),
+        Decoding(),
+    )
     assert await served(one, *layers)(b"fail", None) == "healeda"
     assert noted[3:] == ["c leaves KeyError('handler')", "b leaves KeyError('handler')", "a leaves healeda"]
 
@@ -128,7 +137,7 @@ async def test_who_fails_as_it_is_left_fails_the_call() -> None:
 async def test_each_of_many_answers_passes_the_layers() -> None:
     """From the innermost to the outermost, and all hear when it was taken; an error may become the last one."""
     noted: list[str] = []
-    layers = Noting("a", noted), Noting("b", noted, heals="sorry"), Codec()
+    layers = Noting("a", noted), Noting("b", noted, heals="sorry"), Encoding(), Decoding()
     assert [answer async for answer in served(many, *layers)(b"", None)] == ["1ba", "2ba"]
     assert noted[2:] == [*(f"{name} taken {n}ba" for n in "12" for name in "ab"), "b leaves None", "a leaves None"]
     assert [answer async for answer in served(many, *layers)(b"fail", None)] == ["1ba", "sorrya"]

@@ -33,12 +33,12 @@ def test_nothing_becomes_a_standard_file_that_was_closed() -> None:
 
 OWN = """
 import logging, os, sys, threading, warnings
-from ortoo.common.process import logs
+from ortoo.common.logs import log_event, logger as logs
 logs.configure(level="info")
 logs.own_standard_error()
 more = "x" * int(sys.argv[2])
 for _ in range(int(sys.argv[1])):
-    logs.get_logger("planted").info("a line of the log", more=more)
+    logs.get_logger("planted").emit(log_event.info("a line of the log", "", ""), more=more)
     logging.getLogger("library").warning("a line of a library" + more)
     warnings.warn("a warning" + more, stacklevel=1)
     print("a line of an interceptor", more, file=sys.stderr)
@@ -80,7 +80,7 @@ def test_nothing_waits_for_the_reader_of_standard_error(reader: str) -> None:
 
 LIBRARY = """
 import os, sys
-from ortoo.common.process import logs
+from ortoo.common.logs import log_event, logger as logs
 logs.configure(level="info")
 logs.own_standard_error()
 print(os.get_blocking(2))
@@ -110,7 +110,7 @@ CHILD = """
 import asyncio, os, sys
 import uvloop
 from ortoo.common.machine.standard_files import childrens_standard_error
-from ortoo.common.process import logs
+from ortoo.common.logs import log_event, logger as logs
 logs.own_standard_error()
 
 async def main():

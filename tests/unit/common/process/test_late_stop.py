@@ -30,7 +30,7 @@ async def test_a_stop_that_takes_long_names_who_is_still_there_and_where() -> No
             await clock.pass_time(LATE_S - 1)
             assert not logged
             await clock.pass_time(1)
-    assert [(one["event"], one["since_s"]) for one in logged] == [("the stop takes long", LATE_S)]
+    assert [(one["event"], one["since_s"]) for one in logged] == [("shutdown_slow", LATE_S)]
     place = logged[0]["waiting"]["owner:hangs"]
     assert [part.rpartition(".")[2].partition(":")[0] for part in place.split(" > ")] == ["hang", "stuck", "wait"]
 

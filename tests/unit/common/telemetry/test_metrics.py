@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from ortoo.common.errors import Conflict
-from ortoo.common.grpc.connections import count_connections
+from ortoo.common.grpc.limits.connections import connections_to
 from ortoo.common.machine.descriptors import FEW, Descriptors
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.telemetry import endpoint as metrics_endpoint
@@ -121,7 +121,7 @@ async def test_idle_connections_keep_no_health_check_out_and_few_descriptors(mon
         for reader, _ in idle[:-CONNECTIONS_MAX]:
             with contextlib.suppress(OSError):
                 assert await reader.read() == b""
-        assert count_connections({int(port)})[int(port)] <= CONNECTIONS_MAX
+        assert len(connections_to({int(port)})) <= CONNECTIONS_MAX
         assert (await get(endpoint.address, "/healthz")).status == 200
         for _, writer in idle:
             writer.transport.abort()

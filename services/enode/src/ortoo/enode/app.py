@@ -10,17 +10,16 @@ from ortoo.common.cluster.address_server import found_name_servers, listed_again
 from ortoo.common.cluster.live_settings import LiveSettings
 from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
-from ortoo.common.grpc.server import ROOM_INTERVAL_S
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.machine.descriptors import Descriptors
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
-from ortoo.common.process.logs import get_logger
 from ortoo.common.process.memory_budget import MemoryBudget, memory_bytes
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.service import Running
 from ortoo.common.process.settings import Loaded
 from ortoo.common.telemetry.findings_service import findings_servicer
-from ortoo.common.telemetry.process_metrics import register_memory
+from ortoo.common.telemetry.process_metrics import register_connections, register_memory
 from ortoo.common.telemetry.role import Telemetry
 from ortoo.common.telemetry.settings_service import settings_servicer
 from ortoo.enode.cluster.topic_copies import TopicCopies
@@ -83,6 +82,7 @@ async def open_enode(
         found = Findings("enode", settings.name)
         services = [findings_servicer(found, clock), settings_servicer("enode", live)]
         server = enode_server(handlers, settings, telemetry.calls, token, memory, services, descriptors.connections)
+        register_connections(telemetry.metrics, server.ended_connections)
         handlers.streams = Streams(background, server.draining)
         background.contained("drain", _let_go(handlers, server.draining))
         parts.callback(serving.measured(telemetry.metrics))
@@ -91,7 +91,6 @@ async def open_enode(
 
         own = await parts.enter_async_context(serving.announced(server, name_servers, channels))
         found.sources += [*own, server.findings, memory.findings, telemetry.findings, live.findings]
-        background.every("connections", ROOM_INTERVAL_S, server.make_room, clock=clock)
         background.every("certificates", CERTIFICATES_INTERVAL_S, channels.renew, clock=clock)
         live.appliers += [lambda new: listed_again(name_servers, new.namesrv_address), serving.apply]
         yield RunningEnode(

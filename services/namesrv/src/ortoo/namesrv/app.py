@@ -9,21 +9,22 @@ from ortoo.common.errors import Unavailable
 from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc.cluster_token import cluster_token, read_token
 from ortoo.common.grpc.inner.guard import inner_guards
-from ortoo.common.grpc.server import ROOM_INTERVAL_S, GrpcServer
+from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.grpc.tls import cluster_listener
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.machine.descriptors import Descriptors
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
-from ortoo.common.process.logs import get_logger
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.common.process.service import Running
 from ortoo.common.process.settings import Loaded
 from ortoo.common.telemetry.findings_service import findings_servicer
-from ortoo.common.telemetry.process_metrics import register_memory
+from ortoo.common.telemetry.process_metrics import register_connections, register_memory
 from ortoo.common.telemetry.role import Telemetry
 from ortoo.common.telemetry.settings_service import settings_servicer
+from ortoo.namesrv import log_events
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.encryption import read_encryption
 from ortoo.namesrv.decisions.handle_keys import KeyRotation
@@ -71,7 +72,7 @@ async def open_namesrv(
         if users and settings.keeps_secrets_open:
             raise service.secrets_would_be_open()
         if users and not encryption.encrypts:
-            _log.warning("secrets of users are kept in the clear; give secrets_key_file", users=users)
+            _log.emit(log_events.SECRETS_UNENCRYPTED, users=users)
         directory = Directory(
             catalog,
             await catalog.contents(),
@@ -109,22 +110,24 @@ async def open_namesrv(
                 settings_servicer("namesrv", live),
             ],
             outermost=[telemetry.calls],
-            layers=guards,
+            guards=guards,
             grace_s=settings.stop_grace_s,
             drain_delay_s=settings.drain_delay_s,
+            connections_max=settings.connections_max,
+            connections_per_address_max=settings.connections_per_address_max,
+            descriptors_max=descriptors.connections,
             cluster_tls=cluster_listener(settings),
             memory=memory,
-            connections_max=descriptors.connections,
         )
         found.sources.append(server.findings)
         background.spawn("draining", directory.end_watches_when(server.draining))
         background.spawn("others", directory.follow_others(settings.sync_interval_s))
-        background.every("connections", ROOM_INTERVAL_S, server.make_room, clock=clock)
         background.every("elections", settings.sync_interval_s, elections.look, clock=clock)
         background.every("expiry", settings.expiry_interval_s, directory.expire, clock=clock)
         background.every("deletions", settings.expiry_interval_s, directory.end_deletions, clock=clock)
         background.every("handle keys", KEYS_INTERVAL_S, directory.renew_handle_keys, clock=clock)
         register(telemetry.metrics, directory, elections)
+        register_connections(telemetry.metrics, server.ended_connections)
         await parts.enter_async_context(server)
         servers.append(server)
 
@@ -150,6 +153,6 @@ async def _opened_catalog(
             if not settings.database_url or settings.database_url.startswith("sqlite"):
                 raise
             if attempt == 0:
-                _log.error("waiting for the database", reason=str(error))
+                _log.emit(log_events.DATABASE_UNAVAILABLE_WAITING, reason=str(error))
             await clock.sleep(backoff.delay_s(attempt, randomness))
             attempt += 1

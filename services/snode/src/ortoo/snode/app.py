@@ -10,9 +10,9 @@ from ortoo.common.cluster.addresses import reached_at
 from ortoo.common.cluster.announcing import Announcing
 from ortoo.common.cluster.live_settings import LiveSettings
 from ortoo.common.errors.findings import Findings
-from ortoo.common.grpc.around.layers import Layer
+from ortoo.common.grpc.around.layers import Guard, Layer
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
-from ortoo.common.grpc.server import ROOM_INTERVAL_S, GrpcServer
+from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.grpc.tls import TlsListener, cluster_listener
 from ortoo.common.machine.descriptors import Descriptors
 from ortoo.common.process.background import Background
@@ -22,7 +22,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.service import Running
 from ortoo.common.process.settings import Loaded
 from ortoo.common.records.message import Message
-from ortoo.common.telemetry.process_metrics import register_memory
+from ortoo.common.telemetry.process_metrics import register_connections, register_memory
 from ortoo.common.telemetry.role import Telemetry
 from ortoo.snode.clients import Clients
 from ortoo.snode.cluster import Cluster, open_cluster
@@ -35,14 +35,14 @@ from ortoo.snode.membership import open_membership
 from ortoo.snode.membership.store import redis_client
 from ortoo.snode.observe import open_observation
 from ortoo.snode.observe.trace_topic import TraceTopic
-from ortoo.snode.policy import open_policy
-from ortoo.snode.policy.access import LOOK_INTERVAL_S
+from ortoo.snode.policy import Policy, open_policy
+from ortoo.snode.policy.access import LOOK_INTERVAL_S, Authentication
 from ortoo.snode.pop import Pop
 from ortoo.snode.pull import Pull
 from ortoo.snode.push.sessions import Sessions
 from ortoo.snode.rocketmq.clients.routes import endpoints_of
 from ortoo.snode.rocketmq.rpc.gateway import Gateway
-from ortoo.snode.rpc.around.access import AccessLayer, Refusals
+from ortoo.snode.rpc.around.access import Refusals, Rights, RocketmqSignIn, SignIn
 from ortoo.snode.rpc.around.interception import Interception, Limits, TlsOnly
 from ortoo.snode.rpc.around.namespaces import Namespaces
 from ortoo.snode.rpc.services import HOT, Services
@@ -94,6 +94,7 @@ async def open_snode(
         background = await enter(Background("snode"))
         incarnation = randomness.id_text()
         memory = MemoryBudget(settings.memory_budget_bytes, clock)
+        memory.limit_bytes //= settings.workers
         register_memory(telemetry.metrics, memory)
         runtime = Runtime(settings, incarnation, background, channels, telemetry.metrics, clock, randomness, memory)
         found = Findings("snode", settings.name, [memory.findings, telemetry.findings, live.findings])
@@ -121,19 +122,18 @@ async def open_snode(
         services = Services(
             runtime, cluster, enodes.links, topics, sending, pull, pushes, pop, clients, policy, gateway, found, live
         )
-        layers: list[Layer] = [Namespaces(), *([TlsOnly()] if settings.tls_required else []), Refusals()]
-        if policy.access is not None:
-            layers.append(AccessLayer(policy.access, scaler_open=settings.scaler_open))
-        layers.append(Limits(policy.flow))
-        if policy.chain is not None:
-            layers.append(Interception(policy.chain))
+        guards, layers = _around(settings, policy, cluster.name_server, clock)
         server = GrpcServer(
             settings.listen_address,
             services.added,
             outermost=[telemetry.calls],
+            guards=guards,
             layers=layers,
             grace_s=settings.stop_grace_s,
             drain_delay_s=settings.drain_delay_s,
+            connections_max=settings.connections_max,
+            connections_per_address_max=settings.connections_per_address_max,
+            descriptors_max=descriptors.connections,
             tls=_tls_listener(settings),
             cluster_tls=cluster_listener(settings),
             memory=memory,
@@ -141,9 +141,9 @@ async def open_snode(
             own_address=worker.own_address if worker is not None and not settings.tls_cluster_listen_address else "",
             shares_ports=worker is not None,
             alone=alone,
-            connections_max=descriptors.connections,
         )
         found.sources.append(server.findings)
+        register_connections(telemetry.metrics, server.ended_connections)
 
         async def drain() -> None:
             """End all streams at a stop; the process is ending already."""
@@ -171,7 +171,6 @@ async def open_snode(
             ("sweep", settings.sweep_interval_s, sweep),
             ("sweep clients", PRESENCE_SWEEP_S, gateway.presence.sweep),
             ("sweep lite topics", PRESENCE_SWEEP_S, gateway.lite_expiry.sweep),
-            ("connections", ROOM_INTERVAL_S, server.make_room),
             ("certificates", CERTIFICATES_INTERVAL_S, channels.renew),
             ("renew leases", LEASES_INTERVAL_S, gateway.leases.renew),
         ]
@@ -212,6 +211,25 @@ async def open_snode(
             reload=live.reread,
             tls_address=server.tls_address,
         )
+
+
+def _around(
+    settings: Settings, policy: Policy, name_server: NameServer, clock: Clock
+) -> tuple[list[Guard], list[Layer]]:
+    """What stands around calls before a request is decoded, and after it: TLS and signatures; names, rights, limits."""
+    guards: list[Guard] = [Refusals(), *([TlsOnly()] if settings.tls_required else [])]
+    layers: list[Layer] = [Namespaces()]
+    if policy.access is not None:
+        sign_in = SignIn(policy.access, scaler_open=settings.scaler_open)
+        guards.append(sign_in)
+        layers.append(Rights(policy.access, sign_in))
+    if settings.rocketmq_signatures_required:
+        known = policy.access.authentication if policy.access is not None else None
+        guards.append(RocketmqSignIn(known or Authentication(name_server, clock, settings)))
+    layers.append(Limits(policy.flow))
+    if policy.chain is not None:
+        layers.append(Interception(policy.chain))
+    return guards, layers
 
 
 async def _follow_enodes(cluster: Cluster, enodes: Enodes, sending: Sending) -> None:

@@ -1,14 +1,16 @@
 """What a caller of an inner method needs: the certificate of a role that may call it, the cluster's token, or both."""
 
+import contextlib
 from typing import Any, cast
 
 import pytest
 
-from ortoo.common.cluster.role_names import CertificateRoles, RoleNames
+from ortoo.common.cluster.role_names import CertificateRoles, Role, RoleNames
 from ortoo.common.cluster.service_settings import InnerSettings
 from ortoo.common.errors import Forbidden
 from ortoo.common.grpc.around.layers import Call, Method
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN, CLUSTER_PROOF, ClusterToken
+from ortoo.common.grpc.inner.callers import CALLERS
 from ortoo.common.grpc.inner.guard import InnerGuard, inner_guards
 from ortoo.testing.time.virtual_clock import VirtualClock
 from ortoo.v1 import namesrv_pb2
@@ -51,8 +53,10 @@ def calling(
         headers[ADMIN_TOKEN] = admin
     method = Method(path, name, takes_many=False, gives_many=False, read=bytes, write=bytes)
     call = Call(method, b"", cast("Any", Context(None if is_clear else names, headers)))
-    call.request = request
     guard.enter(call)
+    call.request = request
+    for layer in guard.after_decoding():
+        layer.enter(call)
 
 
 def refused(*args: Any, **kwargs: Any) -> Forbidden:
@@ -87,6 +91,19 @@ def test_a_method_without_a_row_is_refused_to_everybody() -> None:
     names = [f"{role}.ortoo.cluster" for role in ("snode", "enode")]
     for guard in (InnerGuard(CERTIFICATES, None), InnerGuard(None, TOKEN, ADMIN)):
         assert "no role may call" in refused(guard, "NameService/New", *names, proves=True).message
+
+
+def test_the_method_is_checked_before_the_request_is_decoded() -> None:
+    """For every row: a request that is not decoded yet cannot be looked at, and a stranger's never is."""
+    guard = InnerGuard(CERTIFICATES, None)
+    for name, callers in CALLERS.items():
+        method = Method(f"/ortoo.v1.{name}", name, takes_many=False, gives_many=False, read=bytes, write=bytes)
+        for role in (None, *Role):
+            names = ("web.example",) if role is None else tuple(CERTIFICATES.names_of(role))
+            may = role in callers.roles
+            call = Call(method, b"", cast("Any", Context(names, {})))
+            with contextlib.nullcontext() if may else pytest.raises(Forbidden):
+                guard.enter(call)
 
 
 def test_some_fields_are_for_fewer_roles() -> None:

@@ -19,9 +19,9 @@ from ortoo.cli.demo.role_process import RoleProcess, free_addresses
 from ortoo.cli.demo.tally import Verdict
 from ortoo.client import connect
 from ortoo.common.errors import OrtooError
+from ortoo.common.logs.logger import configure
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
-from ortoo.common.process.logs import configure
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,12 @@ from ortoo.cli.demo.role_process import RoleProcess, free_addresses
 from ortoo.client import connect
 from ortoo.common.errors import Unavailable
 from ortoo.common.grpc.tls import made_certificate
+from ortoo.common.logs.logger import configure, own_standard_error
 from ortoo.common.machine.descriptors import Descriptors
 from ortoo.common.machine.line_writer import LineWriter
 from ortoo.common.machine.standard_files import STANDARD_OUTPUT
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
-from ortoo.common.process.logs import configure, own_standard_error
 from ortoo.common.process.service import Running, allow_descriptors
 from ortoo.enode.app import open_enode
 from ortoo.enode.log.settings import StoreSettings

@@ -69,8 +69,8 @@ def run(work: Coroutine[Any, Any, None]) -> None:
     """Run a command until it ends, Ctrl-C, or the reader of its output is gone."""
     import asyncio
 
+    from ortoo.common.logs.logger import configure
     from ortoo.common.machine.standard_files import EXIT_UNREAD
-    from ortoo.common.process.logs import configure
 
     configure(level="error")
     try:

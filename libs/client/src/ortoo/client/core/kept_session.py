@@ -7,10 +7,11 @@ from typing import Any, Generic
 
 import grpc
 
+from ortoo.client import log_events
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.conversation import Conversation, Request, Response
 from ortoo.common.errors import OrtooError
-from ortoo.common.process.logs import get_logger
+from ortoo.common.logs.logger import get_logger
 from ortoo.v1 import consumer_pb2
 
 LEAVE_TIMEOUT_S = 5.0
@@ -58,7 +59,7 @@ class KeptSession(ABC, Generic[Request, Response]):
         except OrtooError as error:
             if not error.retriable and self._refused(error):
                 return None
-            _log.warning("the session broke; opening another", reason=str(error))
+            _log.emit(log_events.SESSION_BROKEN_RECONNECTING, reason=str(error))
         finally:
             self._conversation = None
             self._forget()
@@ -77,7 +78,7 @@ class KeptSession(ABC, Generic[Request, Response]):
             if self._conversation is not None:
                 self._conversation.beat_every(max(0.1, response.opened.heartbeat_interval_ms / 1000))
         elif kind == "closed":
-            _log.info("the session is closed", reason=response.closed.message)
+            _log.emit(log_events.SESSION_CLOSED_BY_SNODE, reason=response.closed.message)
         return bool(kind == "closed")
 
     async def _leave(self) -> None:
@@ -90,7 +91,7 @@ class KeptSession(ABC, Generic[Request, Response]):
             async with asyncio.timeout(LEAVE_TIMEOUT_S):
                 await self._left.wait()
         except TimeoutError:
-            _log.warning("the snode did not say goodbye", address=self.address)
+            _log.emit(log_events.SESSION_CLOSE_TIMEOUT, address=self.address)
 
     async def _prepare(self) -> bool:
         """Find out what has to be said first; whether it is known."""

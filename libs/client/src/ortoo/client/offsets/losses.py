@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ortoo.client import log_events
 from ortoo.client.core.place import Queue
-from ortoo.common.process.logs import get_logger
+from ortoo.common.logs.logger import get_logger
 
 _log = get_logger("consumer")
 
@@ -31,9 +32,9 @@ class Losses:
         """The server said that these messages cannot be had."""
         begin, end = lost.begin_offset, lost.end_offset
         self.messages += end - begin
-        _log.error("messages are lost", queue=str(lost.queue), begin=begin, end=end, reason=lost.reason)
+        _log.emit(log_events.MESSAGES_LOST, queue=str(lost.queue), begin=begin, end=end, reason=lost.reason)
         if self._on_loss is not None:
             try:
                 self._on_loss(lost)
             except Exception:
-                _log.exception("on_loss failed")
+                _log.emit(log_events.ON_LOSS_CALLBACK_FAILED, exc_info=True)

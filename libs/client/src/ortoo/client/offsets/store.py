@@ -4,13 +4,14 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from ortoo.client import log_events
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.place import Queue
 from ortoo.client.core.wire import queue_of, wire_queue
 from ortoo.client.offsets.file import OffsetFile
 from ortoo.common.errors import Fenced, OrtooError, Unavailable
 from ortoo.common.errors.status import error_of
-from ortoo.common.process.logs import get_logger
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.threads import uninterrupted
 from ortoo.v1 import pull_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
@@ -107,8 +108,10 @@ class RemoteOffsets(OffsetStore):
         request = pull_pb2.QueryConsumerOffsetsRequest(group=self._group, queues=map(wire_queue, queues))
         answer = await self._connection.call(ConsumerServiceStub, "QueryOffsets", request)
         for refused in answer.refused:
-            _log.warning(
-                "an offset is not known now", queue=str(queue_of(refused.queue)), reason=refused.failure.message
+            _log.emit(
+                log_events.OFFSET_LOOKUP_FAILED_RETRYING,
+                queue=str(queue_of(refused.queue)),
+                reason=refused.failure.message,
             )
         known: dict[Queue, int | None] = {}
         for item in answer.offsets:
@@ -133,7 +136,7 @@ class RemoteOffsets(OffsetStore):
         except OrtooError as failure:
             refused = dict.fromkeys(news, failure)
         for queue, error in refused.items():
-            _log.warning("an offset was not stored", queue=str(queue), offset=news[queue], reason=str(error))
+            _log.emit(log_events.OFFSET_COMMIT_REJECTED, queue=str(queue), offset=news[queue], reason=str(error))
         self.table.stored({queue: offset for queue, offset in news.items() if queue not in refused})
         return [queue for queue, error in refused.items() if isinstance(error, Fenced)]
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from dataclasses import dataclass
 from typing import Any, Self
 
+from ortoo.client import log_events
 from ortoo.client.core.closed import Left
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, expressions
@@ -16,8 +17,8 @@ from ortoo.common.errors import Fenced, Invalid, OrtooError, Unavailable
 from ortoo.common.groups.delay_levels import delay_ms_of_level
 from ortoo.common.grpc.fields import write
 from ortoo.common.grpc.request_batcher import RequestBatcher
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
-from ortoo.common.process.logs import get_logger
 from ortoo.v1 import pop_pb2
 
 PopHandler = Callable[[PoppedMessage], Awaitable[None]]
@@ -190,7 +191,7 @@ class PopConsumer:
                 try:
                     await self._nack(chosen, delay_ms=0, counts=False)
                 except OrtooError as failure:
-                    _log.warning("messages come again when their leases end", enode=enode, reason=str(failure))
+                    _log.emit(log_events.LEASE_RELEASE_FAILED, enode=enode, reason=str(failure))
                     if failure.retriable:
                         break  # the others would wait there as long, in vain
 
@@ -202,7 +203,7 @@ class PopConsumer:
                 # A snode that does not know how to call off pops instead; what it finds is what is to go back.
                 await self._return(await self._ask_as(attempt_id, self._settings.messages_max, call_off=True))
             except OrtooError as failure:
-                _log.warning("what a pop got comes again when its lease ends", reason=str(failure))
+                _log.emit(log_events.CANCELLED_POP_RELEASE_FAILED, reason=str(failure))
                 return
             except asyncio.CancelledError:
                 self._called_off.append(attempt_id)
@@ -235,7 +236,7 @@ class PopConsumer:
                     if not error.retriable:
                         raise
                     if not failures:
-                        _log.warning("nothing can be popped now; trying on", reason=str(error))
+                        _log.emit(log_events.POP_FAILED_RETRYING, reason=str(error))
                     await self._connection.pause(failures)
                     failures += 1
                     continue
@@ -248,9 +249,9 @@ class PopConsumer:
             try:
                 await self._settle(message, await _outcome(handler, message, where))
             except Fenced as late:
-                _log.warning("a handler took longer than its lease", reason=str(late), **where)
+                _log.emit(log_events.HANDLER_LEASE_EXPIRED, reason=str(late), **where)
             except OrtooError as failure:
-                _log.warning("a message could not be settled", reason=str(failure), **where)
+                _log.emit(log_events.ACK_FAILED, reason=str(failure), **where)
 
         await run_handlers(messages(), handle, concurrency=concurrency)
 
@@ -363,7 +364,7 @@ class PopConsumer:
         try:
             refused, stale = await self._calls.renew(receipts, invisible_ms, timeout_s=self._renewal_s)
         except OrtooError as error:
-            _log.warning("leases could not be renewed; trying on", leases=len(leases), reason=str(error))
+            _log.emit(log_events.LEASE_RENEWAL_FAILED_RETRYING, leases=len(leases), reason=str(error))
             return
         for lease in leases:
             lease.renewed_at_s = now_s
@@ -378,6 +379,6 @@ async def _outcome(handler: PopHandler, message: PoppedMessage, where: dict[str,
     except RetryLater as later:
         return later
     except Exception as error:
-        _log.exception("a handler failed; the message will come again", **where)
+        _log.emit(log_events.HANDLER_FAILED_WILL_REDELIVER, exc_info=True, **where)
         return error
     return None

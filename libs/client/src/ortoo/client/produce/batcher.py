@@ -3,11 +3,12 @@
 import asyncio
 from dataclasses import dataclass
 
+from ortoo.client import log_events
 from ortoo.client.core.place import Queue
 from ortoo.client.produce.in_flight import InFlight
 from ortoo.client.produce.producer_batch import ProducerBatch
 from ortoo.common.errors import OrtooError, Unavailable
-from ortoo.common.process.logs import get_logger
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.records.builder import BatchBuilder
 
 _log = get_logger("producer")
@@ -58,7 +59,7 @@ class Batcher:
         """What was sent failed; why is logged once until something is stored again."""
         if error.retriable and not self.reason:
             self.reason = error.message
-            _log.warning("not stored yet; trying on", queue=str(self.queue), reason=self.reason)
+            _log.emit(log_events.SEND_FAILED_RETRYING, queue=str(self.queue), reason=self.reason)
 
     def too_late(self, batch: ProducerBatch, timeout_s: float) -> Unavailable:
         """The failure of a batch whose time is over, in the words of the enode if it said any."""

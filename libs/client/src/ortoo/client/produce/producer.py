@@ -6,6 +6,7 @@ from itertools import islice
 from types import TracebackType
 from typing import Self
 
+from ortoo.client import log_events
 from ortoo.client.core.closed import Closed
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.place import Queue, Receipt
@@ -17,8 +18,8 @@ from ortoo.client.produce.producer_settings import ProducerSettings
 from ortoo.client.produce.routes import Route, query_route
 from ortoo.common.errors import NOT_TAKEN_FIELD, Invalid, NotFound, OrtooError, Overloaded, Unavailable
 from ortoo.common.grpc.fields import read, write
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
-from ortoo.common.process.logs import get_logger
 from ortoo.common.records.builder import BatchBuilder
 from ortoo.common.records.message import NO_RARE_FIELDS, Message, RareFields, message_of
 from ortoo.v1 import producer_pb2, record_pb2
@@ -383,7 +384,7 @@ class Producer:
             try:
                 await self._refresh_route()
             except OrtooError as error:
-                _log.warning("the route is not known now", topic=self._topic, reason=str(error))
+                _log.emit(log_events.ROUTE_LOOKUP_FAILED, topic=self._topic, reason=str(error))
             await self._clock.sleep(_ROUTE_DOUBT_S)
 
 

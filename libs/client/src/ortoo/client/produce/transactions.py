@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from ortoo.client import log_events
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.place import Queue
 from ortoo.client.core.wire import wire_queue
@@ -22,8 +23,8 @@ from ortoo.client.produce.routes import Route, query_route
 from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.fields import read, write
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
-from ortoo.common.process.logs import get_logger
 from ortoo.common.records.message import Message
 from ortoo.v1 import enode_deferred_pb2, producer_pb2, record_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
@@ -169,7 +170,7 @@ class TransactionalProducer:
         finally:
             call.cancel()
             self.known.clear()
-        _log.info("asking elsewhere for transactions to check", reason=str(error))
+        _log.emit(log_events.TRANSACTION_WATCH_RECONNECTING, reason=str(error))
         return has_heard
 
     async def _check(self, check: producer_pb2.WatchTransactionChecksResponse) -> None:
@@ -180,9 +181,9 @@ class TransactionalProducer:
                     self._connection, check.transaction_id, verdict, enode_deferred_pb2.VERDICT_SOURCE_CHECK
                 )
         except OrtooError as error:
-            _log.info("a checked transaction was not ended; it comes again", reason=str(error))
+            _log.emit(log_events.TRANSACTION_END_FAILED, reason=str(error))
         except Exception:
-            _log.exception("the checker failed; the transaction comes again", transaction=check.transaction_id)
+            _log.emit(log_events.TRANSACTION_CHECKER_FAILED, exc_info=True, transaction=check.transaction_id)
 
 
 async def end_transaction(

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from dataclasses import replace
 from typing import TypeVar
 
+from ortoo.client import log_events
 from ortoo.client.core.closed import Left
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter
@@ -27,8 +28,8 @@ from ortoo.client.pull.shares import Shares
 from ortoo.client.sessions.group_view import GroupView, change_of
 from ortoo.client.sessions.session import Session
 from ortoo.common.errors import NotFound, OrtooError, Unsupported
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background, pause
-from ortoo.common.process.logs import get_logger
 from ortoo.v1 import session_pb2
 
 LEAVE_TIMEOUT_S = 10.0
@@ -114,7 +115,7 @@ class GroupMember:
                 if self._locks is not None:
                     await self._locks.give_back(self._locks.held)  # those that were taken and not begun
         except TimeoutError:
-            _log.warning("the last offsets may not be stored: nobody answers", group=self.group)
+            _log.emit(log_events.FINAL_OFFSET_COMMIT_TIMEOUT, group=self.group)
         finally:  # also when the caller has no patience: nobody is to be left behind as a member
             if self._shares.is_member:
                 self._session.leave(self.group)
@@ -278,7 +279,7 @@ class GroupMember:
             try:
                 settled = await self._rebalance()
             except OrtooError as error:
-                _log.warning("the shares cannot be looked at now", group=self.group, reason=str(error))
+                _log.emit(log_events.REBALANCE_FAILED_RETRYING, group=self.group, reason=str(error))
                 settled = False
             if not settled:
                 await pause(self.settings.lock_retry_ms / 1000, self._shares.changed, self._clock)
@@ -373,6 +374,6 @@ class GroupMember:
         held = await self._locks.take([*self._owned, *self._handover.locked])
         for queue, owned in list(self._owned.items()):
             if queue not in held or self._locks.generation(queue) != owned.queue.generation:
-                _log.warning("a queue lock was lost", queue=str(queue))
+                _log.emit(log_events.QUEUE_LOCK_LOST, queue=str(queue))
                 self._lost(owned.queue)
         self.arrived.set()

@@ -4,6 +4,7 @@ import asyncio
 import enum
 from collections.abc import Awaitable, Callable, Sequence
 
+from ortoo.client import log_events
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.handlers import RetryLater, Tries, named, send_back
 from ortoo.client.core.received import ReceivedMessage
@@ -11,8 +12,8 @@ from ortoo.client.pull.group_member import GroupMember
 from ortoo.client.pull.process_queue import ProcessQueue
 from ortoo.client.pull.settings import Handling
 from ortoo.common.errors import OrtooError
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
-from ortoo.common.process.logs import get_logger
 from ortoo.v1 import pull_pb2
 
 SUSPEND_MIN_MS = 10.0
@@ -128,7 +129,7 @@ class Handlers:
         except RetryLater as later:
             return 0, later
         except Exception as error:
-            _log.exception("a handler failed; the message will come again", **named(self._member.group, messages[0]))
+            _log.emit(log_events.HANDLER_FAILED_WILL_REDELIVER, exc_info=True, **named(self._member.group, messages[0]))
             return 0, error
         count = max(0, min(done, len(messages))) if isinstance(done, int) else len(messages)
         return count, RetryLater()
@@ -136,12 +137,14 @@ class Handlers:
     async def _send_back(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], failure: Exception) -> bool:
         """Whether they are somebody else's business now."""
         if self._member.settings.broadcast:
-            _log.warning("a failed message of a broadcast is dropped", **named(self._member.group, messages[0]))
+            _log.emit(log_events.BROADCAST_MESSAGE_DROPPED, **named(self._member.group, messages[0]))
         else:
             try:
                 await self._give_back(queue, messages, failure, 0)
             except OrtooError as error:
-                _log.warning("a failed message stays here", **named(self._member.group, messages[0]), reason=str(error))
+                _log.emit(
+                    log_events.NACK_FAILED_RETRYING_LOCALLY, **named(self._member.group, messages[0]), reason=str(error)
+                )
                 return False
             self._member.look_at_retries()
         acknowledge(messages)
@@ -155,9 +158,7 @@ class Handlers:
             began_by_s = self._clock.monotonic_s() - timeout_s
             for key, (queue, messages, began_s) in list(self._running.items()):
                 if began_s < began_by_s and not queue.is_dropped:
-                    _log.warning(
-                        "a handler does not return; its message is sent back", **named(self._member.group, messages[0])
-                    )
+                    _log.emit(log_events.HANDLER_TIMEOUT_MESSAGE_RETRIED, **named(self._member.group, messages[0]))
                     if await self._send_back(queue, messages, stuck):
                         self._running.pop(key, None)
 
@@ -217,7 +218,7 @@ class Handlers:
         """How long the queue waits for the next try; None when the message was parked."""
         where = named(self._member.group, message)
         if not isinstance(failure, RetryLater):
-            _log.error("a handler failed; its queue waits", exc_info=failure, **where)
+            _log.emit(log_events.HANDLER_FAILED_QUEUE_PAUSED, exc_info=failure, **where)
         tries = self._tries.failed(message)
         if not isinstance(failure, RetryLater) or failure.counts:
             self._tries.keep(message, tries)
@@ -226,7 +227,7 @@ class Handlers:
         try:
             answer = await self._give_back(queue, [message], failure, tries)
         except OrtooError as error:
-            _log.warning("a failed message stays here", reason=str(error), **where)
+            _log.emit(log_events.NACK_FAILED_RETRYING_LOCALLY, reason=str(error), **where)
             return self._pause_ms
         if answer.parked:
             self._tries.forget(message)
@@ -238,7 +239,7 @@ class Handlers:
     def _dropped(self, failure: Exception, tries: int, where: dict[str, object]) -> float | None:
         """A broadcast has no dead letters, and its back-off is this consumer's own."""
         if 0 < self._handling.attempts_max <= tries:
-            _log.warning("a failed message of a broadcast is dropped", **where)
+            _log.emit(log_events.BROADCAST_MESSAGE_DROPPED, **where)
             return None
         if isinstance(failure, RetryLater) and failure.delay_ms is not None:
             return failure.delay_ms

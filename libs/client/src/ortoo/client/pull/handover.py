@@ -2,13 +2,14 @@
 
 from collections.abc import Collection
 
+from ortoo.client import log_events
 from ortoo.client.core.place import Queue
 from ortoo.client.offsets.store import OffsetStore
 from ortoo.client.pull.process_queue import ProcessQueue
 from ortoo.client.pull.queue_locks import QueueLocks
 from ortoo.common.errors import OrtooError
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
 
 LOOK_S = 0.02
 _log = get_logger("consumer")
@@ -57,7 +58,7 @@ class Handover:
         try:
             await self._store.persist(ours)
         except OrtooError as error:
-            _log.warning("the last offsets were not stored", reason=str(error))
+            _log.emit(log_events.FINAL_OFFSET_COMMIT_FAILED, reason=str(error))
         for queue in done:
             del self._leaving[queue]
             self._store.table.forget(queue)

@@ -7,12 +7,13 @@ cannot hear stops long before somebody else begins.
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ortoo.client import log_events
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.place import Queue
 from ortoo.client.core.wire import queue_of, wire_queue
 from ortoo.client.sessions.session import Session
 from ortoo.common.errors import OrtooError
-from ortoo.common.process.logs import get_logger
+from ortoo.common.logs.logger import get_logger
 from ortoo.v1 import pull_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 
@@ -69,7 +70,7 @@ class QueueLocks:
         for refused in answer.refused:
             queue = queue_of(refused.queue)
             if refused.HasField("failure"):
-                _log.warning("a queue lock is not known", queue=str(queue), reason=refused.failure.message)
+                _log.emit(log_events.QUEUE_LOCK_REJECTED, queue=str(queue), reason=refused.failure.message)
                 if self.generation(queue):
                     granted.add(queue)  # its enode did not say; trust in it ends by itself
             else:
@@ -85,7 +86,7 @@ class QueueLocks:
         try:
             await self._call("UnlockQueues", pull_pb2.UnlockQueuesRequest, mine)
         except OrtooError as error:
-            _log.warning("queue locks were not given back; they end within a minute", reason=str(error))
+            _log.emit(log_events.QUEUE_LOCK_RELEASE_FAILED, reason=str(error))
 
     async def _call(self, method: str, kind: Any, queues: Iterable[Queue]) -> Any:
         """A lock belongs to the session, so its snode is asked; while there is no session the client's name does."""

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+from ortoo.client import log_events
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter
 from ortoo.client.core.suspension import Suspension
@@ -14,7 +15,7 @@ from ortoo.client.pull.process_queue import ProcessQueue
 from ortoo.client.pull.pulling import Pulled, PullStatus, pull
 from ortoo.client.pull.settings import PullSettings
 from ortoo.common.errors import DataLoss, Fenced, NotFound, OrtooError
-from ortoo.common.process.logs import get_logger
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.retry import Backoff
 
 DAMAGE_PULLS = 3
@@ -57,11 +58,11 @@ class QueuePuller:
             try:
                 pulled = await self._pull(epoch)
             except (Fenced, NotFound) as error:
-                _log.warning("a queue was lost", queue=str(queue.queue), reason=str(error))
+                _log.emit(log_events.QUEUE_LOST, queue=str(queue.queue), reason=str(error))
                 self.lost(queue)
                 return
             except OrtooError as error:
-                _log.warning("a pull failed", queue=str(queue.queue), reason=str(error))
+                _log.emit(log_events.PULL_FAILED_RETRYING, queue=str(queue.queue), reason=str(error))
                 if error.retriable:
                     self.connection.failed(address)
                 await self.connection.clock.sleep(backoff.delay_s(failures, self.connection.randomness))
@@ -83,8 +84,12 @@ class QueuePuller:
         if hold is not None:
             if self.counts.count(hold):
                 held = self.queue.held
-                _log.info(
-                    "pulls wait", queue=str(self.queue.queue), reason=hold.value, held=held.messages, span=held.span
+                _log.emit(
+                    log_events.PULL_THROTTLED,
+                    queue=str(self.queue.queue),
+                    reason=hold.value,
+                    held=held.messages,
+                    span=held.span,
                 )
             await self.connection.clock.sleep(self.settings.flow_retry_ms / 1000)
             return False
@@ -132,8 +137,8 @@ class QueuePuller:
     async def _correct(self, pulled: Pulled) -> None:
         """Go on where the server says, after what is held was processed."""
         queue = self.queue
-        _log.warning(
-            "an offset is not stored; going on at the nearest one",
+        _log.emit(
+            log_events.OFFSET_OUT_OF_RANGE,
             queue=str(queue.queue),
             offset=queue.next_offset,
             corrected=pulled.next_offset,

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
+from ortoo.client import log_events
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter
 from ortoo.client.core.place import RETRY_PREFIX, Queue
@@ -14,7 +15,7 @@ from ortoo.client.sessions.group_view import GroupView, allocated
 from ortoo.client.sessions.session import Session, query_view
 from ortoo.common.errors import Invalid, NotFound, OrtooError
 from ortoo.common.grpc.fields import write
-from ortoo.common.process.logs import get_logger
+from ortoo.common.logs.logger import get_logger
 from ortoo.v1 import session_pb2
 
 _log = get_logger("consumer")
@@ -122,7 +123,7 @@ class Shares:
             try:
                 shares[topic] = self._share_of(topic, await readable_queues(self._connection, topic))
             except OrtooError as error:
-                _log.warning("the queues of a topic are not known now", topic=topic, reason=str(error))
+                _log.emit(log_events.ROUTE_LOOKUP_FAILED, topic=topic, reason=str(error))
         return shares
 
     def _share_of(self, topic: str, queues: list[Queue]) -> list[Queue]:

@@ -9,15 +9,16 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
+from ortoo.client import log_events
 from ortoo.client.core.handlers import RetryLater, Tries, named
 from ortoo.client.core.place import Queue
 from ortoo.client.core.received import ReceivedMessage
 from ortoo.client.core.suspension import Hold
 from ortoo.client.push.push_member import PushMember
 from ortoo.common.errors import OrtooError
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background, pause
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
 from ortoo.v1 import pull_pb2
 
 Handler = Callable[[ReceivedMessage], Awaitable[None]]
@@ -122,7 +123,7 @@ class PushHandlers:
     async def _failed(self, message: ReceivedMessage, failure: Exception, in_order: bool) -> float | None:
         """How long to wait before the next try here; None when the message is the server's again, or parked."""
         where = named(self._group, message)
-        _log.error("a handler failed", exc_info=failure, **where)
+        _log.emit(log_events.HANDLER_FAILED_WILL_REDELIVER, exc_info=failure, **where)
         tries = self._tries.failed(message)
         counts = not isinstance(failure, RetryLater) or failure.counts
         if counts and (in_order or self._send_back is None):  # the server counts the others
@@ -132,7 +133,7 @@ class PushHandlers:
         try:
             answer = await self._send_back([message], failure, tries if in_order else 0)
         except OrtooError as error:
-            _log.warning("a failed message stays here", reason=str(error), **where)
+            _log.emit(log_events.NACK_FAILED_RETRYING_LOCALLY, reason=str(error), **where)
             return self._retry_delay_ms
         if not in_order or answer.parked:
             return None

@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Collection, Sequence
 
+from ortoo.client import log_events
 from ortoo.client.core.closed import Left
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.kept_session import KeptSession
@@ -20,7 +21,7 @@ from ortoo.client.produce.routes import readable_queues
 from ortoo.common.errors import OrtooError
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_field import Bulky
-from ortoo.common.process.logs import get_logger
+from ortoo.common.logs.logger import get_logger
 from ortoo.v1 import consumer_pb2
 
 _log = get_logger("consumer")
@@ -229,7 +230,7 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
         except OrtooError as error:
             if not error.retriable:
                 self._is_leaving = self._refused(error)
-            _log.warning("it is not known where a broadcast goes on", reason=str(error))
+            _log.emit(log_events.BROADCAST_OFFSET_UNKNOWN, reason=str(error))
             return False
         del self._opening.start_offsets[:]
         self._opening.start_offsets.extend(

@@ -5,13 +5,14 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
+from ortoo.client import log_events
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter
 from ortoo.client.core.place import Queue
 from ortoo.client.read.fetch import fetch
 from ortoo.common.errors import DataLoss
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
-from ortoo.common.process.logs import get_logger
 from ortoo.common.records.message import Message
 
 BUFFERED_MAX = 64
@@ -94,5 +95,5 @@ async def _messages(
         except DataLoss as error:
             if error.end_offset <= at:
                 raise
-            _log.warning("damaged messages are left out", queue=str(queue), begin=at, end=error.end_offset)
+            _log.emit(log_events.DAMAGED_MESSAGES_SKIPPED, queue=str(queue), begin=at, end=error.end_offset)
             at = error.end_offset

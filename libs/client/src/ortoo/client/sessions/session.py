@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from ortoo.client import log_events
 from ortoo.client.core.closed import Closed
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.kept_session import KeptSession
@@ -13,8 +14,8 @@ from ortoo.client.sessions.group_view import GroupView
 from ortoo.common.errors import Conflict, NotFound, OrtooError
 from ortoo.common.errors.status import error_of
 from ortoo.common.groups.allocation import AllocationStrategy
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
-from ortoo.common.process.logs import get_logger
 from ortoo.v1 import pull_pb2, session_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 from ortoo.v1.session_pb2_grpc import SessionServiceStub
@@ -133,7 +134,7 @@ class Session(KeptSession[session_pb2.ConnectRequest, session_pb2.ConnectRespons
         if answer.HasField("failure"):
             error = error_of(answer.failure)
             if error.retriable or (joined.answered.done() and isinstance(error, NotFound)):
-                _log.warning("a registration was not taken; saying it again", group=answer.group, reason=str(error))
+                _log.emit(log_events.REGISTRATION_REJECTED_RETRYING, group=answer.group, reason=str(error))
                 self._background.spawn("register again", self._register_later(joined))
             elif joined.answered.done():
                 self._groups.pop(answer.group)

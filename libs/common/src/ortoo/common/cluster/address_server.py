@@ -10,9 +10,10 @@ from typing import Final
 
 from ortoo.common.cluster.name_servers import NameServers, addresses_of
 from ortoo.common.errors import Invalid, OrtooError, Unavailable
+from ortoo.common.logs import log_events
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
 
 REFRESH_S: Final = 30.0
 RETRY_S: Final = 1.0
@@ -43,14 +44,14 @@ async def found_name_servers(text: str, *, background: Background, clock: Clock)
             servers = NameServers(await _fetch(text))
         except OrtooError as error:
             if not failing:
-                _log.error("waiting for the address server", reason=str(error))
+                _log.emit(log_events.ADDRESS_SERVER_UNAVAILABLE, reason=str(error))
             failing = True
             await clock.sleep(RETRY_S)
     found = servers
 
     async def refresh() -> None:
         if found.replace(await _fetch(text)):
-            _log.warning("the list of name servers changed", name_servers=found.addresses)
+            _log.emit(log_events.NAME_SERVER_LIST_CHANGED, name_servers=found.addresses)
 
     background.every("address server", REFRESH_S, refresh, clock=clock)
     return found

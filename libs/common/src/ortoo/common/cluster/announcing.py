@@ -10,9 +10,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.errors import Conflict, Fenced, OrtooError
 from ortoo.common.errors.findings import Finding
+from ortoo.common.logs import log_events
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background, pause
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 
@@ -128,7 +129,7 @@ class Announcing:
                 lease_s = await self._announce(address)
             except OrtooError as error:
                 if attempt == 0:
-                    _log.error("not registered; trying on", name_server=address, reason=str(error))
+                    _log.emit(log_events.REGISTRATION_FAILED_RETRYING, name_server=address, reason=str(error))
                 self._registered.pop(address, None)
                 self._failures[address] = error
                 self.answered()
@@ -136,7 +137,7 @@ class Announcing:
                 attempt += 1
             else:
                 if address not in self._registered or attempt:
-                    _log.info("registered", name_server=address)
+                    _log.emit(log_events.REGISTRATION_SUCCEEDED, name_server=address)
                 self._registered[address] = None
                 self._failures.pop(address, None)
                 self._was_known = True

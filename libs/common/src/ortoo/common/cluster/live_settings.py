@@ -11,9 +11,10 @@ from typing import Any, Generic, TypeVar
 from ortoo.common.cluster.service_settings import ServiceSettings
 from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.errors.findings import Finding
-from ortoo.common.process import logs
+from ortoo.common.logs import log_events
+from ortoo.common.logs import logger as logs
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock, SystemClock
-from ortoo.common.process.logs import get_logger
 from ortoo.common.process.settings import Loaded, Setting, SettingChange, changed, check_ranges, flat, text_of
 
 HISTORY_MAX = 200
@@ -77,7 +78,7 @@ class LiveSettings(Generic[S]):
         chosen = {name: text for name, text in (self._chosen | dict(values)).items() if name not in reset}
         changes = self._take(self._loaded, chosen, by, check_only=check_only)
         if changes and not check_only:
-            _log.warning("settings changed", by=by, **_told(changes))
+            _log.emit(log_events.SETTINGS_CHANGED, by=by, **_told(changes))
         return changes
 
     def reread(self) -> None:
@@ -88,10 +89,10 @@ class LiveSettings(Generic[S]):
             chosen = {name: text for name, text in self._chosen.items() if found[name] == before[name]}
             changes = self._take(loaded, chosen)
         except OrtooError as error:
-            _log.error("the settings stay as they are", reason=str(error))
+            _log.emit(log_events.SETTINGS_RELOAD_REJECTED, reason=str(error))
             return
         waiting = [one.name for one in self.all() if not one.live and one.at_next_start is not None]
-        _log.warning("settings read again", at_next_start=waiting, **_told(changes))
+        _log.emit(log_events.SETTINGS_RELOADED, at_next_start=waiting, **_told(changes))
 
     def findings(self) -> Iterator[Finding]:
         """What operators have set, where the next start takes something else."""

@@ -54,6 +54,13 @@ class ServiceSettings:
     """How much the process may hold for all who call it: what they have not read, and what they sent that is on its
     way. Beyond it those who do not read are ended and others told to slow down. 0 = half of what the container or the
     machine has, less what is set aside for caches."""
+    connections_max: Annotated[int, Range(0, 1 << 20)] = 0
+    """How many connections each port takes; further ones are closed at once. 0 = one for each 64 KiB that
+    memory_budget_bytes allows. A port never takes more than its part of the process's file descriptors."""
+    connections_per_address_max: Annotated[int, Range(0, 1 << 20)] = 0
+    """How many connections to a port may come from one address. Beyond it the process ends those whose peers have been
+    silent longest. 0 = half of connections_max. Raise it where all clients come through one proxy or address
+    translation."""
     one_core_if_enough: bool = True
     """Whether the process keeps all its threads on one core while one is enough (CPU affinity, pinning): calls then
     cost less and come back sooner. It chooses an idle one, and uses all that it may as soon as it needs more."""

@@ -12,6 +12,9 @@ from ortoo.common import errors
 from ortoo.v1 import failure_pb2
 
 FAILURE_METADATA_KEY = "ortoo-failure-bin"
+TOLD_LENGTH_MAX, FIELD_LENGTH_MAX = 1_500, 255
+"""How much of an error's message and field a caller is told. They may repeat a text of any length from the request, and
+a client whose library takes 8 KiB of headers would learn nothing at all."""
 
 TABLE: tuple[tuple[type[errors.OrtooError], grpc.StatusCode, "failure_pb2.FailureKind.ValueType"], ...] = (
     (errors.Invalid, grpc.StatusCode.INVALID_ARGUMENT, failure_pb2.FAILURE_KIND_INVALID),
@@ -61,13 +64,18 @@ def count_told(error: errors.OrtooError) -> None:
     FAILURES_TOLD[_NAMES[kind_of(error)]] += 1
 
 
+def told(text: str, length_max: int = TOLD_LENGTH_MAX) -> str:
+    """As much of a text as a caller is told."""
+    return text if len(text) <= length_max else f"{text[:length_max]}..."
+
+
 def failure_of(error: errors.OrtooError) -> failure_pb2.Failure:
     """`error` as it travels; it counts as told."""
     count_told(error)
     failure = failure_pb2.Failure(
         kind=_KIND_BY_CLASS[kind_of(error)],
-        message=error.message,
-        field=error.field,
+        message=told(error.message),
+        field=told(error.field, FIELD_LENGTH_MAX),
         retry_after_ms=error.retry_after_ms,
     )
     if isinstance(error, errors.OutOfRange | errors.DataLoss):

@@ -19,6 +19,8 @@ from ortoo.common.records.wire import bytes_head
 
 BULK_BYTES_MIN: Final = 16 << 10
 """Below this size the generated classes are as fast."""
+PIECES_MAX: Final = 16_384
+"""How many fields a message may have on the way to its bulk: they are looked at one by one."""
 
 
 class Bulky:
@@ -124,6 +126,8 @@ def _without(
     pieces: list[bytes | memoryview] = []
     position, end = 0, len(data)
     while position < end:
+        if len(pieces) > PIECES_MAX or len(found) > PIECES_MAX:
+            raise DecodeError(f"the message has more than {PIECES_MAX} fields on the way to its bulk")
         start = position
         key, position = _varint(data, position, end)
         stop = position + _field_bytes(data, key & 7, position, end)

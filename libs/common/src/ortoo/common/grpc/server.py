@@ -12,54 +12,60 @@ from grpc_reflection.v1alpha import reflection
 
 from ortoo.common.errors import Conflict
 from ortoo.common.errors.findings import Finding
-from ortoo.common.grpc.around.call_memory import CallMemory
+from ortoo.common.grpc.around.call_memory import HEADER_BYTES_MAX, CallMemory
+from ortoo.common.grpc.around.coding import Decoding, Encoding
 from ortoo.common.grpc.around.error_translation import ErrorTranslation
-from ortoo.common.grpc.around.layers import Codec, Layer, Layers
+from ortoo.common.grpc.around.layers import Guard, Layer, Layers
+from ortoo.common.grpc.around.observers import Observers
 from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX
-from ortoo.common.grpc.connections import count_connections, end_silent
 from ortoo.common.grpc.front.serving import QueueFront
+from ortoo.common.grpc.limits import core_sockets, inflation
+from ortoo.common.grpc.limits.connection_limits import ConnectionLimits
+from ortoo.common.grpc.limits.connection_watch import ConnectionWatch
+from ortoo.common.grpc.limits.core_sockets import CoreSockets
+from ortoo.common.grpc.limits.memory_guard import MemoryGuard
 from ortoo.common.grpc.tls import TlsListener
 from ortoo.common.grpc.transport import current_transport
-from ortoo.common.machine.descriptors import Descriptors, open_descriptors
+from ortoo.common.machine.descriptors import Descriptors
 from ortoo.common.process.background import Background
-from ortoo.common.process.logs import get_logger
+from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.memory_budget import MemoryBudget
-from ortoo.common.process.threads import uninterrupted
 
+STREAMS_OF_CONNECTION_MAX = 1_000
+"""How many calls may be open on one connection; a client's further calls wait for one of them to end."""
+SET_UP_MS_MAX = 10_000
+"""How long a connection may take to be set up: the handshake of TLS, and the first words of HTTP/2."""
+IDLE_MS_MAX = 300_000
+"""How long a connection may have no call; clients connect again by themselves with their next one."""
+PING_STRIKES_MAX = 100
+"""How many pings may come too soon, while nothing is sent in between, before the connection is ended."""
 OPTIONS: tuple[tuple[str, int], ...] = (
+    *inflation.OPTIONS,
+    *core_sockets.OPTIONS,
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
-    ("grpc.max_metadata_size", 64 << 10),
+    ("grpc.max_metadata_size", HEADER_BYTES_MAX),
+    # Between the two sizes gRPC refuses by chance.
+    ("grpc.absolute_max_metadata_size", HEADER_BYTES_MAX),
+    ("grpc.max_concurrent_streams", STREAMS_OF_CONNECTION_MAX),
+    ("grpc.server_handshake_timeout_ms", SET_UP_MS_MAX),
+    # A peer that has not acknowledged our settings is not bound by the two limits above.
+    ("grpc.http2.settings_timeout", SET_UP_MS_MAX),
+    ("grpc.max_connection_idle_ms", IDLE_MS_MAX),
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-    ("grpc.http2.max_ping_strikes", 0),
-    # Two processes on one port would share its calls by chance; the second one must fail instead.
-    ("grpc.so_reuseport", 0),
+    ("grpc.http2.max_ping_strikes", PING_STRIKES_MAX),
 )
-SHARING = (*OPTIONS[:-1], ("grpc.so_reuseport", 1))
-"""Of a process whose ports somebody keeps for it and its like."""
-
-CONNECTIONS_MAX = "grpc.max_allowed_incoming_connections"
-"""gRPC's name for the limit of connections at one port: it closes what is beyond as soon as it is accepted, so that
-idle connections and unfinished handshakes count as well."""
-FOUND_PERCENT = 90
-"""From what part of its connections on an operator is told of a port."""
-LEFT_PERCENT = 75
-"""Down to how many of its connections a port closes silent ones when it has FOUND_PERCENT: new clients must get in."""
-ROOM_INTERVAL_S = 1.0
-"""How often a role calls `make_room`."""
-FOUND_S = 30.0
-"""How long an operator is told that a port was full."""
 
 LIVE = "live"
 """What the health service is asked for by who restarts a process: its event loop turns, and it can do its work."""
+CHECK = "/grpc.health.v1.Health/Check"
 LAST_WORD_S = 0.1
 """How long a stop waits for watchers of health to hear of it."""
 
 AddServicer = Callable[[Any], None]
-_log = get_logger("server")
 
 
 class _Health(HealthServicer):  # type: ignore[misc]  # it comes without types
@@ -99,6 +105,7 @@ class GrpcServer:
         address: str,
         servicers: Sequence[tuple[str, AddServicer]],
         *,
+        guards: Sequence[Guard] = (),
         layers: Sequence[Layer] = (),
         outermost: Sequence[Layer] = (),
         grace_s: float = 5.0,
@@ -113,23 +120,29 @@ class GrpcServer:
         shares_ports: bool = False,
         alone: asyncio.Event | None = None,
         connections_max: int = 0,
+        connections_per_address_max: int = 0,
+        descriptors_max: int = 0,
     ) -> None:
         """Serve on host:port (port 0: the kernel picks; empty: only by TLS), which `setting` names.
 
         `servicers` are (full service name, add-to-server) pairs. Unless it `is_ready` at once, requests are welcome
         when `set_serving` says so.
 
-        `connections_max` is divided evenly between the ports; 0 = the share of one role in this process.
-
         What calls cost is drawn from `memory`; None = from a budget that nothing else draws from.
 
-        `layers` raise OrtooErrors, as handlers do; those in `outermost` see the status that became of them.
+        The order of work at a call: `outermost`, memory, `guards`, the counts of elements, decoding, `layers`, the
+        handler. A guard's layers `after_decoding` come before the other `layers`. Guards and layers raise OrtooErrors,
+        as handlers do; those in `outermost` see the resulting status.
 
-        `hot` are full names of unary methods that the queue front serves, where it can.
+        `hot` are full names of unary methods that the queue front serves, where it can; it serves health checks too.
 
         With `shares_ports` other processes listen on the same ports, and each connection is one's; `own_address` is
         then one more, where this process alone is reached. Empty = none. Once it is `alone`, for who told others of it
         is gone, a stop waits for nobody to hear of it.
+
+        Each port takes `connections_max` connections, `connections_per_address_max` of them from one address; 0 = as
+        many as memory allows, and half of them. `descriptors_max` is how many descriptors the connections of all ports
+        may take; it is divided evenly between the ports. 0 = the share of connections in this process.
         """
         self.draining = asyncio.Event()
         self.serving = False
@@ -149,18 +162,38 @@ class GrpcServer:
         self._alone = alone or asyncio.Event()
         self._names = [name for name, _ in servicers]
         self._health = _Health(self.draining)
-        around = Layers([*outermost, ErrorTranslation(), CallMemory(memory or MemoryBudget()), Codec(), *layers])
+        assert not any(isinstance(one, Guard) for one in layers), "a guard is entered before requests are decoded"
+        memory = memory or MemoryBudget()
+        calls = CallMemory(memory)
+        before = [*outermost, ErrorTranslation(), calls, Observers(), Encoding(), *guards]
+        after = [layer for guard in guards for layer in guard.after_decoding()]
+        around = Layers([*before, Decoding(calls), *after, *layers])
         ports = sum(map(bool, (address, own_address, tls, cluster_tls)))
-        self.connections_max = max(1, (connections_max or Descriptors.of_process().connections) // max(1, ports))
-        """How many connections each port takes."""
-        options = (*(SHARING if shares_ports else OPTIONS), (CONNECTIONS_MAX, self.connections_max))
-        self._full: dict[int, tuple[float, int, int]] = {}
-        """By port: when it was full last, by the loop's clock; how many connections it had; how many were closed."""
-        self._server = current_transport().server([around], options)
-        self._front = QueueFront.before(self._server, hot, around) if hot else None
+        limits = ConnectionLimits.chosen(
+            connections_max,
+            connections_per_address_max,
+            memory.allowed_bytes,
+            (descriptors_max or Descriptors.of_process().connections) // max(ports, 1),
+        )
+        options = (
+            *OPTIONS,
+            # gRPC closes further connections when it accepts them, so that idle ones and unfinished handshakes count.
+            ("grpc.max_allowed_incoming_connections", limits.connections_max),
+            # Two processes on one port would share its calls by chance, unless somebody keeps it for them.
+            ("grpc.so_reuseport", int(shares_ports)),
+        )
+        transport = current_transport()
+        self._server = transport.server([around], options)
+        sockets = CoreSockets.of_newest() if transport.has_sockets else None
+        self._connections = ConnectionWatch(limits, sockets, MemoryGuard(memory), SystemClock())
+        self._calls = calls
+        self._has_sockets = transport.has_sockets
+        self._background = Background("connections")
+        # The calls of a method that the front serves wait in a queue of their own: no other method's fill it.
+        self._front = QueueFront.before(self._server, (*hot, CHECK), around)
         for _, add in servicers:
             add(self._front or self._server)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._front or self._server)
         reflection.enable_server_reflection(
             [*self._names, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME],
             self._server,
@@ -175,19 +208,32 @@ class GrpcServer:
         if self._front is not None:
             self._front.register()
         await self._server.start()
+        await self._background.__aenter__()
         try:
             if self._front is not None:
                 self._front.begin()
+            if self._has_sockets:
+                self._watch()
             await self.set_serving(self._is_ready)
         except BaseException:
             await self._stop(None)
             raise
         return self
 
+    def _watch(self) -> None:
+        """Look after the connections for as long as the server listens."""
+        addresses = (self.address, self.own_address, self.tls_address, self.cluster_address)
+        self._connections.ports = {int(address.rpartition(":")[2]) for address in addresses if address}
+        self._background.contained("connections", self._connections.look_at_connections())
+        self._background.contained("memory", self._connections.look_at_memory())
+
     async def _stop(self, grace_s: float | None) -> None:
-        await self._server.stop(grace_s)
-        if self._front is not None:
-            await self._front.close()
+        try:
+            await self._server.stop(grace_s)
+            if self._front is not None:
+                await self._front.close()
+        finally:
+            await self._background.__aexit__(None, None, None)
 
     def _secured(self, tls: TlsListener | None) -> str:
         if tls is None:
@@ -196,44 +242,12 @@ class GrpcServer:
         return _bound(tls.address, lambda at: self._server.add_secure_port(at, credentials), tls.settings[0])
 
     def findings(self) -> Iterator[Finding]:
-        """Whether a port has as many connections as it takes, or had a moment ago."""
-        now_s = asyncio.get_running_loop().time()
-        for port, (full_s, count, closed) in sorted(self._full.items()):
-            if now_s - full_s <= FOUND_S:
-                yield Finding(
-                    "connections used up",
-                    f"port {port} had {count} connections of {self.connections_max}, which the limit of "
-                    f"{Descriptors.of_process().limit} file descriptors of the process allows it; {closed} that said "
-                    "nothing were closed",
-                    "further connections are closed at once; those that are open are served",
-                    "raise the limit of open files (ulimit -n, LimitNOFILE=), or close idle clients; a snode can also "
-                    "be joined by another one",
-                )
+        """Whether a port has nearly as many connections as it takes, or had a moment ago."""
+        return self._connections.findings()
 
-    async def make_room(self) -> None:
-        """Close connections whose peers say nothing where a port is nearly full. Roles call it every ROOM_INTERVAL_S.
-
-        Only those are closed that no client of gRPC would leave so: else idle ones would keep new clients out.
-        """
-        if open_descriptors() >= self.connections_max * FOUND_PERCENT // 100:
-            full = await uninterrupted(asyncio.get_running_loop().run_in_executor(None, self._made_room))
-            now_s = asyncio.get_running_loop().time()
-            for port, (count, closed) in full.items():
-                if closed or port not in self._full or now_s - self._full[port][0] > FOUND_S:
-                    most = self.connections_max
-                    _log.warning("connections_used_up", port=port, count=count, most=most, closed=closed)
-                self._full[port] = (now_s, count, closed)
-
-    def _made_room(self) -> dict[int, tuple[int, int]]:
-        """By port that was nearly full: how many connections it had, and how many of them were closed."""
-        addresses = (self.address, self.own_address, self.tls_address, self.cluster_address)
-        ports = {int(address.rpartition(":")[2]) for address in addresses if address}
-        many, left = (self.connections_max * percent // 100 for percent in (FOUND_PERCENT, LEFT_PERCENT))
-        full: dict[int, tuple[int, int]] = {}
-        for port, count in count_connections(ports).items():
-            if count >= many:
-                full[port] = (count, end_silent(port, count - left))
-        return full
+    def ended_connections(self) -> dict[str, int]:
+        """How many connections were ended because of what their peers did, by reason."""
+        return {**self._connections.ended, **self._calls.ended}
 
     def never_again(self) -> None:
         """Say by grpc.health.v1, to who asks for LIVE, that only a new process can do this one's work."""

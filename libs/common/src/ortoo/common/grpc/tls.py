@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import grpc
 
 from ortoo.common.errors import Invalid
+from ortoo.common.logs import log_events
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import SystemClock
-from ortoo.common.process.logs import get_logger
 
 if TYPE_CHECKING:  # clients import this file as well, and have no such settings
     from ortoo.common.cluster.service_settings import ServiceSettings
@@ -49,9 +50,9 @@ class Renewed(Generic[T]):
         try:
             self.value = self._make()
         except Invalid as error:
-            _log.error("going on with the certificates there were", reason=str(error))
+            _log.emit(log_events.CERTIFICATES_RELOAD_FAILED, reason=str(error))
             return False
-        _log.info("certificates were read again", files=[str(file) for file in self._files])
+        _log.emit(log_events.CERTIFICATES_RELOADED, files=[str(file) for file in self._files])
         return True
 
     def _state(self) -> list[tuple[int, int, int] | None]:
@@ -87,7 +88,7 @@ class TlsListener:
     def credentials(self) -> grpc.ServerCredentials:
         """Read the files, and again before a handshake when they have changed. Errors: Invalid, naming the setting."""
         if not (self.certificate_file and self.key_file):
-            _log.warning("TLS by a certificate made for development; give a real one", field=self.settings[1])
+            _log.emit(log_events.DEVELOPMENT_CERTIFICATE_USED, field=self.settings[1])
             certificate, key = made_certificate(("localhost", "127.0.0.1", self.address.rpartition(":")[0]))
             return grpc.ssl_server_credentials([(key, certificate)])
         files = [Path(file) for file in (self.certificate_file, self.key_file, self.client_ca_file) if file]

@@ -14,6 +14,9 @@ Options = Sequence[tuple[str, int]]
 class Transport(Protocol):
     """Makes both ends of connections, which then behave as grpc.aio says."""
 
+    has_sockets: bool
+    """Whether the connections are sockets of this process."""
+
     def channel(self, address: str, options: Options) -> grpc.aio.Channel:
         """A channel to host:port; it connects by itself when it is used."""
 
@@ -23,6 +26,8 @@ class Transport(Protocol):
 
 class SocketTransport:
     """The real one."""
+
+    has_sockets = True
 
     def channel(self, address: str, options: Options) -> grpc.aio.Channel:
         """A channel without TLS."""

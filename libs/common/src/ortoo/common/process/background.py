@@ -9,9 +9,10 @@ import grpc
 
 from ortoo.common.errors import OrtooError
 from ortoo.common.errors.status import cancellations
+from ortoo.common.logs import log_events
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.containment import Scope, contain, place_of
-from ortoo.common.process.logs import get_logger
 
 LOST_S = 10.0
 """How long tasks may take to end once they are cancelled, before they are cancelled once more."""
@@ -71,8 +72,8 @@ class Background:
 
     def _cancel_again(self) -> None:
         """A cancellation can be lost where a library takes it for its own; a stop that waits for ever helps nobody."""
-        _log.error(
-            "tasks did not end when they were cancelled; they are cancelled again",
+        _log.emit(
+            log_events.TASK_CANCEL_TIMEOUT,
             owner=self._name,
             waiting={task.get_name(): place_of(task) for task in self._tasks},
         )
@@ -174,7 +175,7 @@ class Background:
         try:
             await step()
         except OrtooError as error:
-            _log.warning("periodic step failed", owner=self._name, step=name, reason=str(error))
+            _log.emit(log_events.PERIODIC_STEP_FAILED, owner=self._name, step=name, reason=str(error))
         except Exception as error:
             contain(f"{self._name} {name}", error)
         else:

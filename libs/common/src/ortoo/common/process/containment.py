@@ -6,7 +6,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 from ortoo.common.errors import Internal, OrtooError
-from ortoo.common.process.logs import get_logger
+from ortoo.common.logs import log_events
+from ortoo.common.logs.logger import get_logger
 
 CONTAINED_FAILURES: Counter[str] = Counter()
 """Where to how many failures ended there, since the process began."""
@@ -40,9 +41,9 @@ def contain(where: str, error: BaseException, **about: object) -> None:
     if isinstance(error, OrtooError):
         notes = {"notes": "; ".join(error.__notes__)} if getattr(error, "__notes__", None) else {}
         said = {"where": where, "kind": type(error).__name__, "reason": str(error), **notes}
-        _log.warning("a failure was contained", **said, **about)
+        _log.emit(log_events.FAILURE_CONTAINED, **said, **about)
     else:
-        _log.error("a defect was contained", where=where, exc_info=error, **about)
+        _log.emit(log_events.DEFECT_CONTAINED, where=where, exc_info=error, **about)
 
 
 def told_as(error: Exception, where: str) -> OrtooError:

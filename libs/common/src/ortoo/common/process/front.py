@@ -16,9 +16,10 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.errors.findings import process_version
+from ortoo.common.logs import logger as logs
 from ortoo.common.machine.affinity import system_cores
 from ortoo.common.machine.standard_files import EXIT_UNREAD, complain, end_output
-from ortoo.common.process import logs, service
+from ortoo.common.process import service
 from ortoo.common.process.service import Running
 from ortoo.common.process.settings import Loaded, flat, text_of
 

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from ortoo.common.errors import Overloaded
 from ortoo.common.errors.findings import Finding
+from ortoo.common.logs import log_events
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock, SystemClock
-from ortoo.common.process.logs import get_logger
 
 CGROUPS, CGROUPS_OF_PROCESS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 LIMIT_V1, LIMIT_V2 = "memory.limit_in_bytes", "memory.max"
@@ -37,6 +38,8 @@ Measured on a quick machine: 260.
 """
 FOUND_PERCENT = 85
 """From what part of the budget on an operator is told."""
+TELL_INTERVAL_S = 10.0
+"""How often the log tells who was ended."""
 USUAL_AT_FIRST_BYTES, USUAL_FADES = 512 << 10, 0.99
 """What is expected of the first answers, and how fast larger ones are forgotten, for each answer."""
 _log = get_logger("memory")
@@ -91,7 +94,7 @@ class MemoryShare:
         "on_evict",
     )
 
-    def __init__(self, budget: "MemoryBudget", kind: str, evict: Callable[[str], None] | None) -> None:
+    def __init__(self, budget: "MemoryBudget", kind: str, evict: Callable[[str], object] | None) -> None:
         self._budget = budget
         self.on_evict = evict
         """Ends the owner in a way that tells it why, given the reason; None = there is no such way."""
@@ -142,6 +145,11 @@ class MemoryShare:
         """Draw what the owner costs by itself. Errors: Overloaded."""
         self.draw(size_bytes, is_request=is_request)
         self.fixed_bytes += size_bytes
+
+    def settle(self) -> None:
+        """What it holds is the owner's cost from now on: it waits for its peer no longer."""
+        self.fixed_bytes = self.bytes
+        self.on_evict = self.evicted_at_s = None
 
     def unfix(self, size_bytes: int) -> None:
         """The owner costs less by itself than before."""
@@ -239,10 +247,15 @@ class MemoryBudget:
 
         `spared_percent` of that is for other purposes.
         """
-        allowed = bytes_max or memory_bytes() * (100 - spared_percent) // 100 * DEFAULT_PERCENT // 100
-        self.bytes_max = allowed * 100 // RESIDENT_PERCENT
+        self.limit_bytes = memory_bytes()
+        """What the whole process may have resident."""
+        self.allowed_bytes = bytes_max or self.limit_bytes * (100 - spared_percent) // 100 * DEFAULT_PERCENT // 100
+        """What it may have resident for clients."""
+        self.bytes_max = self.allowed_bytes * 100 // RESIDENT_PERCENT
         """How many bytes may be counted."""
         self.used_bytes = 0
+        self.is_closed = False
+        """Whether nothing more is given, because the process itself is at its limit."""
         self.usual_bytes: float = USUAL_AT_FIRST_BYTES
         """What comes at most when somebody is asked, as far as was seen lately."""
         self.refused: Counter[str] = Counter()
@@ -252,6 +265,7 @@ class MemoryBudget:
         self._clock = clock or SystemClock()
         self._shares: dict[MemoryShare, None] = {}
         self._look_at_s = 0.0
+        self._told_at_s = float("-inf")
 
     def now_s(self) -> float:
         """The time by which owners are behind."""
@@ -262,7 +276,7 @@ class MemoryBudget:
         """What is not used."""
         return max(0, self.bytes_max - self.used_bytes)
 
-    def share(self, kind: str, evict: Callable[[str], None] | None = None) -> MemoryShare:
+    def share(self, kind: str, evict: Callable[[str], object] | None = None) -> MemoryShare:
         """A share without bytes. `evict` ends its owner, given the reason, and must not wait; None = it stays."""
         share = MemoryShare(self, kind, evict)
         self._shares[share] = None
@@ -292,6 +306,13 @@ class MemoryBudget:
 
     def make_room(self, kind: str, size_bytes: int, *, is_request: bool = False) -> None:
         """Return when so many bytes fit, at the expense of those who are behind. Errors: Overloaded."""
+        if self.is_closed:
+            self.refused[kind] += 1
+            raise Overloaded(
+                "the resident memory of this process is near the limit of its container or machine, so that it takes "
+                "no more work; retry later, or use another process",
+                retry_after_ms=1_000,
+            )
         allowed_bytes = self.bytes_max if is_request else self.bytes_max * (100 - SENDERS_PERCENT) // 100
         if self.used_bytes + size_bytes > allowed_bytes:
             self._evict_those_behind(size_bytes)
@@ -315,13 +336,17 @@ class MemoryBudget:
                 share.end()
         missing = self.used_bytes + size_bytes - leaving - self.bytes_max * TARGET_PERCENT // 100
         behind = [one for one in self._shares if one.may_be_evicted and now_s - one.behind_since_s >= BEHIND_S]
+        evicted: Counter[str] = Counter()
         for share in sorted(behind, key=lambda one: (-one.bytes, one.behind_since_s)):
             if missing <= 0:
-                return
+                break
             missing -= share.bytes
-            self.evicted[share.kind] += 1
-            _log.warning("who does not read is ended: the memory is used up", kind=share.kind, held=share.bytes)
+            evicted[share.kind] += 1
             share.evict(
                 f"{share.bytes} bytes lie here unread for {now_s - share.behind_since_s:.1f} s and the process's "
                 f"memory is used up ({self.used_bytes} of {self.bytes_max} bytes); read faster, or come later"
             )
+        self.evicted += evicted
+        if evicted and now_s - self._told_at_s >= TELL_INTERVAL_S:
+            self._told_at_s = now_s
+            _log.emit(log_events.SLOW_READERS_EVICTED, since_start=dict(self.evicted))

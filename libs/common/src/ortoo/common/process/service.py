@@ -13,6 +13,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
 from ortoo.common.errors import Conflict, Invalid, OrtooError
+from ortoo.common.logs import log_events
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.machine.affinity import use_parents_cores
 from ortoo.common.machine.allocator import keep_freed_buffers, spare_what_stays
 from ortoo.common.machine.cores import Cores, Keeper
@@ -23,7 +25,6 @@ from ortoo.common.machine.standard_files import STANDARD_OUTPUT
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.containment import place_of
-from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
 
 EXIT_FAILED = 1
@@ -91,12 +92,11 @@ def allow_descriptors() -> None:
     """Let this process have as many descriptors as it may, and log when that is few."""
     descriptors = raise_limit()
     if descriptors.are_few:
-        _log.warning(
-            "few_descriptors",
+        _log.emit(
+            log_events.FEW_DESCRIPTORS,
             limit=descriptors.limit,
-            wanted=FEW,
+            recommended=FEW,
             connections=descriptors.connections,
-            advice="raise the hard limit of open files: ulimit -Hn, LimitNOFILE=, or the container runtime's ulimits",
         )
 
 
@@ -132,15 +132,15 @@ async def _run(open_service: Callable[[], AbstractAsyncContextManager[Running]],
             loop.add_signal_handler(signal.SIGHUP, running.reload)
             LineWriter(STANDARD_OUTPUT).write(f"ready {running.name} {running.address}")
             await stop.wait()
-            _log.info("stopping", name=running.name)
+            _log.emit(log_events.SHUTDOWN_STARTED, name=running.name)
     except asyncio.CancelledError:
         if ready or not stop.is_set():
             raise
-        _log.info("stopped before it was ready")
+        _log.emit(log_events.SHUTDOWN_BEFORE_READY)
     except (OrtooError, OSError, ExceptionGroup) as error:
         _report(error)
         return EXIT_FAILED if ready else exit_code_of(error)
-    _log.info("shutdown over", duration_ms=round((clock.monotonic_s() - stopping_s) * 1000))
+    _log.emit(log_events.SHUTDOWN_COMPLETE, duration_ms=round((clock.monotonic_s() - stopping_s) * 1000))
     return 0
 
 
@@ -159,9 +159,9 @@ def _report(error: Exception) -> None:
         for part in error.exceptions:
             _report(part)
     elif isinstance(error, OrtooError | OSError):
-        _log.error("cannot go on", reason=str(error), kind=type(error).__name__)
+        _log.emit(log_events.FATAL_ERROR, reason=str(error), kind=type(error).__name__)
     else:
-        _log.error("a defect", exc_info=error)
+        _log.emit(log_events.FATAL_DEFECT, exc_info=error)
 
 
 async def tell_of_late_stop(stopping: asyncio.Event, clock: Clock) -> None:
@@ -171,8 +171,8 @@ async def tell_of_late_stop(stopping: asyncio.Event, clock: Clock) -> None:
     while True:
         await clock.sleep(LATE_S)
         waiting = {task.get_name(): place_of(task) for task in asyncio.all_tasks() - {asyncio.current_task()}}
-        _log.error(
-            "the stop takes long",
+        _log.emit(
+            log_events.SHUTDOWN_SLOW,
             since_s=round(clock.monotonic_s() - began_s),
             tasks=len(waiting),
             waiting=dict(sorted(waiting.items())[:TASKS_MAX]),

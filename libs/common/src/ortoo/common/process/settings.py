@@ -23,6 +23,8 @@ from typing import Any, Generic, TypeVar
 
 from ortoo.common.errors import Invalid
 
+NAME_LENGTH_MAX = 100
+"""No setting has a longer name."""
 T = TypeVar("T")
 
 
@@ -191,7 +193,8 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
 def _suggestion(shown: str, name: str, fields: Mapping[str, Any], environ_prefix: str) -> str:
     as_variables = shown.startswith(environ_prefix)
     known = {n.replace(".", "_") if as_variables else n: n for n in fields}
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    # A name may come by a request, and the search for a near one takes long for a long name.
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5) if len(name) <= NAME_LENGTH_MAX else []
     if not near:
         return f"; known are: {', '.join(sorted(fields))}"
     return f"; did you mean {environ_prefix + near[0].upper() if as_variables else near[0]}?"

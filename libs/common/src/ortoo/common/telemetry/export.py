@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from ortoo.common.cluster.service_settings import ServiceSettings
 from ortoo.common.errors import Unsupported
+from ortoo.common.logs import log_events
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
 from ortoo.common.process.threads import uninterrupted
 from ortoo.common.telemetry.histogram import Histogram
 from ortoo.common.telemetry.metrics import Family, Metrics, Number, Sample
@@ -66,7 +67,7 @@ class MetricsExport:
         sent = await uninterrupted(exporting)
         if sent == self._is_away:
             self._is_away = not sent
-            (_log.info if sent else _log.warning)("metrics are sent" if sent else "metrics cannot be sent; trying on")
+            _log.emit(log_events.METRICS_EXPORTED_AGAIN if sent else log_events.METRICS_EXPORT_FAILED_RETRYING)
 
     async def close(self) -> None:
         """Send a last time, and close the connection."""

@@ -4,15 +4,15 @@ import os
 import resource
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from ortoo.common.errors.findings import Finding, process_version
 from ortoo.common.errors.status import FAILURES_TOLD
+from ortoo.common.logs.logger import lines_dropped
 from ortoo.common.machine.descriptors import FEW, Descriptors, open_descriptors
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.containment import CONTAINED_FAILURES
-from ortoo.common.process.logs import lines_dropped
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.telemetry.histogram import DELAY_S, Histogram
 from ortoo.common.telemetry.metrics import Metrics
@@ -128,6 +128,16 @@ def descriptor_findings(descriptors: Descriptors, used: int) -> Iterator[Finding
             "raise the hard limit of open files (ulimit -Hn, LimitNOFILE=), then restart the process",
             serious=False,
         )
+
+
+def register_connections(metrics: Metrics, ended: Callable[[], Mapping[str, int]]) -> None:
+    """Name what is read of the connections that the process ended."""
+    metrics.counter(
+        "ortoo_connections_ended_total",
+        "Connections that the process ended because of what their peers did, by reason.",
+        lambda: {(reason,): count for reason, count in ended().items()},
+        labels=("reason",),
+    )
 
 
 def register_memory(metrics: Metrics, budget: MemoryBudget) -> None:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from ortoo.common.errors import Invalid, Unsupported
+from ortoo.common.logs import log_events
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.threads import uninterrupted
 from ortoo.common.records.columns import NUMBERS
@@ -151,7 +152,7 @@ async def open_tracing(
         tracing.set_clock()
         spans, tracing.ended = tracing.ended, []
         if tracing.dropped:
-            _log.warning("spans were dropped: the receiver is too slow", count=tracing.dropped)
+            _log.emit(log_events.SPANS_DROPPED, count=tracing.dropped)
             tracing.dropped = 0
         if spans:
             # The exporter is for one thread at a time, and a stop sends once more.

@@ -15,8 +15,8 @@ from typing import Any
 from ortoo.cli.demo import flights
 from ortoo.client import OrtooError, ProducerSettings, blocking
 from ortoo.common.errors import Unavailable
+from ortoo.common.logs.logger import configure
 from ortoo.common.process.clock import SystemClock
-from ortoo.common.process.logs import configure
 from ortoo.spark import register
 from ortoo.spark.demo.wind import live_report
 from ortoo.spark.lake.table import Lake

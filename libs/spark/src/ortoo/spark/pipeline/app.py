@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ortoo.common.errors import Invalid, OrtooError
+from ortoo.common.logs.logger import configure
 from ortoo.common.process.clock import SystemClock
-from ortoo.common.process.logs import configure
 from ortoo.common.process.settings import load
 from ortoo.spark.pipeline.running.progress import Say
 from ortoo.spark.pipeline.running.settings import PipelineSettings

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from ortoo.client import Filter, Queue, ReceivedBatch
 from ortoo.client.offsets.queue_starts import offset_ranges
 from ortoo.common.errors import DataLoss, NotFound, OrtooError, OutOfRange, Unavailable
-from ortoo.common.process.logs import get_logger
+from ortoo.common.logs.logger import get_logger
+from ortoo.spark.core import log_events
 from ortoo.spark.core.link import Link
 from ortoo.spark.reading.data_loss import Loss, readable
 from ortoo.spark.reading.planning import Slice
@@ -103,7 +104,7 @@ class Remainder:
 
     @staticmethod
     def _lost(loss: Loss) -> None:
-        _log.warning("messages are lost", what=str(loss))
+        _log.emit(log_events.MESSAGES_LOST, what=str(loss))
 
 
 def _held(link: Link, queue: Queue) -> Range | None:

@@ -11,7 +11,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 
 from ortoo.client import OrtooError, Queue, Unavailable
 from ortoo.common.errors import Invalid
-from ortoo.common.process.logs import get_logger
+from ortoo.common.logs.logger import get_logger
+from ortoo.spark.core import log_events
 from ortoo.spark.core.group_offsets import commit_group, ensure_group
 from ortoo.spark.core.link import Link, link_to
 from ortoo.spark.core.offsets import Offsets
@@ -151,7 +152,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _tell(self, losses: Sequence[Loss]) -> None:
         for loss in losses:
-            _log.warning("messages are lost", what=str(loss))
+            _log.emit(log_events.MESSAGES_LOST, what=str(loss))
         self._losses += len(losses)
         self._lost += sum(loss.messages for loss in losses)
 
@@ -187,7 +188,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             commit_group(self._link(), group, {q: offset for q, offset in at.queues.items() if q in state.ranges})
             self._shown = at
         except OrtooError as error:
-            _log.warning("the group's offsets are not moved", group=group, why=str(error))
+            _log.emit(log_events.GROUP_OFFSET_COMMIT_FAILED, group=group, why=str(error))
 
     def _metrics(self, stored: Offsets) -> dict[str, Any]:
         """What Spark has no place for: by Kafka's names how far the batch is behind; losses and retries."""

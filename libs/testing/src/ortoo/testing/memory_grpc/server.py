@@ -9,7 +9,8 @@ import grpc
 from grpc._cython import cygrpc
 from grpc.aio._server import Server
 
-from ortoo.common.process.logs import get_logger
+from ortoo.common.logs.logger import get_logger
+from ortoo.testing import log_events
 from ortoo.testing.memory_grpc.call_end import Limits
 from ortoo.testing.memory_grpc.connection import UNAVAILABLE, Connection, Side, Stream
 from ortoo.testing.memory_grpc.node import Endpoint
@@ -71,7 +72,7 @@ class CoreServer:
     def add_registered_method_handlers(self, handlers: dict[str, Handler]) -> None:
         """Let these answer, by full method name; of one that comes twice the last."""
         if self._phase is not _Phase.READY:
-            _log.warning("a method was registered after the server had started, which grpc does not take")
+            _log.emit(log_events.METHOD_REGISTERED_LATE)
             return
         self._registered.update(handlers)
 

@@ -9,7 +9,8 @@ from typing import Any, NoReturn, Protocol
 import grpc
 from grpc._cython import cygrpc
 
-from ortoo.common.process.logs import get_logger
+from ortoo.common.logs.logger import get_logger
+from ortoo.testing import log_events
 from ortoo.testing.memory_grpc.call_end import CallEnd, Limits, as_bytes
 from ortoo.testing.memory_grpc.client_call import DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED
 from ortoo.testing.memory_grpc.connection import Stream
@@ -179,14 +180,14 @@ class ServerCall(CallEnd):
             await self._answer()
         except cygrpc.AbortError as error:
             if error is not self._abort:
-                _log.error("a handler raised an AbortError of its own", method=self.method, exc_info=error)
+                _log.emit(log_events.HANDLER_RAISED_ABORT_ERROR, method=self.method, exc_info=error)
         except asyncio.CancelledError:
-            _log.debug("a handler was cancelled", method=self.method)
+            _log.emit(log_events.HANDLER_CANCELLED, method=self.method)
         except cygrpc.ExecuteBatchError as error:
             if not self._is_caller_gone:
-                _log.error("a handler could not answer", method=self.method, exc_info=error)
+                _log.emit(log_events.HANDLER_RESPONSE_FAILED, method=self.method, exc_info=error)
         except Exception as error:
-            _log.error("a handler failed", method=self.method, exc_info=error)
+            _log.emit(log_events.HANDLER_FAILED, method=self.method, exc_info=error)
             if not self.is_status_sent and not self._is_shut:
                 self._finish(Status(self.code or UNKNOWN, f"Unexpected {type(error)}: {error}", self.trailing_metadata))
 
@@ -290,7 +291,7 @@ class ServerCall(CallEnd):
             try:
                 callback()
             except Exception as error:
-                _log.error("a callback of a call failed", method=self.method, exc_info=error)
+                _log.emit(log_events.CALL_CALLBACK_FAILED, method=self.method, exc_info=error)
         if self._is_shut:
             self._over()
 

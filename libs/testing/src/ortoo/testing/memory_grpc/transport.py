@@ -27,6 +27,8 @@ class MemoryTransport:
     `ortoo.common.grpc.transport.using_transport`, or call `channel` and `server`.
     """
 
+    has_sockets = False
+
     def __init__(self, network: Network | None = None, *, window_bytes: int = WINDOW_BYTES) -> None:
         """`network` decides what reaches whom and when; without one everything does, at once."""
         self.network: Network = network or InstantNetwork()

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from ortoo.client import Client, Message, PopConsumer, PoppedMessage, PopSettings, connect
+from ortoo.common.logs.logger import configure
 from ortoo.common.process.clock import SystemClock
-from ortoo.common.process.logs import configure
 from ortoo.common.process.randomness import Randomness
 from ortoo.testing.servers.processes import ProcessCluster, process_cluster
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from ortoo.client import Client, PopSettings, connect
+from ortoo.common.logs.logger import configure
 from ortoo.common.process.clock import SystemClock
-from ortoo.common.process.logs import configure
 from ortoo.testing.servers import command
 from ortoo.testing.servers.processes import ProcessCluster, process_cluster
 

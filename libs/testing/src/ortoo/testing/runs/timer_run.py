@@ -25,9 +25,9 @@ import numpy as np
 
 from ortoo.common.errors import OrtooError
 from ortoo.common.grpc.channels import Channels
+from ortoo.common.logs.logger import configure
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
-from ortoo.common.process.logs import configure
 from ortoo.common.records.batch import encode, open_batch
 from ortoo.common.records.message import Message
 from ortoo.enode.disk.disk import RealDisk

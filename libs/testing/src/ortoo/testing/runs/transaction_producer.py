@@ -11,8 +11,8 @@ import os
 from pathlib import Path
 
 from ortoo.client import Message, OrtooError, TransactionalProducer, TransactionCheck, Verdict, connect
+from ortoo.common.logs.logger import configure
 from ortoo.common.process.clock import SystemClock
-from ortoo.common.process.logs import configure
 from ortoo.common.process.randomness import Randomness
 
 TOPIC, GROUP = "t", "p"

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from ortoo.client import Client, OrtooError, Queue, connect
+from ortoo.common.logs.logger import configure
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
-from ortoo.common.process.logs import configure
 from ortoo.common.process.randomness import Randomness
 from ortoo.testing.runs import transaction_producer
 from ortoo.testing.runs.transaction_producer import PER_PRODUCER, TOPIC, Ledger, is_never_known

@@ -20,6 +20,7 @@ from typing import Any
 
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.clock import SystemClock
+from ortoo.testing.forks.memory_groups import memory_group, within
 from ortoo.testing.forks.spawning import Spawned, spawn
 from ortoo.testing.servers.ports import free_address, free_address_of_two
 from ortoo.v1 import namesrv_pb2, namesrv_pb2_grpc
@@ -59,6 +60,8 @@ class RoleProcess:
         self.arguments: tuple[str, ...] = ()
         self.environ_more: Mapping[str, str] = {}
         self.ready_timeout_s = READY_TIMEOUT_S
+        self.group: Path | None = None
+        """The control group that it is started in, which limits its memory; None = none."""
         self.stderr: int | None = None
         """The descriptor that becomes its standard error; None = `folder`/log."""
         self.starts = 0
@@ -105,10 +108,11 @@ class RoleProcess:
         self.folder.mkdir(parents=True, exist_ok=True)
         clean = {name: value for name, value in os.environ.items() if not name.startswith("ORTOO_")}
         listen_address = self.address or self._first_address
+        words = self._command(listen_address)
         with (self.folder / "log").open("ab") as log:
             log_begin = log.tell()
             self._process = await spawn(
-                *self._command(listen_address),
+                *(words if self.group is None else within(self.group, words)),
                 env=clean | STACKS_AT_ABORT | self._settings(listen_address) | dict(self.environ_more),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
@@ -269,11 +273,17 @@ class ProcessCluster:
 
 @contextlib.asynccontextmanager
 async def process_cluster(
-    folder: Path, *, enodes: int = 1, snodes: int = 1, environ: Mapping[str, Mapping[str, object]] | None = None
+    folder: Path,
+    *,
+    enodes: int = 1,
+    snodes: int = 1,
+    environ: Mapping[str, Mapping[str, object]] | None = None,
+    memory_bytes: Mapping[str, int] | None = None,
 ) -> AsyncIterator[ProcessCluster]:
     """Start a name server, enodes `enode-0`... and snodes `snode-0`...; leave nothing running.
 
-    `environ` gives each role's settings: {"enode": {"STORE_SEGMENT_BYTES": 1 << 20}}.
+    `environ` gives each role's settings: {"enode": {"STORE_SEGMENT_BYTES": 1 << 20}}. `memory_bytes` limits the memory
+    of each process of a role, where this process may make control groups.
     """
     chosen = {"namesrv": {}, "enode": SMALL_STORE, "snode": {}, **(environ or {})}
     cluster = ProcessCluster(
@@ -282,7 +292,10 @@ async def process_cluster(
         [RoleProcess("enode", folder / f"enode-{n}", {"NAME": f"enode-{n}", **chosen["enode"]}) for n in range(enodes)],
         [RoleProcess("snode", folder / f"snode-{n}", {"NAME": f"snode-{n}", **chosen["snode"]}) for n in range(snodes)],
     )
+    groups = contextlib.ExitStack()
     try:
+        for role in cluster.roles if memory_bytes else ():
+            role.group = groups.enter_context(memory_group(role.folder.name, (memory_bytes or {})[role.role]))
         await cluster.namesrv.start()
         for role in (*cluster.enodes, *cluster.snodes):
             role.environ["NAMESRV_ADDRESS"] = cluster.namesrv.address
@@ -294,6 +307,7 @@ async def process_cluster(
     finally:
         for role in reversed(cluster.roles):
             await role.kill()
+        groups.close()
 
 
 SMALL_STORE: Mapping[str, Any] = {"STORE_SEGMENT_BYTES": 4 << 20, "STORE_HEADROOM_BYTES": 0}

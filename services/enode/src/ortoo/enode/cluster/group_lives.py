@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 
 from ortoo.common.errors import Conflict
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
+from ortoo.enode import log_events
 from ortoo.enode.changes.all import Change
 from ortoo.enode.changes.groups import GroupDeclared, GroupGone, GroupSeen, GroupsEnded
 from ortoo.enode.state.tables.pops import REPLAY_PREFIX
@@ -63,7 +64,7 @@ class GroupLives:
         await self._drop(pairs, "deleted", may_go)
         kept = sorted({group for topic_id, group in pairs if self._groups.seen_at_ms(topic_id, group) is not None})
         if kept:
-            _log.info("deleted groups are used; what they use stays", groups=kept[:NAMES_LOGGED_MAX], count=len(kept))
+            _log.emit(log_events.DELETED_GROUP_IN_USE, groups=kept[:NAMES_LOGGED_MAX], count=len(kept))
         again = {group.name for group in news.groups}
         over = [GroupDeclared(False, one.name) for one in due if one.name not in again]
         await self._store_parts([*over, GroupsEnded(due[-1].version, news.directory_id)])
@@ -117,7 +118,7 @@ class GroupLives:
             for topic_id, group in part:
                 topic = self._store.topic(topic_id)
                 name = topic.name if topic is not None else f"{topic_id:#x}"
-                _log.warning("everything kept of a group is dropped", group=group, topic=name, reason=why)
+                _log.emit(log_events.GROUP_STATE_DROPPED, group=group, topic=name, reason=why)
 
     async def _store_parts(self, changes: Sequence[Change]) -> None:
         for start in range(0, len(changes), CHANGES_MAX):

@@ -10,10 +10,11 @@ from ortoo.common.cluster.route_news import whole_news
 from ortoo.common.errors import NotFound, OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
+from ortoo.enode import log_events
 from ortoo.enode.cluster.group_lives import GroupLives
 from ortoo.enode.store.store import Store, TopicCopy
 from ortoo.v1 import namesrv_pb2, namesrv_pb2_grpc, topic_pb2
@@ -133,8 +134,8 @@ class TopicCopies:
             newer = [c for c in missing if c.version > news.version and c.directory_id == news.directory_id]
             self._queue_counts = {copy.topic_id: copy.queue_count for copy in newer}
             if len(missing) > len(newer):
-                _log.error(
-                    "the directory does not know topics of this store; they are kept and offered",
+                _log.emit(
+                    log_events.ORPHANED_TOPICS_FOUND,
                     count=len(missing) - len(newer),
                     topics=[copy.name for copy in missing if copy not in newer][:NAMES_LOGGED_MAX],
                 )
@@ -170,10 +171,10 @@ async def watch_topics(
                     topics.watching.set()
                     if news.snapshot:
                         connected()
-            _log.info("the name server ended the watch", name_server=address)
+            _log.emit(log_events.ROUTE_WATCH_ENDED, name_server=address)
         except OrtooError as error:
             if attempt == 0:
-                _log.warning("the name server cannot be followed; serving from copies", reason=str(error))
+                _log.emit(log_events.ROUTE_WATCH_FAILED_RETRYING, reason=str(error))
         topics.watching.clear()
         name_servers.next_after(address)
         await clock.sleep(backoff.delay_s(attempt, randomness))

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ortoo.common.errors import Conflict, DataLoss, OrtooError, Overloaded
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
+from ortoo.enode import log_events
 from ortoo.enode.consensus.joining import Joining
 from ortoo.enode.consensus.shared_log import SharedLog
 from ortoo.enode.disk.disk import Buffer
@@ -212,14 +213,14 @@ class Driver:
             self.log.serve()
             self.leads, self.is_leader_silent = epoch, False
             self.changed.set()
-            _log.info("this member leads", epoch=epoch, member=self.member.me.member.number)
+            _log.emit(log_events.LEADER_ELECTED, epoch=epoch, member=self.member.me.member.number)
 
     def _depose(self, epoch: int) -> None:
         self._is_changing_members = False
         self.log.follow("this member leads no more")
         self.leads = None
         self.changed.set()
-        _log.warning("this member leads no more", epoch=epoch, member=self.member.me.member.number)
+        _log.emit(log_events.LEADERSHIP_LOST, epoch=epoch, member=self.member.me.member.number)
 
     def _end(self, reason: str) -> None:
         if not self.over.done():
@@ -233,7 +234,7 @@ class Driver:
             return
         doubts.compared, doubts.times = number, doubts.times + 1 if differing else 0
         if differing:
-            _log.error("this member's state is not the leader's", tables=differing, times=doubts.times)
+            _log.emit(log_events.REPLICA_STATE_MISMATCH, tables=differing, times=doubts.times)
             if not self.log.is_doubtful and doubts.times <= REFOLDS_MAX:
                 self.background.contained("fold again", self._fold_again())
         self.log.is_doubtful = bool(differing)
@@ -265,7 +266,7 @@ class Driver:
         try:
             content = self.log.bytes.newest(action) or await self.log.bytes.read(action.begin, action.limit)
         except (OSError, OrtooError, BadFrame) as error:  # whoever follows asks again when nothing comes
-            _log.warning("the log cannot be read for a member that follows", position=action.begin, reason=str(error))
+            _log.emit(log_events.REPLICATION_READ_FAILED, position=action.begin, reason=str(error))
             return
         if self._leads(epoch) and (length := self._shipped(action, content)) and gives_way:
             self._late_until_s = max(self.clock.monotonic_s(), self._late_until_s) + length / CATCH_UP_BYTES_PER_S
@@ -298,12 +299,12 @@ class Driver:
             try:
                 await self._do(action, outline)
             except Overloaded as error:
-                _log.error("the log cannot be written", reason=str(error))
+                _log.emit(log_events.LOG_WRITE_FAILED, reason=str(error))
                 self._end(str(error))
                 await self.clock.sleep(FULL_DISK_S)
             except OrtooError as error:
                 self._is_changing_members = False
-                _log.warning("what the members decided was not done", reason=str(error))
+                _log.emit(log_events.COMMITTED_ENTRY_NOT_APPLIED, reason=str(error))
             except OSError as error:
                 self.log.engine.appender.failure = f"the disk failed: {error}"
                 self._end(self.log.engine.appender.failure)

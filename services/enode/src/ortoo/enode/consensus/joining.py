@@ -14,9 +14,10 @@ from itertools import product
 from pathlib import Path
 
 from ortoo.common.errors import Conflict, DataLoss, OrtooError, Unavailable
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
+from ortoo.enode import log_events
 from ortoo.enode.disk.disk import Disk, NoDescriptor
 from ortoo.enode.disk.identity import read_identity
 from ortoo.enode.disk.log_begin import read_log_begin
@@ -80,7 +81,7 @@ class Joining:
         try:
             await work.run(write_reign, self.disk, self.folder, kept)
         except NoDescriptor as error:
-            _log.error("hard_state_postponed", epoch=reign.epoch, reason=error.message)
+            _log.emit(log_events.HARD_STATE_POSTPONED, epoch=reign.epoch, reason=error.message)
             await self.clock.sleep(NO_DESCRIPTOR_S)
             return False
         self.kept = kept
@@ -172,7 +173,7 @@ class Joining:
                     raise Conflict(f"at {address} is member {other.number}, not {number}", field="member_addresses")
                 others += [] if asks_only else [other]
             except OrtooError as error:
-                _log.warning("the set cannot begin yet", member=number, address=address, reason=str(error))
+                _log.emit(log_events.REPLICA_SET_WAITING, member=number, address=address, reason=str(error))
                 await self.clock.sleep(ASK_INTERVAL_S)
                 return
         if self.kept != kept:
@@ -181,7 +182,7 @@ class Joining:
         first = LogOutline(placed=(MembersFrame(0, Configuration(voters)),))
         write_outline(self.disk, self.folder, KeptOutline(first))
         self._joined.set()
-        _log.info("the set begins", set_id=kept.set_id, members=len(voters))
+        _log.emit(log_events.REPLICA_SET_INITIALIZED, set_id=kept.set_id, members=len(voters))
 
     def started(self) -> tuple[KeptReign, KeptOutline]:
         """What one more start of this member begins with: another incarnation, which is on disk."""

@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from ortoo.common.errors import DataLoss, OrtooError, Unavailable
-from ortoo.common.process.logs import get_logger
+from ortoo.common.logs.logger import get_logger
+from ortoo.enode import log_events
 from ortoo.enode.consensus.log_bytes import LogBytes
 from ortoo.enode.log.copies.copying import Frame, frames_in
 from ortoo.enode.log.frame import BadFrame, FrameHeader
@@ -46,12 +47,12 @@ class Repair:
                 try:
                     frame = self._checked(await self.ask(voter, position), position, most)
                 except (BadFrame, DataLoss) as error:
-                    _log.warning("a member has no copy of a damaged frame", member=voter.number, reason=str(error))
+                    _log.emit(log_events.DAMAGED_FRAME_COPY_MISSING, member=voter.number, reason=str(error))
                 except OrtooError as error:
                     reasons.append(f"member {voter.number}: {error.message}")
                 else:
                     await self.log.write_again(position, bytes(frame.data))
-                    _log.error("a damaged frame was repaired from a copy", position=position, member=voter.number)
+                    _log.emit(log_events.DAMAGED_FRAME_REPAIRED, position=position, member=voter.number)
                     self.on_repaired()
                     return frame.header.end_position
             if reasons:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ortoo.common.errors import Unavailable
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
+from ortoo.enode import log_events
 from ortoo.enode.changes.all import DigestDue, StateDigest
 from ortoo.enode.consensus.log_bytes import PART_BYTES, LogBytes
 from ortoo.enode.disk.clean_stop import forget_clean_stop
@@ -182,8 +183,8 @@ class SharedLog:
         self.on_cut(frames)
         file = await self.engine.work.run(frames.keep, self.disk, self.folder)
         topics = [(one.topic_id, one.name) for one in self.engine.state.topics.all()]
-        _log.error(
-            "messages that no majority had are cut out of this log; they were not acknowledged, or by one disk alone",
+        _log.emit(
+            log_events.LOG_TRUNCATED,
             messages=frames.messages,
             epoch=frames.epoch,
             position=position,

@@ -11,14 +11,15 @@ import numpy as np
 
 from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError, Overloaded, Unavailable
 from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
 from ortoo.common.records import reader as record_reader
 from ortoo.common.records.columns import NUMBERS
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.records.wire import read_fields
+from ortoo.enode import log_events
 from ortoo.enode.changes.all import Change
 from ortoo.enode.changes.timers import TimerEnd, TimersDone, TimersSet
 from ortoo.enode.deferred.staging import Due, Staging, StagingBuffer, by_destination
@@ -176,7 +177,7 @@ class Delays:
                 self._look_ahead(now_ms)
                 self._deliver(self._clock.now_ms())
             except Exception:
-                _log.exception("delivering delayed messages met a defect")
+                _log.emit(log_events.DELAYED_DELIVERY_DEFECT, exc_info=True)
                 self._in_trouble = True
             await self._pause()
 
@@ -239,10 +240,10 @@ class Delays:
         try:
             await self._read(rows[np.argsort(rows["place"], kind="stable")], PAUSE_S if is_ahead else 0.0)
         except OrtooError as error:
-            _log.warning("delayed messages cannot be read now; trying on", reason=str(error))
+            _log.emit(log_events.DELAYED_READ_FAILED_RETRYING, reason=str(error))
             self._in_trouble = True
         except Exception:
-            _log.exception("reading delayed messages met a defect")
+            _log.emit(log_events.DELAYED_READ_DEFECT, exc_info=True)
             self._in_trouble = True
         finally:
             if is_ahead:
@@ -323,7 +324,7 @@ class Delays:
         destination = self._timers.destination_of(number)
         try:
             if destination is None:
-                _log.warning("delayed messages go with their topic", messages=batch.count)
+                _log.emit(log_events.DELAYED_MESSAGES_DROPPED, messages=batch.count)
                 await self._store.change(TimersDone(TimerEnd.LOST, times.tobytes(), ids.tobytes()))
                 return True
             if (topic := self._store.topic(destination[0])) is None:
@@ -331,7 +332,7 @@ class Delays:
             done = TimersDone(TimerEnd.DELIVERED, times.tobytes(), ids.tobytes())
             await self._store.append(topic.topic_id, destination[1] % topic.queue_count, batch, consumes=(done,))
         except OrtooError as error:
-            _log.warning("delayed messages are not delivered yet; trying on", messages=batch.count, reason=str(error))
+            _log.emit(log_events.DELAYED_DELIVERY_FAILED_RETRYING, messages=batch.count, reason=str(error))
             self._in_trouble = True
             return False
         return True

@@ -3,8 +3,9 @@
 import numpy as np
 
 from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
+from ortoo.enode import log_events
 from ortoo.enode.changes.all import Change
 from ortoo.enode.changes.timers import TimerEnd, TimersDone, TimersSet
 from ortoo.enode.deferred.staging import StagingBuffer, by_destination
@@ -43,7 +44,7 @@ class TimerMoves:
             rows = self._timers.in_places(0, end_place)
             lost = rows[rows["hold"] == Hold.UNREADABLE]
             if len(lost):
-                _log.error("delayed messages are lost: their bytes are damaged and their segment goes", count=len(lost))
+                _log.emit(log_events.DELAYED_MESSAGES_LOST, count=len(lost))
                 await self._lose(*times_and_ids(lost))
             movable = rows[np.isin(rows["hold"], (Hold.STAGED, Hold.FREE))]
             for start in range(0, len(movable), MOVED_AT_ONCE):
@@ -54,7 +55,7 @@ class TimerMoves:
         else:
             return None
         if moved:
-            _log.info("delayed messages are stored again before their segment goes", messages=moved)
+            _log.emit(log_events.DELAYED_MESSAGES_MOVED, messages=moved)
         return self._moved_bytes
 
     async def _move(self, rows: TimerArray) -> int:

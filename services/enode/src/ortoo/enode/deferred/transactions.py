@@ -15,11 +15,12 @@ from dataclasses import replace
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Conflict, DataLoss, Invalid, NotFound, OrtooError, OutOfRange, Overloaded
 from ortoo.common.groups.system_topics import HALF_TOPIC_ID
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.containment import contain
-from ortoo.common.process.logs import get_logger
 from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.enode import log_events
 from ortoo.enode.changes.halves import HalfEnded, HalfOpen, Source, Verdict
 from ortoo.enode.deferred.checks import CheckSchedule, CheckWatchers, DueCheck
 from ortoo.enode.store.deferral import Deferral
@@ -215,8 +216,7 @@ class Transactions:
             try:
                 batch = await self._read(half)
             except (DataLoss, OutOfRange) as error:
-                words = "a transaction can only be rolled back: its messages are lost"
-                _log.error(words, number=number, reason=str(error))
+                _log.emit(log_events.TRANSACTION_MESSAGES_LOST, number=number, reason=str(error))
                 return 0
             deferral = Deferral(HALF_TOPIC_ID, lambda place, _: (replace(half, place=place),))
             await self._store.append(half.topic_id, half.queue_id, batch, deferral=deferral)
@@ -235,11 +235,11 @@ class Transactions:
             try:
                 await self._put(checked)
                 if checked.parked:
-                    _log.warning("a transaction is parked: nobody ended it", number=number, group=half.producer_group)
+                    _log.emit(log_events.TRANSACTION_PARKED, number=number, group=half.producer_group)
                 elif self.watchers.has(half.producer_group):
                     self.watchers.ask(DueCheck(checked, await self._read(checked)))
             except OrtooError as error:
-                _log.warning("a transaction cannot be checked now; trying on", number=number, reason=str(error))
+                _log.emit(log_events.TRANSACTION_CHECK_FAILED_RETRYING, number=number, reason=str(error))
                 heapq.heappush(self._due, (now_ms + int(LOOK_S * 1000), number))
 
     async def _put(self, half: HalfOpen) -> None:

@@ -7,8 +7,9 @@ import numpy as np
 from ortoo.common.arrays.opened_batch import Int32s, OpenedBatch
 from ortoo.common.errors import DataLoss, OutOfRange
 from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
+from ortoo.enode import log_events
 from ortoo.enode.store.store import Store
 
 READ_BYTES = 256 << 10
@@ -31,7 +32,7 @@ async def read_waiting(
         try:
             stored = await store.read_deferred(DELAYED_TOPIC_ID, places[at], bytes_max=READ_BYTES)
         except (DataLoss, OutOfRange) as error:
-            _log.error("a message that waits cannot be read", place=places[at], reason=str(error))
+            _log.emit(log_events.WAITING_MESSAGE_UNREADABLE, place=places[at], reason=str(error))
             yield at, at + 1, None, np.zeros(0, "<i4")
             at += 1
             continue

@@ -5,8 +5,9 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Collection, Sequence
 
 from ortoo.common.groups.pop import PopRules
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
+from ortoo.enode import log_events
 from ortoo.enode.changes.all import Change, OffsetsCommitted, TopicGone
 from ortoo.enode.changes.groups import GroupGone
 from ortoo.enode.changes.pops import PopIntervals, finished
@@ -88,9 +89,7 @@ class GroupLines:
             line = self._lines.get(queue_id) or self._made(queue_id, known)
         if line.intervals.floor < stored.begin_offset:
             first, count = line.intervals.floor, stored.begin_offset - line.intervals.floor
-            _log.warning(
-                "retention took messages from a group", group=self.name, queue_id=queue_id, up_to=first + count
-            )
+            _log.emit(log_events.RETENTION_PASSED_GROUP, group=self.name, queue_id=queue_id, up_to=first + count)
             line.drop([(first, count)])
             await self._store.engine.note(finished(line.place, FinishReason.LOST, first, first + count))
         return line

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.groups.failure_rule import REASON_ATTEMPTS
 from ortoo.common.groups.pop import PopRules, merged
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
 from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.records.text_rules import on_one_line
+from ortoo.enode import log_events
 from ortoo.enode.changes.pops import PopFinished, PopNote
 from ortoo.enode.pops.copies import identified, in_batches, origin_of
 from ortoo.enode.pops.lines import GroupLine
@@ -109,7 +110,7 @@ class Parking:
         try:
             await self.park(line, letters, rules)
         except OrtooError as error:
-            _log.warning("messages could not be parked; they are tried again", group=line.group.name, reason=str(error))
+            _log.emit(log_events.PARKING_FAILED_RETRYING, group=line.group.name, reason=str(error))
             notes = [note for one in letters for note in noted(line, (one.offset,), one.consumer, one.error)]
             with contextlib.suppress(OrtooError):
                 await self._store.engine.note(notes)

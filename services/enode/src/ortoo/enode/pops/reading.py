@@ -11,11 +11,12 @@ from ortoo.common.arrays.gather import gathered
 from ortoo.common.arrays.opened_batch import OpenedBatch as ArrayBatch
 from ortoo.common.errors import DataLoss, OutOfRange
 from ortoo.common.groups.pop import PoppedBatch
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.records.stored_batch import StoredBatch
 from ortoo.common.records.view import RecordBatchView, open_batch
+from ortoo.enode import log_events
 from ortoo.enode.changes.pops import Delivered, finished
 from ortoo.enode.pops.lines import GroupLine
 from ortoo.enode.state.tables.pops import FinishReason
@@ -187,8 +188,8 @@ class PopReading:
             # Reading can go on behind a hole, or where the queue begins: all that is lost is written down at once.
             resume = error.begin_offset if isinstance(error, OutOfRange) else error.end_offset
             end = max(offset + 1, resume)
-            _log.error(
-                "messages are lost to a group",
+            _log.emit(
+                log_events.MESSAGES_LOST_TO_GROUP,
                 group=line.group.name, queue_id=line.queue_id, offset=offset, reason=str(error),
             )  # fmt: skip
             self.lost_messages += end - offset

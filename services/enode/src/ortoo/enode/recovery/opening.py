@@ -9,7 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from ortoo.common.errors import DataLoss
-from ortoo.common.process.logs import get_logger
+from ortoo.common.logs.logger import get_logger
+from ortoo.enode import log_events
 from ortoo.enode.changes.all import OffsetsSkipped, decode_changes, encode_changes
 from ortoo.enode.disk.clean_stop import CleanStop, read_clean_stop
 from ortoo.enode.disk.disk import Disk
@@ -210,7 +211,7 @@ def sweep(disk: Disk, folder: Path, begin_position: int) -> None:
     try:
         remove_below(disk, folder, begin_position)
     except OSError as error:
-        _log.warning("a segment that retention let go cannot be removed yet", reason=str(error))
+        _log.emit(log_events.SEGMENT_DELETE_FAILED, reason=str(error))
     names = disk.list(folder)
     segments = {segment_name(base) for base in bases(names)}
     orphans = {

@@ -12,12 +12,13 @@ from ortoo.common.errors.findings import Finding, Source
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.fields import write
 from ortoo.common.grpc.server import GrpcServer
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
 from ortoo.common.process.memory_budget import memory_bytes
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.telemetry.metrics import Metrics
+from ortoo.enode import log_events
 from ortoo.enode.consensus.driver import HAND_OVER_LOOK_S, HAND_OVER_S, Doubts, Driver
 from ortoo.enode.consensus.joining import Joining
 from ortoo.enode.consensus.repair import Repair
@@ -177,7 +178,7 @@ class Lives:
             finally:
                 self.driver = self.words.listener = self.reports.driver = None
             if not self._stopping.is_set():
-                _log.warning("the log is opened anew", reason=reason)
+                _log.emit(log_events.LOG_REOPENED, reason=reason)
                 await self.clock.sleep(AGAIN_S)
 
     async def _ask(self, address: str, set_id: str, created_at_ms: int, asks_only: bool) -> MemberId:
@@ -257,7 +258,7 @@ class Lives:
             return
         is_alone = log.outline.members.voters == (kept.member,)
         cure = "`ortoo-enode elect DIR --lose` goes on without it" if is_alone else "the others have to give it again"
-        _log.error(f"this disk has lost what it had; {cure}", position=log.lost)
+        _log.emit(log_events.DISK_LOST_DATA, position=log.lost, remedy=cure)
         self.joining.keep(replace(kept, reign=debt))
 
     async def _reigns(self, driver: Driver, log: SharedLog, background: Background) -> None:
@@ -269,7 +270,7 @@ class Lives:
             try:
                 await log.begin_anew()
             except (OrtooError, OSError) as error:  # the reign is over, or there is no room: the next try finds out
-                _log.error("what is held of a lost majority cannot be ended; serving nobody", reason=str(error))
+                _log.emit(log_events.FORCED_RECOVERY_FAILED, reason=str(error))
                 await self.clock.sleep(AGAIN_S)
                 continue
             async with self._open_reign(log, epoch):

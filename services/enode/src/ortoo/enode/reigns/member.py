@@ -14,7 +14,7 @@ from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
 from ortoo.common.grpc.inner.guard import inner_guards
-from ortoo.common.grpc.server import ROOM_INTERVAL_S, AddServicer, GrpcServer
+from ortoo.common.grpc.server import AddServicer, GrpcServer
 from ortoo.common.grpc.tls import cluster_listener
 from ortoo.common.machine.descriptors import Descriptors
 from ortoo.common.process.background import Background
@@ -24,7 +24,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.service import Running
 from ortoo.common.process.settings import Loaded
 from ortoo.common.telemetry.findings_service import findings_servicer
-from ortoo.common.telemetry.process_metrics import register_memory
+from ortoo.common.telemetry.process_metrics import register_connections, register_memory
 from ortoo.common.telemetry.role import Telemetry
 from ortoo.common.telemetry.settings_service import settings_servicer
 from ortoo.enode.consensus.joining import Joining
@@ -91,11 +91,13 @@ async def open_member(
         speaking = GrpcServer(
             settings.member_listen_address if tls is None else "",
             [(NAME, add)],
-            layers=inner_guards(settings, token),
+            guards=inner_guards(settings, token),
             cluster_tls=tls,
             grace_s=0.0,
             setting="member_listen_address",
-            connections_max=peers_max,
+            connections_max=settings.connections_max,
+            connections_per_address_max=settings.connections_per_address_max,
+            descriptors_max=peers_max,
         )
         metrics = telemetry.metrics
         lives = Lives(settings, joining, channels, name_servers, background, words, metrics, clock, randomness)
@@ -131,13 +133,12 @@ async def open_member(
         services = [(MEMBERS_NAME, about_members), findings_servicer(found, clock), settings_servicer("enode", live)]
         clients_max = descriptors.connections - peers_max
         lives.server = enode_server(lives.service, settings, telemetry.calls, token, memory, services, clients_max)
+        register_connections(metrics, lives.server.ended_connections)
         found.sources += [lives.server.findings, speaking.findings]
         await stack.enter_async_context(telemetry.open(ready=lambda: lives.server.serving))
         await stack.enter_async_context(speaking)
         lives.member_address = reached_at(speaking.address or speaking.cluster_address, settings.advertised_address)
         await stack.enter_async_context(lives.server)
-        for one in (speaking, lives.server):
-            background.every("connections", ROOM_INTERVAL_S, one.make_room, clock=clock)
         background.every("certificates", CERTIFICATES_INTERVAL_S, channels.renew, clock=clock)
         lives.begin()
         stack.push_async_callback(lives.end)

@@ -9,12 +9,13 @@ from ortoo.common.errors.findings import Source
 from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID, HALF_TOPIC_ID
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.server import GrpcServer
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.common.telemetry.tracing import open_tracing
+from ortoo.enode import log_events
 from ortoo.enode.cluster.group_lives import LOOK_INTERVAL_S, GroupLives
 from ortoo.enode.cluster.registration import registration
 from ortoo.enode.cluster.topic_copies import TopicCopies, watch_topics
@@ -194,8 +195,8 @@ class Health:
             if self.store.engine.appender.failure and not self.may_open_again:
                 self.server.never_again()
             if self.writable:
-                _log.info("taking messages again")
+                _log.emit(log_events.STORE_WRITABLE)
             else:
-                _log.error("takes no messages", reason=description.reason)
+                _log.emit(log_events.STORE_READ_ONLY, reason=description.reason)
         if (is_ready := self.writable and self.is_known()) != self.server.serving:
             await self.server.set_serving(is_ready)

@@ -96,25 +96,27 @@ def enode_server(
     token: ClusterToken | None,
     memory: MemoryBudget,
     others: Sequence[tuple[str, AddServicer]],
-    connections_max: int,
+    descriptors_max: int,
 ) -> GrpcServer:
     """The server of EnodeService and `others` at the enode's own address, as its settings say; not yet listening.
 
-    `calls` counts its calls, `token` guards it, its ports together take `connections_max`
-    connections. Its health is red until somebody knows of the enode.
+    `calls` counts its calls, `token` guards it. The connections of its ports take `descriptors_max` descriptors.
+    Its health is red until somebody knows of the enode.
     """
     return GrpcServer(
         settings.listen_address,
         [_servicer(service), *others],
         outermost=[calls],
-        layers=inner_guards(settings, token),
+        guards=inner_guards(settings, token),
         cluster_tls=cluster_listener(settings),
         grace_s=settings.stop_grace_s,
         drain_delay_s=settings.drain_delay_s,
+        connections_max=settings.connections_max,
+        connections_per_address_max=settings.connections_per_address_max,
+        descriptors_max=descriptors_max,
         memory=memory,
         is_ready=False,
         hot=HOT,
-        connections_max=connections_max,
     )
 
 

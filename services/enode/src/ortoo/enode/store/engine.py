@@ -9,9 +9,10 @@ from typing import TypeVar
 
 from ortoo.common.errors import Moved, OrtooError, Unavailable
 from ortoo.common.groups.system_topics import SYSTEM_TOPIC_IDS
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
+from ortoo.enode import log_events
 from ortoo.enode.changes.all import Change, TopicGone
 from ortoo.enode.changes.groups import GroupUse
 from ortoo.enode.disk.clean_stop import forget_clean_stop
@@ -207,7 +208,7 @@ class Engine:
             if not appender.failure and not appender.is_stuck:
                 await (ending or self._close_cleanly)()
         except (OSError, OrtooError) as error:
-            _log.warning("the store could not be closed cleanly; its next start scans the log", reason=str(error))
+            _log.emit(log_events.STORE_CLOSE_FAILED, reason=str(error))
         finally:
             await self.housekeeping.stop()
             await self.keys.close()
@@ -250,23 +251,23 @@ class Engine:
         self.take_over(recovered, active)
         self.housekeeping.start()
         for name in recovered.strays:
-            _log.error("a file bears the name of a segment and is none; it is ignored: move it away", file=name)
+            _log.emit(log_events.FOREIGN_SEGMENT_IGNORED, file=name)
         if recovered.missing_bytes:
-            _log.error(
-                "the last segment file was cut short; the log goes on with the next offsets of what is left",
+            _log.emit(
+                log_events.SEGMENT_TRUNCATED_OUTSIDE,
                 missing_bytes=recovered.missing_bytes,
                 position=recovered.end_position - recovered.missing_bytes,
             )
         for skip in recovered.skips:
             if skip.begin_offset < skip.end_offset:
-                _log.error("offsets are left out behind damage", topic_id=skip.topic_id, queue_id=skip.queue_id)
+                _log.emit(log_events.OFFSETS_SKIPPED_AFTER_DAMAGE, topic_id=skip.topic_id, queue_id=skip.queue_id)
         await self.store(recovered.skips)
         if self.appender.fits(0):
             self.appender.append_mark(Flag.OPENED)
             await self.appender.flush()
         for damage in catalog.damages:
-            _log.error(
-                "the log is damaged",
+            _log.emit(
+                log_events.LOG_DAMAGED,
                 file=damage.file,
                 position=damage.position,
                 bytes=damage.length_bytes,
@@ -280,8 +281,8 @@ class Engine:
         if recovered.is_restored:
             await self.housekeeping.checkpoint()
             await self.work.run(forget_restored, self.disk, self.folder)
-        _log.info(
-            "store opened",
+        _log.emit(
+            log_events.STORE_OPENED,
             folder=str(self.folder),
             clean=recovered.was_clean,
             end=recovered.end_position,

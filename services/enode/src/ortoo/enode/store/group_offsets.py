@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ortoo.common.errors import Fenced, Invalid
-from ortoo.common.process.logs import get_logger
+from ortoo.common.logs.logger import get_logger
+from ortoo.enode import log_events
 from ortoo.enode.changes.all import Change, OffsetsCommitted
 from ortoo.enode.changes.groups import SentBackForgotten
 from ortoo.enode.store.engine import Engine
@@ -64,8 +65,13 @@ class GroupOffsets:
         for queue_id, offset in offsets.items():
             if offset < (before := stored.get(queue_id, offset)):
                 self.backward_commits += 1
-                _log.warning(
-                    "a group goes back", group=group, topic_id=topic_id, queue_id=queue_id, before=before, now=offset
+                _log.emit(
+                    log_events.GROUP_OFFSET_RESET_BACKWARD,
+                    group=group,
+                    topic_id=topic_id,
+                    queue_id=queue_id,
+                    before=before,
+                    now=offset,
                 )
 
     async def commit_each(

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ortoo.common.errors import OrtooError
-from ortoo.common.process.logs import get_logger
+from ortoo.common.logs.logger import get_logger
+from ortoo.enode import log_events
 from ortoo.enode.changes.all import Change, Forget
 from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
 from ortoo.enode.disk.log_begin import LogBegin, read_log_begin, write_log_begin
@@ -267,9 +268,9 @@ class Housekeeping:
         try:
             await step()
         except (OrtooError, OSError) as error:
-            _log.warning("housekeeping postponed", step=step.__name__, reason=str(error))
+            _log.emit(log_events.HOUSEKEEPING_POSTPONED, step=step.__name__, reason=str(error))
         except Exception:
-            _log.exception("housekeeping failed", step=step.__name__)
+            _log.emit(log_events.HOUSEKEEPING_FAILED, exc_info=True, step=step.__name__)
         else:
             return True
         return False
@@ -287,9 +288,8 @@ class Housekeeping:
         used_bytes, most_bytes = self.catalog.index_bytes, self.settings.index_bytes_max
         is_nearly_full = bool(most_bytes) and used_bytes * 100 >= most_bytes * INDEX_WARNING_PERCENT
         if is_nearly_full and not self.index_is_nearly_full:
-            _log.warning(
-                "the index is nearly full: give queues that are not used back, make segments larger or retention "
-                "shorter, or raise store.index_bytes_max",
+            _log.emit(
+                log_events.INDEX_NEARLY_FULL,
                 used_bytes=used_bytes,
                 most_bytes=most_bytes,
                 queues=len(self.catalog.queues),

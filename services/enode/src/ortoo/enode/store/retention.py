@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ortoo.common.process.logs import get_logger
+from ortoo.common.logs.logger import get_logger
+from ortoo.enode import log_events
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.log.settings import StoreSettings
 
@@ -30,7 +31,7 @@ class Ageing:
         self._seen = wall_ms, monotonic_s
         step_ms = wall_ms - was_ms - int((monotonic_s - was_s) * 1000)
         if step_ms > STEP_MS:
-            _log.error("the clock was set forward: for a day nothing is too old by that", step_s=step_ms // 1000)
+            _log.emit(log_events.CLOCK_STEPPED_FORWARD, step_s=step_ms // 1000)
             self._believed_at_s = monotonic_s + STEP_BELIEVED_S
         if abs(step_ms) > STEP_MS:
             self._ahead_ms = max(0, self._ahead_ms + step_ms)

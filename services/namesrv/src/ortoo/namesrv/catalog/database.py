@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from ortoo.common.errors import DataLoss, OrtooError, Unavailable
-from ortoo.common.process.logs import get_logger
+from ortoo.common.logs.logger import get_logger
+from ortoo.namesrv import log_events
 
 T = TypeVar("T")
 TRIES = 4
@@ -42,7 +43,7 @@ class Transactions:
             except sa.exc.DBAPIError as error:
                 if last or not self._is_worth_a_try(error):
                     raise self._told(error) from error
-                _log.warning("a transaction of the directory is run again", reason=str(error.orig))
+                _log.emit(log_events.DATABASE_TRANSACTION_RETRIED, reason=str(error.orig))
             except sa.exc.TimeoutError as error:
                 raise _failed(error) from error
         raise AssertionError("the last try ends the loop")

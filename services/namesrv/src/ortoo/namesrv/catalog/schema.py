@@ -5,7 +5,8 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from ortoo.common.errors import Unsupported
-from ortoo.common.process.logs import get_logger
+from ortoo.common.logs.logger import get_logger
+from ortoo.namesrv import log_events
 from ortoo.namesrv.catalog import tables
 
 HEAD = "0012"
@@ -78,7 +79,7 @@ def _migrate(connection: sa.Connection, revision: str) -> None:
     from alembic import command
     from alembic.config import Config
 
-    _log.info("migrating the database", revision=revision, to=HEAD)
+    _log.emit(log_events.DATABASE_MIGRATION_STARTED, revision=revision, to=HEAD)
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parents[1] / "migrations"))
     config.attributes["connection"] = connection

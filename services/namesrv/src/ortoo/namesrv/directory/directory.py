@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 
 from ortoo.common.errors import DataLoss, OrtooError, Overloaded, Unavailable
 from ortoo.common.groups.handle_seal import HandleKey, HandleKeys
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
+from ortoo.namesrv import log_events
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.transaction import Transaction
 from ortoo.namesrv.decisions import deletions, groups, offers, topics
@@ -174,7 +175,7 @@ class Directory:
         try:
             await self._change(decide)
         except (Unavailable, DataLoss) as error:  # counted, and tried again
-            _log.error("no new key for handles can be stored; going on with those there are", reason=str(error))
+            _log.emit(log_events.HANDLE_KEY_ROTATION_FAILED, reason=str(error))
 
     def _handed_out(self, keys: tuple[HandleKey, ...]) -> HandleKeys:
         return self._rotation.handed_out(keys, unsigned_before=self._unsigned_handles)
@@ -267,16 +268,16 @@ class Directory:
             try:
                 heard, version = self._synced, await self._catalog.version()
                 if version < heard:
-                    _log.error("the database lost changes that were served", version=version, heard=heard)
+                    _log.emit(log_events.DATABASE_LOST_CHANGES, version=version, heard=heard)
                     version = await self._catalog.change(lambda stored: (stored.version, True), above=heard)
                 if version > self._synced:
                     self._take_over(await self._catalog.contents())
                 if failing:
-                    _log.warning("the database answers again")
+                    _log.emit(log_events.DATABASE_AVAILABLE)
                 failing = False
             except OrtooError as error:
                 if not failing:
-                    _log.error("the database cannot be read; serving what is known", reason=str(error))
+                    _log.emit(log_events.DATABASE_READ_FAILED, reason=str(error))
                 failing = True
                 self._behind.set()
                 await self._clock.sleep(interval_s)
@@ -368,4 +369,5 @@ class Directory:
 
 
 def _log_process(kind: str, process: Enode | Snode) -> None:
-    _log.info("registered" if process.alive else "gone", kind=kind, name=process.name, address=process.address)
+    event = log_events.PROCESS_REGISTERED if process.alive else log_events.PROCESS_EXPIRED
+    _log.emit(event, kind=kind, name=process.name, address=process.address)

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ortoo.common.errors import NotFound, OrtooError, Unavailable
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
+from ortoo.namesrv import log_events
 from ortoo.namesrv.catalog.proposals import Proposals
 from ortoo.namesrv.decisions import proposals as decisions
 from ortoo.namesrv.decisions.members import MemberReport, Members, MemberSet, MemberState, Proposal
@@ -115,7 +116,7 @@ class Elections:
         """End the reports whose time is over, and see what other name servers proposed."""
         for members in self._members.expire(self._clock.monotonic_s()):
             away = [one.member.number for one in members.statuses() if one.state is MemberState.AWAY]
-            _log.warning("members do not report", enode=members.enode, away=away)
+            _log.emit(log_events.REPLICA_REPORTS_MISSING, enode=members.enode, away=away)
             self._tell(members)
         if self._shared and self._members.sets:
             await self._read(since_s=self._clock.monotonic_s())
@@ -160,7 +161,7 @@ class Elections:
         self._learn(name, stored, self._clock.monotonic_s())
         if stored != wanted:
             return False
-        _log.info("proposed", enode=name, epoch=wanted.epoch, member=wanted.leader.number)
+        _log.emit(log_events.LEADER_ELECTION_PROPOSED, enode=name, epoch=wanted.epoch, member=wanted.leader.number)
         return True
 
     def _wake(self, enode: _Enode) -> None:
@@ -169,5 +170,5 @@ class Elections:
 
     def _note_failure(self, error: OrtooError) -> None:
         if not self._is_failing:
-            _log.error("the database does not answer about proposals; nobody takes over meanwhile", reason=str(error))
+            _log.emit(log_events.ELECTION_BLOCKED_BY_DATABASE, reason=str(error))
         self._is_failing = True

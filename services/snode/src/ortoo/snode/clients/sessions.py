@@ -7,7 +7,8 @@ from typing import Any
 
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Conflict, Invalid, NotFound, Overloaded, Unavailable
-from ortoo.common.process.logs import get_logger
+from ortoo.common.logs.logger import get_logger
+from ortoo.snode import log_events
 from ortoo.snode.clients.session import (
     ClientSession,
     CommandSent,
@@ -95,7 +96,7 @@ class ClientSessions:
             check_owner(self._membership.members(group), hello.client_id)
         if hello.client_id != session.hello.client_id:
             self.renamed += 1
-            _log.warning("a session changed its client id", was=session.client_id, now=hello.client_id)
+            _log.emit(log_events.SESSION_CLIENT_ID_CHANGED, was=session.client_id, now=hello.client_id)
             for group in members:
                 self._leave_consumer(session, group, CloseReason.CLIENT_LEFT, "the client took another id")
             self._leave_producers(session)

@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 from ortoo.common.cluster.names import check_topic_name
 from ortoo.common.errors import NotFound, OrtooError
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
+from ortoo.snode import log_events
 from ortoo.snode.cluster.directory import Directory, unknown_topic
 from ortoo.snode.cluster.name_server import NameServer
 from ortoo.snode.cluster.routes import Topic
@@ -50,10 +51,10 @@ class DirectoryWatch:
                     self._tell(self._directory.apply(change))
                     attempt = 0
                     self.ready.set()
-                _log.info("the name server ended the watch")
+                _log.emit(log_events.ROUTE_WATCH_ENDED)
             except OrtooError as error:
                 if attempt == 0:
-                    _log.warning("the name server cannot be followed; serving from the copy", reason=str(error))
+                    _log.emit(log_events.ROUTE_WATCH_FAILED_RETRYING, reason=str(error))
                 self._name_server.pass_over(error)
             await self._clock.sleep(backoff.delay_s(attempt, self._randomness))
             attempt += 1

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ortoo.common.errors import Fenced, Internal, OrtooError
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.containment import contain, told_as
-from ortoo.common.process.logs import get_logger
 from ortoo.common.process.retry import Backoff
+from ortoo.snode import log_events
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.batcher import Batcher
@@ -63,7 +64,7 @@ class _LockBatcher(Batcher):
         except OrtooError as error:
             if error.retriable:
                 return False
-            _log.warning("locks cannot be given back; they end by themselves", enode=self.enode, reason=str(error))
+            _log.emit(log_events.QUEUE_LOCK_RELEASE_FAILED, enode=self.enode, reason=str(error))
         for request in requests:
             self.releases.pop(request, None)
         return True
@@ -176,7 +177,7 @@ class QueueLocks:
                 await self.links.to(enode).attach(self.runtime.settings.name, self.runtime.incarnation, freed)
             except OrtooError as error:
                 if attempt == 0:
-                    _attachments_log.info("not attached to an enode; trying on", enode=enode, reason=str(error))
+                    _attachments_log.emit(log_events.ENODE_ATTACH_FAILED_RETRYING, enode=enode, reason=str(error))
             except Exception as error:
                 contain("attach", error)
             attempt = 0 if clock.monotonic_s() - began_s > 1.0 else attempt + 1

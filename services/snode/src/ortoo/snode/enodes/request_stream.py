@@ -10,10 +10,11 @@ import grpc
 
 from ortoo.common.errors import NOT_TAKEN_FIELD, Moved, OrtooError, Overloaded, Unavailable, Unsupported
 from ortoo.common.errors.status import cancellations, error_of_rpc
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.containment import told_as
-from ortoo.common.process.logs import get_logger
+from ortoo.snode import log_events
 
 LOOK_MIN_S = 0.001
 LEFT_ALONE_S = 10.0
@@ -133,7 +134,7 @@ class RequestStream(Generic[Request, Answer, Result]):
                 error = told_as(failure, "enode link")
             self._broken_s = self.clock.monotonic_s()
             if self._pending:
-                _log.warning("requests failed together", peer=self.peer, count=len(self._pending), reason=str(error))
+                _log.emit(log_events.ENODE_REQUESTS_FAILED, peer=self.peer, count=len(self._pending), reason=str(error))
             moved = error if isinstance(error, Moved) else Moved(f"{error}; nothing was stored")
             self.fail_all(error, moved if self.may_move else None)
 

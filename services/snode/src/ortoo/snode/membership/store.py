@@ -14,10 +14,11 @@ from typing import Any
 
 from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.errors.findings import Finding
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.process.containment import contain
-from ortoo.common.process.logs import get_logger
 from ortoo.common.process.retry import Backoff
+from ortoo.snode import log_events
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.membership.local import Key, Placed, SharedMembership, Word
 from ortoo.snode.membership.members import Member, decoded
@@ -127,7 +128,7 @@ class MembershipStore:
             async with asyncio.timeout(FIRST_CONNECT_S):
                 await self.connected.wait()
         except TimeoutError:
-            _log.error("the membership store does not answer; this snode knows only its own members until it does")
+            _log.emit(log_events.MEMBERSHIP_STORE_UNAVAILABLE_AT_START)
         try:
             yield
         finally:
@@ -144,7 +145,7 @@ class MembershipStore:
             except* self._failures as group:
                 if self.connected.is_set() or attempt == 0:
                     reason = str(group.exceptions[0]) or type(group.exceptions[0]).__name__
-                    _log.error("the membership store is away; keeping the last known members", reason=reason)
+                    _log.emit(log_events.MEMBERSHIP_STORE_UNAVAILABLE, reason=reason)
             except* Exception as group:
                 contain("membership", group)
             attempt = 0 if self.connected.is_set() else attempt + 1
@@ -163,7 +164,7 @@ class MembershipStore:
             work.spawn("say", self._say_for_ever())
             work.spawn("beat", self._beat_for_ever())
             work.spawn("reload", self._reload_for_ever())
-            _log.info("the membership store answers")
+            _log.emit(log_events.MEMBERSHIP_STORE_AVAILABLE)
             self.connected.set()
             while True:
                 message = await changes.get_message(ignore_subscribe_messages=True, timeout=None)
@@ -207,13 +208,13 @@ class MembershipStore:
             await self.runtime.clock.sleep(self._timeout_s / 3)
             known, alive = await self._beat_once()
             if not known:
-                _log.warning("the membership store has forgotten this snode; saying all members again")
+                _log.emit(log_events.MEMBERSHIP_STORE_LOST_SNODE)
                 self._patient_until_s = self.runtime.clock.monotonic_s() + self._timeout_s
                 await self._reload()
             if self.runtime.clock.monotonic_s() < self._patient_until_s:
                 continue
             for key, member in self.membership.of_snodes_not_in(alive):
-                _log.warning("a snode is gone and its members with it", snode=member.snode, group=key[0])
+                _log.emit(log_events.SNODE_EXPIRED, snode=member.snode, group=key[0])
                 await self._tell(key, member.session_id)
                 self.membership.drop(key, member.session_id)
 
@@ -281,5 +282,5 @@ def _member(payload: str) -> Member | None:
     try:
         return decoded(payload)
     except (OrtooError, ValueError, TypeError, KeyError) as error:
-        _log.warning("a member in the membership store cannot be read", reason=str(error))
+        _log.emit(log_events.MEMBERSHIP_RECORD_INVALID, reason=str(error))
         return None

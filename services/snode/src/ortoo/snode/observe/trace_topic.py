@@ -18,11 +18,12 @@ from typing import Any
 
 from ortoo.common.errors import OrtooError
 from ortoo.common.groups.pop import Finish, LeasePart, Stale, Verdict
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
 from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.telemetry.metrics import Metrics
+from ortoo.snode import log_events
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
@@ -97,7 +98,7 @@ class TraceTopic:
                 self.written += len(part)
             except OrtooError as error:
                 self.dropped += len(part)
-                _log.warning("records of the trace topic are lost", records=len(part), reason=str(error))
+                _log.emit(log_events.TRACE_RECORDS_DROPPED, records=len(part), reason=str(error))
                 return
 
     def _put(self, kind: str, queue: Queue, first_offset: int, count: int, **more: Any) -> None:

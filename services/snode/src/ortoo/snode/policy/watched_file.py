@@ -5,7 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ortoo.common.errors import Invalid
-from ortoo.common.process.logs import get_logger
+from ortoo.common.logs.logger import get_logger
+from ortoo.snode import log_events
 
 _log = get_logger("files")
 
@@ -33,9 +34,9 @@ class WatchedFile:
         try:
             self._take(text)
         except Invalid as error:
-            _log.error("a file is wrong; going on as before", what=self._what, file=self.path, reason=str(error))
+            _log.emit(log_events.POLICY_FILE_REJECTED, what=self._what, file=self.path, reason=str(error))
         else:
-            _log.info("a file was taken over", what=self._what, file=self.path)
+            _log.emit(log_events.POLICY_FILE_RELOADED, what=self._what, file=self.path)
 
     def _news(self) -> str | None:
         path = Path(self.path)
@@ -46,7 +47,7 @@ class WatchedFile:
         except FileNotFoundError:
             stamp, text = (0, 0), ""
         except (OSError, UnicodeDecodeError) as error:
-            _log.error("a file cannot be read; going on as before", what=self._what, file=self.path, reason=str(error))
+            _log.emit(log_events.POLICY_FILE_UNREADABLE, what=self._what, file=self.path, reason=str(error))
             return None
         if stamp == self._seen:
             return None

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from ortoo.common.errors import Conflict, OrtooError, Unavailable
 from ortoo.common.filters.message_filter import MessageFilter
 from ortoo.common.groups.pop import Finish, GiveBack, LeasePart, Popped, PoppedBatch, PopRules, PopWish, Verdict, runs
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.containment import told_as
-from ortoo.common.process.logs import get_logger
+from ortoo.snode import log_events
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.routes import DeliveryMode, MessageType, Placement, Queue, Topic
 from ortoo.snode.cluster.runtime import Runtime
@@ -359,7 +360,7 @@ class Popping:
         try:
             await self._topics.of_groups.ensure(name, enode)
         except OrtooError as error:
-            _log.warning("a dead-letter topic could not be created; it is tried again", topic=name, reason=str(error))
+            _log.emit(log_events.DEAD_LETTER_TOPIC_CREATE_FAILED_RETRYING, topic=name, reason=str(error))
 
 
 async def tried(pop: Awaitable[PopAnswer]) -> PopAnswer | OrtooError:

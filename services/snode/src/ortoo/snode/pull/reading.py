@@ -13,12 +13,13 @@ from ortoo.common.filters.message_filter import MessageFilter
 from ortoo.common.filters.projection import Columns
 from ortoo.common.filters.pushdown import Pushdown
 from ortoo.common.filters.selection import Selected
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
-from ortoo.common.process.logs import get_logger
 from ortoo.common.process.memory_budget import Held, MemoryBudget, MemoryShare
 from ortoo.common.records.batch import open_batch
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
+from ortoo.snode import log_events
 from ortoo.snode.cluster.directory import check_readable
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
@@ -253,7 +254,7 @@ class Reading:
             except DataLoss as error:
                 if error.end_offset <= at:
                     raise
-                _log.warning("damaged messages are left out", queue=str(queue), begin=at, end=error.end_offset)
+                _log.emit(log_events.DAMAGED_MESSAGES_SKIPPED, queue=str(queue), begin=at, end=error.end_offset)
                 at = error.end_offset
 
 

@@ -5,10 +5,11 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 
 from ortoo.common.errors import Fenced, OrtooError
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
+from ortoo.snode import log_events
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.batcher import Batcher
 from ortoo.snode.enodes.link import EnodeLinks
@@ -56,7 +57,7 @@ class AckBatcher(Batcher):
         try:
             await self._commit()
         except Exception:
-            _log.exception("storing offsets met a defect", group=self.group)
+            _log.emit(log_events.OFFSET_COMMIT_DEFECT, exc_info=True, group=self.group)
 
     async def _commit(self) -> None:
         backoff, attempt = Backoff(first_s=0.05, max_s=1.0), 0
@@ -66,15 +67,19 @@ class AckBatcher(Batcher):
             try:
                 fenced = set(await self.links.to(self.enode).commit_rows(self.topic_id, self.group, rows))
             except Fenced as error:
-                _log.info("offsets were refused", group=self.group, enode=self.enode, reason=str(error))
+                _log.emit(log_events.OFFSET_COMMIT_FENCED, group=self.group, enode=self.enode, reason=str(error))
                 fenced = {queue.queue_id for queue in self._in_flight}
             except OrtooError as error:
                 if error.retriable:
                     kept = {q: one for q, one in self._in_flight.items() if q not in self._forgotten}
                     self._pending = {**kept, **self._pending}
                 else:
-                    _log.warning(
-                        "offsets were refused", group=self.group, enode=self.enode, rows=rows, reason=str(error)
+                    _log.emit(
+                        log_events.OFFSET_COMMIT_REJECTED,
+                        group=self.group,
+                        enode=self.enode,
+                        rows=rows,
+                        reason=str(error),
                     )
                 self._next_turn()
                 if error.retriable:

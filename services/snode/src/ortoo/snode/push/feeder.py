@@ -8,12 +8,13 @@ from typing import Any
 from ortoo.common.errors import DataLoss, Fenced, NotFound, OrtooError, OutOfRange, Overloaded
 from ortoo.common.filters.message_filter import MessageFilter
 from ortoo.common.filters.selection import selected
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
 from ortoo.common.process.memory_budget import Held, MemoryBudget, MemoryShare
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
+from ortoo.snode import log_events
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.link import FETCH_WAIT_MS, EnodeLinks, Fetched, FetchWish, LockRequest
@@ -108,7 +109,7 @@ class Feeder:
                 if isinstance(error, DataLoss) and self._damaged_reads >= DAMAGE_READS and self._pass_over(error):
                     continue
                 if self._failures % 30 == LOGGED_FAILURE or (self._failures == 0 and not error.retriable):
-                    _log.warning("a queue cannot be read; trying on", queue=str(self.cursor.queue), reason=str(error))
+                    _log.emit(log_events.QUEUE_READ_FAILED_RETRYING, queue=str(self.cursor.queue), reason=str(error))
                 delay_s = backoff.delay_s(self._failures, self.parts.randomness)
                 if isinstance(error, Overloaded):
                     delay_s += error.retry_after_ms / 1000
@@ -206,7 +207,7 @@ class Feeder:
         if cursor.next_offset < 0 or error.end_offset <= cursor.next_offset:
             return False
         queue, begin, end = cursor.queue, cursor.next_offset, error.end_offset
-        _log.error("messages are lost to the group", queue=str(queue), begin=begin, end=end, reason=error.message)
+        _log.emit(log_events.MESSAGES_LOST_TO_GROUP, queue=str(queue), begin=begin, end=end, reason=error.message)
         if cursor.untold:
             self._send(Delivery(queue, self.generation, self.topic_id, cursor.sent_offset, begin))
         cursor.advance(end)
@@ -222,7 +223,7 @@ class Feeder:
         cursor = self.cursor
         is_behind = cursor.next_offset < error.begin_offset
         to = error.begin_offset if is_behind else error.end_offset
-        _log.warning("offset not stored; going on elsewhere", queue=str(cursor.queue), at=cursor.next_offset, to=to)
+        _log.emit(log_events.OFFSET_OUT_OF_RANGE, queue=str(cursor.queue), at=cursor.next_offset, to=to)
         if is_behind:
             cursor.advance(to)  # that those are over the client hears as of messages which it does not want
         elif cursor.has_sent and to < cursor.sent_offset:

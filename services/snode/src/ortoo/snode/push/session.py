@@ -10,7 +10,8 @@ from typing import Any
 from ortoo.common.errors import Fenced
 from ortoo.common.filters.message_filter import MessageFilter
 from ortoo.common.grpc.around.call_memory import call_share
-from ortoo.common.process.logs import get_logger
+from ortoo.common.logs.logger import get_logger
+from ortoo.snode import log_events
 from ortoo.snode.cluster.routes import UNACKNOWLEDGED_BYTES_MAX, Queue
 from ortoo.snode.enodes.link import FETCH_BYTES_MAX, LockRequest
 from ortoo.snode.membership.members import CloseReason, Member
@@ -132,7 +133,7 @@ class PushSession:
         """The client has processed a queue up to `offset`. Errors: Invalid when that was never sent."""
         feeder = self.feeders.get(queue)
         if feeder is None:
-            _log.debug("an acknowledgement came too late", queue=str(queue), offset=offset, session=self.session_id)
+            _log.emit(log_events.COMMIT_TOO_LATE, queue=str(queue), offset=offset, session=self.session_id)
             return
         if not feeder.cursor.acknowledge(offset, generation, self._parts.clock.monotonic_s()):
             return
@@ -293,7 +294,13 @@ class PushSession:
         feeder = self.feeders.get(queue)
         if feeder is None or self.closing:
             return
-        _log.info("a queue begins anew", queue=str(queue), group=self.group, session=self.session_id, reason=reason)
+        _log.emit(
+            log_events.QUEUE_DELIVERY_RESTARTED,
+            queue=str(queue),
+            group=self.group,
+            session=self.session_id,
+            reason=reason,
+        )
         self._give_up(queue, flush=False)
         if (batcher := self._batchers.get((queue.enode, feeder.topic_id))) is not None:
             batcher.forget(queue)

@@ -9,8 +9,9 @@ from functools import partial
 
 from ortoo.common.errors import Conflict, Invalid, OrtooError, Overloaded
 from ortoo.common.filters.message_filter import MessageFilter, compile_filter
-from ortoo.common.process.logs import get_logger
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.telemetry.metrics import Metrics
+from ortoo.snode import log_events
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.routes import DeliveryMode, Queue
 from ortoo.snode.cluster.runtime import Runtime
@@ -236,7 +237,7 @@ class Sessions:
             slow = await self._slow(session, now_s, ends)
             if slow and not session.closing:
                 self.evicted_slow += 1
-                _log.warning("a slow consumer is evicted", group=session.group, session=session.session_id, why=slow)
+                _log.emit(log_events.SLOW_CONSUMER_EVICTED, group=session.group, session=session.session_id, why=slow)
                 self.close_soon(session, CloseReason.SLOW_CONSUMER, slow)
 
     def _evict_unread(self, session: PushSession, reason: str) -> None:

@@ -13,9 +13,10 @@ from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.grpc.errors import Context, request_failed
 from ortoo.common.grpc.fields import write
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.containment import told_as
-from ortoo.common.process.logs import get_logger
 from ortoo.common.records.batch import open_batch
+from ortoo.snode import log_events
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.cluster.wire import message_of, queue_of, queue_to, topic_to
@@ -127,7 +128,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
                 try:
                     memory.draw(size_bytes)
                 except Overloaded as error:
-                    _log.debug("a check is left out", transaction=check.transaction_id, reason=str(error))
+                    _log.emit(log_events.TRANSACTION_CHECK_SKIPPED, transaction=check.transaction_id, reason=str(error))
                 else:
                     checks.put_nowait(check)
                     waiting_bytes += size_bytes

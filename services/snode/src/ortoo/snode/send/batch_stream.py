@@ -8,9 +8,10 @@ from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.errors import Internal, OrtooError
 from ortoo.common.groups.handle import DelayedBatch
 from ortoo.common.groups.handle_seal import HandleSeals
-from ortoo.common.process.logs import get_logger
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.memory_budget import MemoryShare
 from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.snode import log_events
 from ortoo.snode.cluster.directory import Directory, check_writable
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.link import Appended, EnodeLinks, FlushMode, explained
@@ -139,5 +140,5 @@ def _answer(item: _Item, queue: Queue, seals: HandleSeals) -> ProduceAnswer:
         return ProduceAnswer(item.request_id, appended, None, seal)
     if isinstance(error, OrtooError):
         return ProduceAnswer(item.request_id, None, explained(error))
-    _log.error("a batch met a defect", exc_info=error)
+    _log.emit(log_events.BATCH_SEND_DEFECT, exc_info=error)
     return ProduceAnswer(item.request_id, None, Internal("sending the batch on met a defect; the snode's log has it"))

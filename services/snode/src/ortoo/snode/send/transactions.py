@@ -8,12 +8,13 @@ from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.groups.handle import Handle, HandleKind, read_handle
 from ortoo.common.groups.queue_choice import queue_of_group
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.containment import contain
-from ortoo.common.process.logs import get_logger
 from ortoo.common.process.retry import Backoff
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.snode import log_events
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.directory import queues_to_write
 from ortoo.snode.cluster.routes import Queue, Topic
@@ -202,7 +203,7 @@ class Transactions:
         try:
             await self.links.to(enode).watch_halves(groups, lambda due: self._ask(enode, due))
         except OrtooError as error:
-            _log.debug("an enode's checks are not heard; trying on", enode=enode, reason=str(error))
+            _log.emit(log_events.TRANSACTION_WATCH_FAILED_RETRYING, enode=enode, reason=str(error))
 
     def _ask(self, enode: str, due: DueHalf) -> None:
         producers = self._producers.get(due.half.producer_group)

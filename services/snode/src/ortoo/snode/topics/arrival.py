@@ -10,8 +10,9 @@ from dataclasses import KW_ONLY, dataclass, field
 from weakref import WeakValueDictionary
 
 from ortoo.common.errors import AlreadyExists, NotFound, OrtooError
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
+from ortoo.snode import log_events
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.routes import DEAD_LETTER_PREFIX, RETRY_PREFIX, Placement, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
@@ -92,7 +93,7 @@ class SendableTopics:
         try:
             try:
                 topic = await self.cluster.name_server.create_topic(name, queue_count=self.queue_count)
-                _log.info("a topic was made by its first message", topic=name)
+                _log.emit(log_events.TOPIC_AUTO_CREATED, topic=name)
             except AlreadyExists:  # somebody else made it meanwhile, with other queues
                 topic = await self.cluster.name_server.get_topic(name)
             await self.arrival.of(topic)
@@ -150,6 +151,6 @@ class GroupTopics:
             except AlreadyExists:
                 pass
             else:
-                _groups_log.info("a group's topic was created", topic=name)
+                _groups_log.emit(log_events.GROUP_TOPIC_CREATED, topic=name)
                 return made
         return await self.cluster.name_server.place_topic(name, enode)

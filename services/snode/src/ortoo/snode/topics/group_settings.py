@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Conflict, Forbidden, NotFound, OrtooError
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
+from ortoo.snode import log_events
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.name_server import NameServer
 from ortoo.snode.cluster.routes import RETRY_PREFIX, DeliveryMode, Group
@@ -72,7 +73,7 @@ class GroupSettings:
         except OrtooError as error:
             if not error.retriable:
                 raise
-            _log.warning("a group goes on with default settings", group=name, reason=str(error))
+            _log.emit(log_events.GROUP_SETTINGS_UNAVAILABLE, group=name, reason=str(error))
 
 
 TRUST_S = 30.0

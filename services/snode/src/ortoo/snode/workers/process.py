@@ -9,12 +9,13 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.machine.standard_files import childrens_standard_error
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.common.process.service import EXIT_NOT_STARTED, EXIT_REFUSED
+from ortoo.snode import log_events
 from ortoo.snode.workers.worker import Worker
 
 ANSWER_TIMEOUT_S = 2.0
@@ -59,7 +60,7 @@ class WorkerProcess:
             try:
                 code = await self._once()
             except OSError as error:  # the machine has no room for another process
-                _log.error("a worker cannot be started", worker=self.name, reason=str(error))
+                _log.emit(log_events.WORKER_START_FAILED, worker=self.name, reason=str(error))
                 code = EXIT_NOT_STARTED
             attempt = 0 if self.is_ready else attempt + 1
             self.refused_code = code if code >= EXIT_REFUSED and not self.is_ready else None
@@ -68,7 +69,7 @@ class WorkerProcess:
             if self._stopping.is_set():
                 return
             wait_s = backoff.delay_s(attempt, self.randomness)
-            _log.error("a worker ended; it starts again", worker=self.name, exit_code=code, in_s=round(wait_s, 1))
+            _log.emit(log_events.WORKER_RESTARTED, worker=self.name, exit_code=code, in_s=round(wait_s, 1))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._stopping.wait()

@@ -1,4 +1,4 @@
-"""What calls cost, drawn from the process's budget: each call, what it came with, and answers that nobody has taken.
+"""What calls cost, drawn from the process's budget: each call, its headers and request, and answers not taken yet.
 
 gRPC keeps an answer until the peer's window has room for it, and goes on keeping it when the handler has long ended,
 for a status travels behind the answers. A peer that reads nothing is rid of by nothing but the end of its connection;
@@ -9,11 +9,14 @@ import asyncio
 from contextvars import ContextVar
 from typing import Any
 
-from ortoo.common.grpc.around.layers import Call, Layer
-from ortoo.common.grpc.connections import Peer, end_connections, peer_of
+from ortoo.common.errors import Invalid, Overloaded
+from ortoo.common.grpc.around.arrival import ARRIVAL, Arrival
+from ortoo.common.grpc.around.layers import OBSERVING, Call, Layer
 from ortoo.common.grpc.front.calls import FrontContext
 from ortoo.common.grpc.front.serving import SMALL_BYTES
-from ortoo.common.process.logs import get_logger
+from ortoo.common.grpc.limits.connections import Peer, end_connections, peer_of
+from ortoo.common.logs import log_events
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.memory_budget import MemoryBudget, MemoryShare
 
 CALL_BYTES = 16 << 10
@@ -24,8 +27,15 @@ LARGEST_PERCENT = 60
 """What of the budget one request counts as at most: the largest must pass by itself, or its sender tries for ever."""
 TRANSPORT_COPIES = 2
 """How often an answer exists while it is written: as bytes, and as gRPC's copy of them."""
-UNCOUNTED = "/grpc."
-"""Health and reflection: whoever is asked whether it is well must be able to answer."""
+HEADER_BYTES_MAX = 16 << 10
+"""How long the headers of one call may be. gRPC's core refuses longer ones, but not before the peer has acknowledged
+the limit; one that goes on so has no honest reason."""
+HEADER_BYTES_USUAL, REQUEST_BYTES_USUAL = 2 << 10, 1 << 10
+"""Headers and requests of at most this size are part of CALL_BYTES."""
+HEADER_COPIES = 3
+"""How often longer ones exist: as gRPC keeps them, as texts, and as what their reader makes of them."""
+TELL_INTERVAL_S = 10.0
+"""How often the log tells of connections that were ended."""
 _share: ContextVar[MemoryShare | None] = ContextVar("call_memory", default=None)
 _log = get_logger("memory")
 
@@ -41,36 +51,73 @@ def call_share(budget: MemoryBudget, kind: str) -> MemoryShare:
 
 
 class CallMemory(Layer):
-    """Gives each call a share, which is closed when gRPC has let go of all that was answered."""
+    """Gives each call a share from its headers on, which is closed when gRPC has let go of all that was answered."""
 
     def __init__(self, budget: MemoryBudget) -> None:
         """Draw from `budget`."""
         self._budget = budget
-        self._deaf: dict[Peer | None, list[asyncio.Task[Any] | None]] = {}
-        """The calls whose connections are to end now."""
+        self._ending: dict[Peer | None, tuple[str, list[asyncio.Task[Any] | None]]] = {}
+        """The calls whose connections are to end now, and why."""
+        self.ended = {"unread": 0, "headers": 0}
+        """How many connections were ended: their peers did not read, or sent headers that are too long."""
+        self._told_at_s = float("-inf")
+
+    def arrive(self, arrival: Arrival) -> None:
+        """Open the call's share. If memory is short, calls whose requests do not come are ended. Errors: Overloaded."""
+        share = arrival.memory = self._budget.share(arrival.kind)
+        header_bytes = 0
+        for _, value in arrival.metadata:
+            header_bytes += len(value)
+        call_bytes = CALL_BYTES
+        if header_bytes > HEADER_BYTES_USUAL:
+            if header_bytes > HEADER_BYTES_MAX:
+                arrival.ends_connection = True
+                raise Invalid(
+                    f"the headers have {header_bytes} bytes; send at most {HEADER_BYTES_MAX}", field="headers"
+                )
+            call_bytes += HEADER_COPIES * header_bytes
+        if arrival.is_observer:  # a process must be able to say that it is well
+            share.take(call_bytes)
+        else:
+            share.draw(call_bytes, is_request=not arrival.gives_many)
+        share.on_evict = arrival.end
 
     def enter(self, call: Call) -> None:
-        """Open the call's share. Errors: Overloaded."""
-        method, context = call.method, call.context
-        if method.path.startswith(UNCOUNTED):
+        """Count what the request brings. Errors: Overloaded; why the call was refused before its request came."""
+        context = call.context
+        arrival: Arrival | None = context.arrival if type(context) is FrontContext else ARRIVAL.get()
+        if arrival is None:
             return
-        kind = method.path.rpartition("/")[2]
-        share = self._budget.share(kind)
+        if arrival.ends_connection:
+            self._end("headers", context.peer(), asyncio.current_task())
+        if arrival.refused is not None:
+            arrival.raise_refusal()
+        if arrival.end is not None:
+            arrival.came()
+        share = arrival.memory
+        assert share is not None
+        call.kept[self] = share
+        if call.data is not None and len(call.data) > REQUEST_BYTES_USUAL:
+            self.brought(call, len(call.data))
+        task = asyncio.current_task()
+        share.on_deaf = lambda: self._end("unread", context.peer(), task)
+        _share.set(share)
+
+    def brought(self, call: Call, request_bytes: int) -> None:
+        """The call's request has so many bytes. Errors: Overloaded."""
+        share: MemoryShare | None = call.kept.get(self)
+        if share is None:
+            return
+        counted_bytes = min(REQUEST_COPIES * request_bytes, self._budget.bytes_max * LARGEST_PERCENT // 100)
+        if call.method.path.startswith(OBSERVING):
+            share.take(counted_bytes)
+            share.settle()
+            return
         try:
-            came_bytes = 0 if call.data is None else len(call.data)
-            brought_bytes = min(REQUEST_COPIES * came_bytes, self._budget.bytes_max * LARGEST_PERCENT // 100)
-            share.fix(CALL_BYTES + brought_bytes, is_request=not method.gives_many)
-        except BaseException:
+            share.fix(counted_bytes, is_request=not call.method.gives_many)
+        except Overloaded:
             share.close()
             raise
-        task = asyncio.current_task()
-        share.on_deaf = lambda: self._end(kind, context.peer(), task)
-        # grpc.aio's task ends when the last of the answers and the status are on their way, or nobody is there.
-        over = context if type(context) is FrontContext else task
-        if over is not None:
-            over.add_done_callback(lambda _: share.close())
-        _share.set(share)
-        call.kept[self] = share
 
     def answered(self, call: Call, answer: bytes) -> bytes:
         """Count an answer until gRPC has taken it; of a call with one until that has let go of it."""
@@ -84,17 +131,26 @@ class CallMemory(Layer):
             share.give_back(TRANSPORT_COPIES * len(answer) if len(answer) > SMALL_BYTES else 0)
             share.moved()
 
-    def _end(self, kind: str, peer: str, task: "asyncio.Task[Any] | None") -> None:
+    def _end(self, reason: str, peer: str, task: "asyncio.Task[Any] | None") -> None:
         """End the connection of a call, together with others that are to end now."""
-        _log.warning("a connection is ended whose peer does not read", kind=kind, peer=peer)
-        if not self._deaf:
+        if not self._ending:
             asyncio.get_running_loop().call_soon(self._end_all)
-        self._deaf.setdefault(peer_of(peer), []).append(task)
+        self._ending.setdefault(peer_of(peer), (reason, []))[1].append(task)
 
     def _end_all(self) -> None:
-        deaf, self._deaf = self._deaf, {}
-        ended = end_connections(deaf.keys())
-        for peer, tasks in deaf.items():
-            for task in tasks if peer not in ended else ():  # it is no connection of sockets
+        ending, self._ending = self._ending, {}
+        ended = end_connections(ending.keys())
+        for peer, (reason, tasks) in ending.items():
+            if peer in ended:
+                self.ended[reason] += 1
+                continue
+            for task in tasks:  # it is no connection of sockets
                 if task is not None:
                     task.cancel()
+        self._tell()
+
+    def _tell(self) -> None:
+        """Log what was ended, not so often that peers who connect again fill the log."""
+        if self._budget.now_s() - self._told_at_s >= TELL_INTERVAL_S:
+            self._told_at_s = self._budget.now_s()
+            _log.emit(log_events.CONNECTIONS_CLOSED, **self.ended)

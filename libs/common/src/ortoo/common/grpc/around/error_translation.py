@@ -5,7 +5,7 @@ from collections.abc import Awaitable
 import grpc
 
 from ortoo.common.errors import Unavailable
-from ortoo.common.errors.status import FAILURE_METADATA_KEY, failure_of, status_of
+from ortoo.common.errors.status import FAILURE_METADATA_KEY, failure_of, status_of, told
 from ortoo.common.grpc.around.layers import Call, Layer
 from ortoo.common.grpc.errors import request_failed
 
@@ -28,7 +28,7 @@ class ErrorTranslation(Layer):
             failed = request_failed(error, call.method.path)
             failure = failure_of(failed).SerializeToString()
             try:
-                await call.context.abort(status_of(failed), str(failed), ((FAILURE_METADATA_KEY, failure),))
+                await call.context.abort(status_of(failed), told(str(failed)), ((FAILURE_METADATA_KEY, failure),))
             except grpc.aio.AbortError as aborted:
                 error = aborted
         error.__context__ = None

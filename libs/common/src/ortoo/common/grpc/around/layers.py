@@ -13,8 +13,15 @@ from typing import Any, Self
 
 import grpc
 
+from ortoo.common.grpc.around.arrival import ARRIVAL, Arrival, Metadata
 from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.limits.inflation import inflated
+from ortoo.common.grpc.limits.request_shape import counted
 
+OBSERVING = "/grpc."
+"""How the paths of health and reflection begin."""
+Arriving = Callable[[Metadata, Callable[[str], object]], Arrival]
+"""Makes the arrival of a call from its headers and from what ends it."""
 KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 
 
@@ -96,6 +103,9 @@ class Layer:
     services: tuple[str, ...] = ("/",)
     """How the paths of the methods begin which it stands around."""
 
+    def arrive(self, arrival: Arrival) -> None:
+        """The headers of a call have come. A layer that raises here refuses the call before its request is received."""
+
     def enter(self, call: Call) -> Awaitable[None] | None:
         """The call begins. Who raises here refuses it, and is not left."""
 
@@ -112,17 +122,12 @@ class Layer:
         """The call has ended with its `answer` or its `error`; a layer may make the one of the other."""
 
 
-class Codec(Layer):
-    """Within it requests and answers are messages, outside of it bytes. Errors: DecodeError."""
+class Guard(Layer):
+    """A layer that is entered before the request is decoded: it knows the headers and the raw bytes, `Call.data`."""
 
-    def enter(self, call: Call) -> None:
-        """Read the one request."""
-        if call.data is not None:
-            call.request = call.method.read(call.data)
-
-    def answered(self, call: Call, answer: Any) -> bytes:
-        """Write an answer."""
-        return call.method.write(answer)
+    def after_decoding(self) -> Sequence[Layer]:
+        """The layers that check the decoded request for this guard. The server enters them before all other layers."""
+        return ()
 
 
 class Layers(grpc.aio.ServerInterceptor):
@@ -130,7 +135,9 @@ class Layers(grpc.aio.ServerInterceptor):
 
     def __init__(self, layers: Sequence[Layer]) -> None:
         self._layers = tuple(layers)
-        self._known: dict[str, tuple[Any, Any]] = {}
+        self._known: dict[str, tuple[Any, Any, Arriving]] = {}
+        self._refusing: dict[str, Any] = {}
+        self._arrives = [one for one in layers if type(one).arrive is not Layer.arrive]
 
     async def intercept_service(
         self,
@@ -143,8 +150,41 @@ class Layers(grpc.aio.ServerInterceptor):
             return None
         known = self._known.get(path)
         if known is None or known[0] is not handler:
-            known = self._known[path] = (handler, self.around(handler, path, boxed=True))
-        return known[1]
+            known = (handler, self.around(handler, path, boxed=True), self.arriving(path, handler))
+            self._known[path] = known
+        _, wrapped, arriving = known
+        if (task := asyncio.current_task()) is None:
+            return wrapped
+        arrival = arriving(handler_call_details.invocation_metadata or (), task.cancel)
+        task.add_done_callback(arrival.over)
+        ARRIVAL.set(arrival)
+        return wrapped if arrival.refused is None else self._refusal(path)
+
+    def arriving(self, path: str, handler: Any) -> Arriving:
+        """What lets the layers see calls of a method whose requests have not come yet; a layer may refuse them."""
+        steps = tuple(one.arrive for one in self._arrives if path.startswith(one.services))
+        kind, is_observer = path.rpartition("/")[2], path.startswith(OBSERVING)
+        gives_many: bool = handler.response_streaming
+
+        def arrived(metadata: Metadata, end: Callable[[str], object]) -> Arrival:
+            arrival = Arrival(kind, metadata, is_observer=is_observer, gives_many=gives_many)
+            arrival.end = end
+            try:
+                for step in steps:
+                    step(arrival)
+            except Exception as error:
+                arrival.refused = error.with_traceback(None)
+            return arrival
+
+        return arrived
+
+    def _refusal(self, path: str) -> Any:
+        """A handler that waits for no request: the layers refuse the call as they are entered."""
+        found = self._refusing.get(path)
+        if found is None:
+            found = self.around(grpc.stream_stream_rpc_method_handler(_never, bytes, bytes), path)
+            self._refusing[path] = found
+        return found
 
     def around(self, handler: Any, path: str, *, boxed: bool = False) -> Any:
         """A method's handler with those layers around it that are for this method; it takes and gives bytes.
@@ -153,21 +193,18 @@ class Layers(grpc.aio.ServerInterceptor):
         it gave or was given until the next one comes, and a stream may be idle for hours.
         """
         kind = next(kind for kind in KINDS if getattr(handler, kind) is not None)
-        handle, read = getattr(handler, kind), handler.request_deserializer
+        handle = getattr(handler, kind)
         method = Method(
             path,
             path.rpartition(".")[2],
             handler.request_streaming,
             handler.response_streaming,
-            read or bytes,
+            counted(path, handler.request_deserializer or bytes),
             handler.response_serializer or bytes,
         )
         boxed = boxed and inspect.isasyncgenfunction(handle)
         layers = tuple(layer for layer in self._layers if path.startswith(layer.services))
-        if not method.takes_many:
-            read = None
-        elif boxed:
-            read = _boxed(method.read)
+        read = _boxed if method.takes_many and boxed else None
         if method.gives_many and not inspect.isasyncgenfunction(handle):
             # It writes its answers to the context by itself, as the health service's Watch does.
             return handler._replace(request_deserializer=read, **{kind: _one(handle, method, layers, writes=False)})
@@ -176,6 +213,11 @@ class Layers(grpc.aio.ServerInterceptor):
         else:
             wrapped, write = _one(handle, method, layers), None
         return handler._replace(request_deserializer=read, response_serializer=write, **{kind: wrapped})
+
+
+async def _never(requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
+    raise AssertionError("a call that was refused is not served")
+    yield
 
 
 def _own(layers: Sequence[Layer], name: str) -> list[Any]:
@@ -292,22 +334,20 @@ def _leaving(layers: Sequence[Layer], *, writes: bool = True) -> Callable[[Call]
     return leave
 
 
-def _boxed(read: Callable[[bytes], Any]) -> Callable[[bytes], list[Any]]:
-    return lambda data: [read(data)]
+def _boxed(data: bytes) -> list[bytes]:
+    return [data]
 
 
 def _given(method: Method, layers: Sequence[Layer], *, boxed: bool = False) -> Callable[[Call, Any], Any]:
-    """What the handler is given: the request, or the requests as they pass the layers."""
+    """What the handler is given: the request, or the requests as they are decoded and pass the layers."""
     if not method.takes_many:
         return lambda call, _: call.request
     askeds = [one for one in _own(layers, "asked") if one is not None]
-    if not askeds and not boxed:
-        return lambda _, requests: requests
     return lambda call, requests: _Requests(call, requests, askeds, boxed=boxed)
 
 
 class _Requests:
-    """The requests of a call as they pass the layers."""
+    """The requests of a call: each is decoded, and then passes the layers."""
 
     def __init__(self, call: Call, requests: AsyncIterator[Any], askeds: Sequence[Any], *, boxed: bool) -> None:
         self._call = call
@@ -324,7 +364,7 @@ class _Requests:
         if self._coming is None:
             self._coming = aiter(self._requests)
         came = await anext(self._coming)
-        request = came.pop() if self._boxed else came
+        request = self._call.method.read(inflated(came.pop() if self._boxed else came))
         for asked in self._askeds:
             if (waiting := asked(self._call, request)) is not None:
                 await waiting

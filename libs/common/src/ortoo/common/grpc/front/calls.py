@@ -18,6 +18,8 @@ class FrontContext(grpc.aio.ServicerContext[Any, Any]):
 
     def __init__(self, call: CoreCall, clock: Clock) -> None:
         self._call = call
+        self.arrival = call.arrival
+        """What is known of the call since its headers came."""
         self._clock = clock
         self._peer: str | None = None
         self._headers: dict[str, str] | None = None
@@ -114,8 +116,8 @@ class FrontContext(grpc.aio.ServicerContext[Any, Any]):
         return self._call.is_gone
 
     def add_done_callback(self, callback: Callable[[Any], None]) -> None:
-        """Call it when gRPC has let go of the answer; it replaces one that was given before."""
-        self._call.over = partial(callback, None)
+        """Call it when gRPC has let go of the answer."""
+        self._call.when_over(partial(callback, None))
 
     def finish(self, data: bytes | None) -> None:
         """Send the answer, or the status alone if it is none of success."""

@@ -17,8 +17,9 @@ from typing import Any
 import grpc
 from grpc._cython import cygrpc
 
+from ortoo.common.logs import log_events
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
 
 EVENTS_MAX = 256
 """So many events are taken before the loop's other work has its turn, of which a call of grpc.aio needs several."""
@@ -46,6 +47,7 @@ class CoreCall:
         "_taken",
         "_unsent",
         "_waiting",
+        "arrival",
         "cancelled",
         "deadline_s",
         "is_gone",
@@ -55,10 +57,12 @@ class CoreCall:
         "unsent_bytes",
     )
 
-    def __init__(self, core: "Core", event: Any, taken: Callable[["CoreCall"], None]) -> None:
+    def __init__(self, core: "Core", event: Any) -> None:
         self._core = core
         self._call: Any = event.call
-        self._taken = taken
+        self._taken: Callable[[CoreCall], None] | None = None
+        self.arrival: Any = None
+        """What is known of the call before its request comes."""
         self.metadata: Metadata = event.invocation_metadata
         deadline_s = event.call_details.deadline
         self.deadline_s: float | None = None if deadline_s is None or deadline_s > FOR_EVER_S else deadline_s
@@ -77,10 +81,31 @@ class CoreCall:
         self._has_begun = self._is_sending = self._is_closed = False
         self._status: Any = None
         self._waiting: asyncio.Future[None] | None = None
-        core.open += 3  # the end of the call, its request, and the answer that it is owed
+        core.open += 2  # the end of the call, and the answer that it is owed
         # One object an operation and call: gRPC writes into them.
         self._call.start_server_batch((cygrpc.ReceiveCloseOnServerOperation(0),), self._close)
+
+    def receive(self, taken: Callable[["CoreCall"], None]) -> None:
+        """Take the request, once. It may come when the call was answered before."""
+        self._taken = taken
+        self._core.open += 1
         self._call.start_server_batch((cygrpc.ReceiveMessageOperation(0),), self._come)
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the status was given."""
+        return self._status is not None
+
+    def when_over(self, callback: Callable[[], object]) -> None:
+        """Have a function called when gRPC has let go of the answer, behind those that were given before."""
+        before = self.over
+
+        def both() -> None:
+            if before is not None:
+                before()
+            callback()
+
+        self.over = callback if before is None else both
 
     def peer(self) -> str:
         """Where it comes from, as gRPC writes it."""
@@ -179,8 +204,10 @@ class CoreCall:
         self._core.ended_one()
 
     def _come(self, event: Any) -> None:
-        self.message = event.batch_operations[0].message()
-        self._taken(self)
+        taken, self._taken = self._taken, None
+        if taken is not None:
+            self.message = event.batch_operations[0].message()
+            taken(self)
         self._core.ended_one()
 
     def _close(self, event: Any) -> None:
@@ -244,33 +271,33 @@ class Core:
             needed += [cygrpc.auth_context, cygrpc.WriteFlag.buffer_hint]
             return cls(core, clock) if all(needed) else None
         except (AttributeError, ValueError) as error:
-            _log.warning("this version of grpcio has no queue front; single messages cost more", reason=str(error))
+            _log.emit(log_events.COMPLETION_QUEUE_UNAVAILABLE, reason=str(error))
             return None
 
-    def register(self, method: str, taken: Callable[[CoreCall], None]) -> None:
+    def register(self, method: str, begun: Callable[[CoreCall], None]) -> None:
         """Take the calls of a method, by full name, before the server starts. Nobody else may ask for them."""
         self._core.register_method(method)
-        self._methods.append((method, taken))
+        self._methods.append((method, begun))
 
     def begin(self) -> None:
         """Take calls, once the server has started."""
         self._loop = asyncio.get_running_loop()
-        for method, taken in self._methods:
+        for method, begun in self._methods:
             for _ in range(REQUESTS):
-                self._ask(method, taken)
+                self._ask(method, begun)
         threading.Thread(target=self._wait, name="queue front", daemon=True).start()
 
-    def _ask(self, method: str, taken: Callable[[CoreCall], None]) -> None:
+    def _ask(self, method: str, begun: Callable[[CoreCall], None]) -> None:
         """Ask for one more call of a method. Errors: ValueError, the server stops."""
-        tag = partial(self._come, method, taken)
+        tag = partial(self._come, method, begun)
         self._core.request_registered_call(self._queue, self._queue, method, tag)
         self.open += 1
 
-    def _come(self, method: str, taken: Callable[[CoreCall], None], event: Any) -> None:
+    def _come(self, method: str, begun: Callable[[CoreCall], None], event: Any) -> None:
         if event.success:  # else the server stops
-            CoreCall(self, event, taken)
+            begun(CoreCall(self, event))
             with contextlib.suppress(ValueError):  # the stop began after this call had come, which is served still
-                self._ask(method, taken)
+                self._ask(method, begun)
         self.ended_one()
 
     def ended_one(self) -> None:

@@ -52,7 +52,7 @@ class QueueFront:
     def register(self) -> None:
         """Take the hot methods, before the server starts."""
         for method, handler in self._handlers.items():
-            self._core.register(method, _Method(method, self._layers.around(handler, method), self._clock).take)
+            self._core.register(method, _Method(method, handler, self._layers, self._clock).begin)
 
     def begin(self) -> None:
         """Take calls, once the server has started."""
@@ -66,28 +66,54 @@ class QueueFront:
 class _Method:
     """One hot method: each call of it runs in a task of its own, begun in the context of the server's start."""
 
-    def __init__(self, name: str, handler: Any, clock: Clock) -> None:
+    def __init__(self, name: str, handler: Any, layers: Layers, clock: Clock) -> None:
         self._name = name
-        self._call: Callable[[Any, Any], Any] = handler.unary_unary or handler.unary_stream
-        self._has_many = handler.response_streaming
+        self._arriving = layers.arriving(name, handler)
+        around = layers.around(handler, name)
+        self._call: Callable[[Any, Any], Any] = around.unary_unary or around.unary_stream
+        self._has_many: bool = handler.response_streaming
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._around = contextvars.copy_context()
 
+    def begin(self, call: CoreCall) -> None:
+        """The headers of a call have come. Receive its request, unless a layer refuses the call."""
+        arrival = call.arrival = self._arriving(call.metadata, lambda reason: self._end(call, reason))
+        call.over = arrival.over
+        if arrival.refused is None:
+            call.receive(self.take)
+        else:
+            self._begin_to_serve(call, b"")
+
+    def _end(self, call: CoreCall, reason: str) -> None:
+        """End a call whose request has not come."""
+        if not call.is_answered:
+            context = FrontContext(call, self._clock)
+            context.set_code(grpc.StatusCode.RESOURCE_EXHAUSTED)
+            context.set_details(reason)
+            context.finish(None)
+
     def take(self, call: CoreCall) -> None:
-        """Begin to serve a call."""
+        """The request of a call has come."""
+        if call.is_answered:
+            return
+        if call.message is not None and not call.is_gone:
+            self._begin_to_serve(call, call.message)
+            call.message = None
+            return
         context = FrontContext(call, self._clock)
         if call.is_gone:
             context.set_code(grpc.StatusCode.CANCELLED)
-            context.finish(None)
-        elif call.message is None:
+        else:
             context.set_code(grpc.StatusCode.UNIMPLEMENTED)
             context.set_details(f"{self._name} takes one request, and none came")
-            context.finish(None)
-        else:
-            # gRPC keeps the call until it is answered, and the call its task.
-            self._loop.create_task(self._serve(call, call.message, context), context=self._around.copy())
-            call.message = None
+        context.finish(None)
+
+    def _begin_to_serve(self, call: CoreCall, message: bytes) -> None:
+        context = FrontContext(call, self._clock)
+        call.arrival.came()
+        # gRPC keeps the call until it is answered, and the call its task.
+        self._loop.create_task(self._serve(call, message, context), context=self._around.copy())
 
     async def _serve(self, call: CoreCall, message: bytes, context: FrontContext) -> None:
         """Nothing leaves it but the end of the process: a call that fails is answered."""

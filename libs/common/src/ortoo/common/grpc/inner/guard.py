@@ -1,11 +1,12 @@
 """Refuses calls of inner services unless the caller has a role that may make them."""
 
 import hmac
+from collections.abc import Sequence
 
 from ortoo.common.cluster.role_names import CertificateRoles, Presented, Role, setting_of, shown
 from ortoo.common.cluster.service_settings import InnerSettings
 from ortoo.common.errors import Forbidden
-from ortoo.common.grpc.around.layers import Call, Layer
+from ortoo.common.grpc.around.layers import Call, Guard, Layer
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN, CLUSTER_PROOF, ClusterToken
 from ortoo.common.grpc.inner.callers import CALLERS, Roles
 
@@ -14,7 +15,7 @@ OF_TOKEN: Roles = frozenset({Role.ENODE, Role.SNODE})
 OF_ADMIN_TOKEN: Roles = frozenset({Role.OPERATOR})
 
 
-def inner_guards(settings: InnerSettings, token: ClusterToken | None, admin_token: str = "") -> list[Layer]:
+def inner_guards(settings: InnerSettings, token: ClusterToken | None, admin_token: str = "") -> list[Guard]:
     """The guard of an inner port; none where the settings name neither mutual TLS nor a token.
 
     Callers with the `admin_token` need no proof of the cluster's token, and are operators.
@@ -24,10 +25,11 @@ def inner_guards(settings: InnerSettings, token: ClusterToken | None, admin_toke
     return [] if certificates is None and token is None else [InnerGuard(certificates, token, admin_token)]
 
 
-class InnerGuard(Layer):
+class InnerGuard(Guard):
     """Asks for the role of every caller. Where there are certificates and a token, the caller needs both.
 
-    Health and reflection stay open.
+    The method is checked before the request is decoded, the fields of the request after it. Health and reflection stay
+    open.
     """
 
     services = ("/ortoo.v1.",)
@@ -42,10 +44,18 @@ class InnerGuard(Layer):
 
     def enter(self, call: Call) -> None:
         """Compare the caller's roles with those of the method's row. Errors: Forbidden."""
-        name, callers = call.method.name, CALLERS.get(call.method.name)
+        callers = CALLERS.get(call.method.name)
         if callers is None:
-            raise Forbidden(f"no role may call {name}: it is missing in the table of inner methods")
-        allowed = callers.of_request(call.request)
+            raise Forbidden(f"no role may call {call.method.name}: it is missing in the table of inner methods")
+        self.check(call, callers.roles)
+
+    def after_decoding(self) -> Sequence[Layer]:
+        """The check of the fields."""
+        return (FieldGuard(self),)
+
+    def check(self, call: Call, allowed: Roles) -> None:
+        """Compare the caller's roles with the allowed ones. Errors: Forbidden."""
+        name = call.method.name
         if self._certificates is not None:
             _check_certificate(self._certificates, call, allowed)
         if self._token is not None and not (proved := self._proved(self._token, call)) & allowed:
@@ -62,6 +72,22 @@ class InnerGuard(Layer):
             return OF_ADMIN_TOKEN
         token.check(call.method.path, str(headers.get(CLUSTER_PROOF, "")))
         return OF_TOKEN | OF_ADMIN_TOKEN if is_admin else OF_TOKEN
+
+
+class FieldGuard(Layer):
+    """Refuses requests with fields that the caller's role may not set."""
+
+    services = InnerGuard.services
+
+    def __init__(self, guard: InnerGuard) -> None:
+        """`guard` has let the caller in, and compares the roles again."""
+        self._guard = guard
+
+    def enter(self, call: Call) -> None:
+        """Compare the caller's roles with those of the fields that are set. Errors: Forbidden."""
+        callers = CALLERS[call.method.name]
+        if callers.fields:
+            self._guard.check(call, callers.of_request(call.request))
 
 
 def _check_certificate(certificates: CertificateRoles, call: Call, allowed: Roles) -> None:

@@ -11,8 +11,10 @@ from ortoo.testing.simulation.workload.application import Application, Work
 
 LAG_S = 60.0
 BALANCE_S = 75.0
-"""A queue lock of a killed client lasts 60 s from the last election. The next member asks for it every 3 s, and after a
-rebalance."""
+"""A queue lock of a killed client lasts 60 s from the last election.
+
+The next group member requests it every 3 s, and after a rebalance.
+"""
 
 
 class Scenario:

@@ -15,9 +15,10 @@ from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.fields import read, write
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
+from ortoo.enode import log_events
 from ortoo.enode.members.identity import MemberId
 from ortoo.enode.members.messages import Frames, Message
 from ortoo.enode.rpc.members.words import encode_word, is_answered
@@ -102,7 +103,7 @@ class _Line:
                     await self._speak(address)
             except OrtooError as error:
                 if not self._is_told:
-                    _log.warning("a member cannot be reached; trying on", member=self._to.number, reason=str(error))
+                    _log.emit(log_events.REPLICA_UNREACHABLE_RETRYING, member=self._to.number, reason=str(error))
                 self._is_told = True
             if self._is_open:
                 continue  # it was another start of it that went; what it was not told is for the next one
@@ -125,7 +126,7 @@ class _Line:
                 if await call.read() is grpc.aio.EOF:
                     raise Unavailable("it ended the stream")
             if self._is_told:
-                _log.info("a member is reached again", member=self._to.number)
+                _log.emit(log_events.REPLICA_REACHABLE, member=self._to.number)
             self._is_told, self._is_open, self._unanswered = False, True, 0
             async with Background("member line") as background:
                 background.spawn("answers", self._hear(call))

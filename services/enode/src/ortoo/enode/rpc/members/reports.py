@@ -9,9 +9,10 @@ from ortoo.common.errors import OrtooError
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.fields import read, write
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background, pause
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
+from ortoo.enode import log_events
 from ortoo.enode.consensus.driver import Driver
 from ortoo.enode.members.driver import Proposed
 from ortoo.enode.members.identity import MemberId
@@ -74,7 +75,7 @@ class MemberReports:
             if self.driver is not None or self.is_waiting:
                 answered = await self._try(address)
                 if not answered and not is_told:
-                    _log.warning("a name server does not take reports; trying on", name_server=address)
+                    _log.emit(log_events.REPLICA_REPORT_FAILED_RETRYING, name_server=address)
                 is_told = not answered
             await pause(INTERVAL_S, due, self.clock)
 

@@ -8,8 +8,9 @@ import contextlib
 from dataclasses import dataclass, field
 
 from ortoo.common.errors import OrtooError
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
+from ortoo.snode import log_events
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.routes import MessageType, Permission, Queue, Topic
 from ortoo.snode.enodes.link import EnodeLinks, FetchWish
@@ -97,7 +98,7 @@ class LiteExpiry:
             look.closed_version, look.closed_since_s = lite.version, now_s
         if now_s - look.closed_since_s >= SETTLE_S:
             await self.cluster.name_server.delete_topic(lite.name, version=lite.version)
-            _log.info("a lite topic has ended: no message for its time to live", topic=lite.name)
+            _log.emit(log_events.LITE_TOPIC_EXPIRED, topic=lite.name)
 
     def _now_ms(self) -> int:
         """The wall clock without its steps forward since the first sweep: one that is set wrong ends nothing."""

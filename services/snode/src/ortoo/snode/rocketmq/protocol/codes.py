@@ -4,7 +4,7 @@ from functools import cache
 
 from apache.rocketmq.v2.definition_pb2 import Code, Status
 from ortoo.common import errors
-from ortoo.common.errors.status import count_told, kind_of
+from ortoo.common.errors.status import count_told, kind_of, told
 
 BY_FIELD: tuple[tuple[type[errors.OrtooError], str, Code.ValueType], ...] = (
     (errors.Invalid, "topic", Code.ILLEGAL_TOPIC),
@@ -80,9 +80,9 @@ def code_of(error: errors.OrtooError) -> Code.ValueType:
 def status_of(error: errors.OrtooError | Refused) -> Status:
     """How a failed call ended, in the protocol's words."""
     if isinstance(error, Refused):
-        return Status(code=error.code, message=str(error))
+        return Status(code=error.code, message=told(str(error)))
     count_told(error)
-    return Status(code=code_of(error), message=str(error))
+    return Status(code=code_of(error), message=told(str(error)))
 
 
 def common_status(codes: list[Code.ValueType]) -> Status:

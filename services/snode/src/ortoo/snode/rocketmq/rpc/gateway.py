@@ -1,13 +1,10 @@
 """The gateway's parts, made from what the snode has."""
 
-from ortoo.common.grpc.signature import SignedCall
 from ortoo.snode import send
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.membership.local import Membership
-from ortoo.snode.policy.access import Authentication
-from ortoo.snode.policy.principal import PRINCIPAL, Principal
 from ortoo.snode.pop.popping import Popping
 from ortoo.snode.pull import Pull
 from ortoo.snode.rocketmq.clients.registration import Registration
@@ -48,9 +45,6 @@ class Gateway:
     ) -> None:
         """Put a translator before each room; nothing runs yet."""
         settings, clock, directory, watch = runtime.settings, runtime.clock, cluster.directory, cluster.watch
-        is_signed = settings.rocketmq_signatures_required
-        self.authentication = Authentication(cluster.name_server, clock, settings) if is_signed else None
-        """Where every call must be signed."""
         self.clients = clients = Clients(runtime.memory.share("client settings"))
         self.leases = leases = Leases(popping, clock)
         registration = Registration(membership, runtime)
@@ -71,13 +65,8 @@ class Gateway:
         self.lite = LiteSync(watch, subscriptions, lite_topics, owners, clock)
         self.lite_expiry = LiteExpiry(cluster, enodes, subscriptions, clock)
 
-    async def admit(self, context: Context) -> Caller:
-        """Who calls, once the signature is checked. Errors: Refused, Forbidden."""
-        headers = headers_of(context)
-        if self.authentication is not None:
-            user, _ = await self.authentication.user_of(headers, SignedCall("", None))
-            if PRINCIPAL.get().user != user:  # else the rules of access have said more of the same one
-                PRINCIPAL.set(Principal(user, may_everything=False))
-        caller = caller_of(context, headers)
+    def admit(self, context: Context) -> Caller:
+        """Who calls, by the headers; the signature was checked before. Errors: Refused, Forbidden."""
+        caller = caller_of(context, headers_of(context))
         self.clients.check_owner(caller)
         return caller

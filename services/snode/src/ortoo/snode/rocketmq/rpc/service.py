@@ -10,7 +10,7 @@ from apache.rocketmq.v2.admin_pb2_grpc import AdminServicer
 from apache.rocketmq.v2.definition_pb2 import Status
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceServicer
 from ortoo.common.errors import Forbidden, Invalid
-from ortoo.common.process import logs
+from ortoo.common.logs import logger as logs
 from ortoo.common.process.containment import told_as
 from ortoo.snode.rocketmq.protocol.caller import Caller, Context
 from ortoo.snode.rocketmq.protocol.codes import Refused, status_of
@@ -39,7 +39,7 @@ def _answered(
 
     async def handler(service: "MessagingService", request: Q, context: Context) -> A:
         try:
-            return await part(service.gateway)(await service.gateway.admit(context), request)
+            return await part(service.gateway)(service.gateway.admit(context), request)
         except Exception as error:
             return answer(status=_status(error))
 
@@ -53,7 +53,7 @@ def _streamed(
 
     async def handler(service: "MessagingService", request: Q, context: Context) -> AsyncIterator[A]:
         try:
-            frames = part(service.gateway)(await service.gateway.admit(context), request)
+            frames = part(service.gateway)(service.gateway.admit(context), request)
             async with aclosing(frames):  # whoever calls this off waits for what the part does at its end
                 async for frame in frames:
                     yield frame
@@ -112,7 +112,7 @@ class MessagingService(MessagingServiceServicer):
         """Settings and commands, for as long as the client lives."""
         await context.send_initial_metadata(())  # the Rust client waits for it before it says anything
         try:
-            caller = await self.gateway.admit(context)
+            caller = self.gateway.admit(context)
         except (Refused, Forbidden) as refused:
             yield pb.TelemetryCommand(status=status_of(refused))
             raise Invalid(refused.message, field="x-mq-client-id") from None

@@ -1,13 +1,14 @@
-"""Lets through only what a user may; RocketMQ's clients are told in their own words."""
+"""Signatures before a request is decoded, rights after it; RocketMQ's clients are told in their own words."""
 
 from typing import Any
 
 from apache.rocketmq.v2 import service_pb2
 from ortoo.common.errors import OrtooError
-from ortoo.common.grpc.around.layers import Call, Layer
+from ortoo.common.grpc.around.layers import Call, Guard, Layer
 from ortoo.common.grpc.bulk_field import Bulky
-from ortoo.snode.policy.access import Access, AccessOfCall
-from ortoo.snode.policy.principal import PRINCIPAL
+from ortoo.common.grpc.signature import SignedCall
+from ortoo.snode.policy.access import Access, AccessOfCall, Authentication
+from ortoo.snode.policy.principal import PRINCIPAL, Principal
 from ortoo.snode.rocketmq.protocol.caller import headers_of, peer_of
 from ortoo.snode.rocketmq.protocol.codes import status_of
 from ortoo.snode.rpc.around import OWN
@@ -15,13 +16,14 @@ from ortoo.snode.rpc.around import OWN
 SCALER = "/externalscaler."
 WAITING = ("ConsumerService/Pop", "ConsumerService/Pull")
 """Methods of one answer that wait for messages: they end with the right to them, as streams do."""
-_METHODS = service_pb2.DESCRIPTOR.services_by_name["MessagingService"].methods_by_name
+_SERVICE = service_pb2.DESCRIPTOR.services_by_name["MessagingService"]
 _ANSWERS = {
-    f"MessagingService/{name}": getattr(service_pb2, method.output_type.name) for name, method in _METHODS.items()
+    f"MessagingService/{name}": getattr(service_pb2, method.output_type.name)
+    for name, method in _SERVICE.methods_by_name.items()
 }
 
 
-class Refusals(Layer):
+class Refusals(Guard):
     """Makes of errors within it the answer that says so in RocketMQ's protocol; ours has none."""
 
     services = OWN
@@ -39,24 +41,62 @@ def _refusal(call: Call, error: OrtooError) -> Any:
     return None if answer is None else answer(status=status_of(error))
 
 
-class AccessLayer(Layer):
-    """Asks for the access of every call, and of every request within a stream."""
+def _told_first(call: Call, error: OrtooError) -> None:
+    """Let a stream of RocketMQ's protocol answer why it is refused, before it ends."""
+    if call.method.takes_many:
+        call.answer = _refusal(call, error)
+
+
+class SignIn(Guard):
+    """Learns who calls, from the headers and the raw bytes of the request."""
 
     def __init__(self, access: Access, *, scaler_open: bool = False) -> None:
-        """`scaler_open` leaves the autoscaler's interface to whoever asks."""
+        """`scaler_open` leaves the autoscaler's interface to every caller."""
         self._access = access
         self.services = OWN if scaler_open else (*OWN, SCALER)
 
     async def enter(self, call: Call) -> None:
-        """Learn who calls, and whether that user may. Errors: Forbidden, Unavailable, Invalid."""
-        access = AccessOfCall(self._access, call.method.name, peer_of(call.context))
+        """Check the signature. Errors: Forbidden, of field `authorization`; Unavailable."""
+        access = call.kept[self] = AccessOfCall(self._access, call.method.name, peer_of(call.context))
         try:
             await access.sign_in(headers_of(call.context), call.data)
         except OrtooError as error:
-            if call.method.takes_many:
-                call.answer = _refusal(call, error)  # and then the call ends
+            _told_first(call, error)
             raise
         PRINCIPAL.set(access.principal)  # gRPC runs each call in a task of its own
+
+
+class RocketmqSignIn(Guard):
+    """The same for RocketMQ's clients alone, where no rights are in force."""
+
+    services = (f"/{_SERVICE.full_name}/",)
+
+    def __init__(self, authentication: Authentication) -> None:
+        self._authentication = authentication
+
+    async def enter(self, call: Call) -> None:
+        """Check the signature. Errors: Forbidden, of field `authorization`; Unavailable."""
+        try:
+            user, _ = await self._authentication.user_of(headers_of(call.context), SignedCall("", None))
+        except OrtooError as error:
+            _told_first(call, error)
+            raise
+        if PRINCIPAL.get().user != user:  # else the rules of access have said more of the same user
+            PRINCIPAL.set(Principal(user, may_everything=False))
+
+
+class Rights(Layer):
+    """Refuses every call, and every request within a stream, beyond the rights of its user."""
+
+    def __init__(self, access: Access, sign_in: SignIn) -> None:
+        """`sign_in` knows who calls."""
+        self._access = access
+        self._sign_in = sign_in
+        self.services = sign_in.services
+
+    def enter(self, call: Call) -> None:
+        """Whether the user may do that. Errors: Forbidden, Invalid."""
+        access: AccessOfCall = call.kept[self._sign_in]
         if not call.method.takes_many:
             access.ask(call.request)
         if call.method.gives_many or call.method.name in WAITING:
@@ -65,7 +105,7 @@ class AccessLayer(Layer):
 
     def asked(self, call: Call, request: Any) -> None:
         """Whether the user may that, too. Errors: Forbidden, Invalid."""
-        call.kept[self].ask(request.message if isinstance(request, Bulky) else request)
+        call.kept[self._sign_in].ask(request.message if isinstance(request, Bulky) else request)
 
     def answered(self, call: Call, answer: Any) -> Any:
         """Whether the user of a stream still may have what it asked for. Errors: Forbidden."""

@@ -4,7 +4,7 @@ from collections.abc import Awaitable
 from typing import Any
 
 from ortoo.common.errors import Forbidden
-from ortoo.common.grpc.around.layers import Call, Layer
+from ortoo.common.grpc.around.layers import Call, Guard, Layer
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.snode.policy import chain
 from ortoo.snode.policy.flow_control import SLOWED, FlowControl
@@ -68,7 +68,7 @@ def _told(call: Call, request: Any) -> chain.Call:
     return chain.Call(call.method.name, message, call.context.peer(), bulk_bytes=sum(map(len, bulks)))
 
 
-class TlsOnly(Layer):
+class TlsOnly(Guard):
     """Lets through only what came by the port that speaks TLS; health, reflection and the autoscaler stay open."""
 
     services = OWN

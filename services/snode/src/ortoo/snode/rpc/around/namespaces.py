@@ -10,7 +10,7 @@ HEADER = "x-mq-namespace"
 
 
 class Namespaces(Layer):
-    """The outermost: rights, limits and handlers see whole names, clients their own."""
+    """The first layer that sees a decoded request: rights, limits and handlers see whole names, clients their own."""
 
     services = ("/apache.rocketmq.v2.",)
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import structlog
 
+from ortoo.common.logs import log_events
+from ortoo.common.logs.log_event import LogEvent
 from ortoo.common.machine import standard_files
 from ortoo.common.machine.line_writer import LineWriter
 
@@ -22,32 +24,14 @@ class Logger:
     def __init__(self, component: str) -> None:
         self._logger: Any = structlog.get_logger(f"ortoo.{component}", component=component)
 
-    def debug(self, event: str, **values: object) -> None:
-        """What helps to find a defect."""
-        self._say("debug", event, values)
-
-    def info(self, event: str, **values: object) -> None:
-        """What is as it should be."""
-        self._say("info", event, values)
-
-    def warning(self, event: str, **values: object) -> None:
-        """What an operator may have to look at."""
-        self._say("warning", event, values)
-
-    def error(self, event: str, **values: object) -> None:
-        """What an operator has to look at."""
-        self._say("error", event, values)
-
-    def exception(self, event: str, **values: object) -> None:
-        """An error with the traceback of the exception that is being handled."""
-        self._say("exception", event, values)
-
-    def _say(self, level: str, event: str, values: dict[str, object]) -> None:
+    def emit(self, event: LogEvent, /, **values: object) -> None:
+        """Write one line: the event at its level with key-value fields; `exc_info` adds a traceback."""
+        write = getattr(self._logger, event.level)
         try:
-            getattr(self._logger, level)(event, **values)
+            write(event.name, **values)
         except Exception as error:  # a value without a text, or a handler of the application's
             with contextlib.suppress(Exception):
-                getattr(self._logger, level)(event, log_error=type(error).__name__)
+                write(event.name, log_error=type(error).__name__)
                 return
             _writer().drop()
 
@@ -116,7 +100,7 @@ def _writer() -> LineWriter:
 
 
 def _tell_of_gap(lines: int) -> None:
-    _log.warning("log_lines_dropped", dropped=lines, dropped_total=lines_dropped())
+    _log.emit(log_events.LOG_LINES_DROPPED, dropped=lines, dropped_total=lines_dropped())
 
 
 def _as_record(_: Any, __: str, event: structlog.typing.EventDict) -> tuple[tuple[str], dict[str, Any]]:

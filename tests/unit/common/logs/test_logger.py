@@ -5,12 +5,12 @@ import subprocess
 import sys
 
 PROGRAM = """
-from ortoo.common.process import logs
+from ortoo.common.logs import log_event, logger as logs
 log = logs.get_logger("planted")
-log.info("quiet")
-log.warning("loud")
+log.emit(log_event.info("quiet", "", ""))
+log.emit(log_event.warning("loud", "", ""))
 logs.configure(level="info")
-log.info("asked for")
+log.emit(log_event.info("asked for", "", ""))
 """
 
 
@@ -27,12 +27,12 @@ CLOSED = """
 import io, sys
 standard = sys.stderr
 sys.stderr = io.StringIO()
-from ortoo.common.process import logs
+from ortoo.common.logs import log_event, logger as logs
 log = logs.get_logger("planted")
 logs.configure(level="info")
 sys.stderr.close()
 sys.stderr = standard
-log.error("still heard")
+log.emit(log_event.error("still heard", "", ""))
 """
 
 
@@ -43,16 +43,16 @@ def test_a_log_outlives_the_standard_error_it_began_with() -> None:
 
 
 UNPRINTABLE = """
-from ortoo.common.process import logs
+from ortoo.common.logs import log_event, logger as logs
 class Value:
     def __repr__(self):
         raise ValueError("no text")
 log = logs.get_logger("planted")
-log.warning("by logging", value=Value())
+log.emit(log_event.warning("by logging", "", ""), value=Value())
 for as_json in (True, False):
     logs.configure(level="info", json=as_json)
-    log.info("by ourselves", value=Value(), number=7)
-    log.info("by ourselves", value={(1, 2): 3})
+    log.emit(log_event.info("by ourselves", "", ""), value=Value(), number=7)
+    log.emit(log_event.info("by ourselves", "", ""), value={(1, 2): 3})
 print(logs.lines_dropped())
 """
 
@@ -68,12 +68,12 @@ def test_a_value_without_a_text_costs_the_values_of_its_line() -> None:
 
 RAISING = """
 import logging
-from ortoo.common.process import logs
+from ortoo.common.logs import log_event, logger as logs
 class Handler(logging.Handler):
     def emit(self, record):
         raise RuntimeError("a defect of the application")
 logging.getLogger().addHandler(Handler())
-logs.get_logger("planted").warning("refused")
+logs.get_logger("planted").emit(log_event.warning("refused", "", ""))
 print(logs.lines_dropped())
 """
 
@@ -88,12 +88,12 @@ STUCK = """
 import os, sys, threading
 reading, writing = os.pipe()
 os.dup2(writing, 2)
-from ortoo.common.process import logs
+from ortoo.common.logs import log_event, logger as logs
 logs.configure(level="info")
 log = logs.get_logger("planted")
 written = 0
 while not logs.lines_dropped():
-    log.info("a line", text="x" * 10_000)
+    log.emit(log_event.info("a line", "", ""), text="x" * 10_000)
     written += 1
 os.close(writing)
 def read():

@@ -1,0 +1,99 @@
+"""How many connections a server takes, and which ones it ends. Pure."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Self
+
+from ortoo.common.grpc.limits.connections import Connection, Peer
+from ortoo.common.grpc.limits.core_sockets import Resets
+
+CONNECTION_BYTES: Final = 64 << 10
+"""What an idle connection costs, about: 15 KiB in the clear, 36 KiB with TLS, and as much in the kernel."""
+CONNECTIONS_MIN: Final = 64
+ADDRESS_PERCENT: Final = 50
+"""What part of the connections may come from one address, unless an operator chooses their number."""
+RESETS_PER_S_MAX, RESETS_TOGETHER_MAX = 2_000, 10_000
+"""How many streams a peer may reset each second, and beyond that once. A client does so when its calls time out."""
+EMPTY_RESETS_PER_S_MAX, EMPTY_RESETS_TOGETHER_MAX = 200, 1_000
+"""The same of streams on which it has sent no request: no client does that."""
+HEAVIEST_PERCENT: Final = 75
+"""What part of the bytes that were received of late the connections sent that are ended when memory is used up."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """The limits of one listening port."""
+
+    connections_max: int
+    of_address_max: int
+
+    @classmethod
+    def chosen(cls, connections_max: int, of_address_max: int, memory_bytes: int, descriptors_max: int) -> Self:
+        """As an operator chose them; 0 = by `memory_bytes`, which clients may hold.
+
+        The port never takes more than `descriptors_max`, its part of the descriptors of the process: further
+        connections would take those that the store needs.
+        """
+        wanted = connections_max or max(memory_bytes // CONNECTION_BYTES, CONNECTIONS_MIN)
+        total = max(min(wanted, descriptors_max), 1)
+        return cls(total, of_address_max or max(1, total * ADDRESS_PERCENT // 100))
+
+    def surplus(self, connections: Sequence[Connection]) -> list[Connection]:
+        """The connections to end: of each address with too many those whose peers have been silent longest."""
+        count = Counter(one.peer[0] for one in connections)
+        surplus: list[Connection] = []
+        for address, number in count.items():
+            if number > self.of_address_max:
+                of_address = [one for one in connections if one.peer[0] == address]
+                of_address.sort(key=lambda one: -one.silent_ms)
+                surplus += of_address[: number - self.of_address_max]
+        return surplus
+
+
+class ResetRates:
+    """Which peers open and reset streams faster than a client has reason to, for longer than a moment."""
+
+    def __init__(self) -> None:
+        self._known: dict[Peer, _Excess] = {}
+
+    def is_beyond(self, peer: Peer, done: Resets, now_s: float) -> bool:
+        """Whether to end a peer that has done so much until now."""
+        before = self._known.get(peer)
+        if before is None:
+            self._known[peer] = _Excess(done, now_s, 0.0, 0.0)
+            return False
+        seconds, resets = now_s - before.at_s, done.count - before.done.count
+        empty = resets - (done.messages - before.done.messages)
+        excess = max(0.0, before.resets + resets - RESETS_PER_S_MAX * seconds)
+        excess_empty = max(0.0, before.empty + empty - EMPTY_RESETS_PER_S_MAX * seconds)
+        self._known[peer] = _Excess(done, now_s, excess, excess_empty)
+        return excess > RESETS_TOGETHER_MAX or excess_empty > EMPTY_RESETS_TOGETHER_MAX
+
+    def keep(self, peers: Collection[Peer]) -> None:
+        """Forget all others: their connections are gone."""
+        self._known = {peer: known for peer, known in self._known.items() if peer in peers}
+
+
+@dataclass(frozen=True, slots=True)
+class _Excess:
+    """What a peer had done at a look, and how far it was beyond what a client does."""
+
+    done: Resets
+    at_s: float
+    resets: float
+    empty: float
+
+
+def heaviest(connections: Iterable[Connection], before: Mapping[Peer, int]) -> list[Connection]:
+    """Those that sent most since `before`, which has what each had sent: HEAVIEST_PERCENT of all, at least one."""
+    grown = sorted(
+        ((one.received_bytes - before.get(one.peer, 0), one) for one in connections), key=lambda pair: -pair[0]
+    )
+    total, taken, found = sum(size for size, _ in grown), 0, list[Connection]()
+    for size, one in grown:
+        if found and taken * 100 >= total * HEAVIEST_PERCENT:
+            break
+        taken += size
+        found.append(one)
+    return found

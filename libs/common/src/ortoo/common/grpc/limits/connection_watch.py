@@ -1,0 +1,175 @@
+"""Looks after the connections of a server, and ends those beyond its limits.
+
+gRPC's core limits the number of connections of a port, and closes those that are not set up in time. It does not limit
+how many of them come from one address, a peer that opens and resets streams without end, or what all peers together
+make the core buffer. Nor does it close silent connections at a full port, so that new clients get in.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Final
+
+from ortoo.common.errors.findings import Finding
+from ortoo.common.grpc.limits.connection_limits import (
+    EMPTY_RESETS_PER_S_MAX,
+    ConnectionLimits,
+    ResetRates,
+    heaviest,
+)
+from ortoo.common.grpc.limits.connections import Connection, Peer, connections_to, end_connection
+from ortoo.common.grpc.limits.core_sockets import CoreSockets
+from ortoo.common.grpc.limits.full_ports import FullPort, FullPorts
+from ortoo.common.grpc.limits.memory_guard import MemoryGuard, Step
+from ortoo.common.logs import log_events
+from ortoo.common.logs.log_event import LogEvent
+from ortoo.common.logs.logger import get_logger
+from ortoo.common.machine.allocator import give_back_freed, resident_bytes
+from ortoo.common.machine.descriptors import open_descriptors
+from ortoo.common.process.clock import Clock
+
+LOOK_INTERVAL_S: Final = 1.0
+CROWDED_INTERVAL_S: Final = 0.1
+"""How often to look while an address has more connections than it may."""
+SOCKETS_A_LOOK: Final = 200
+"""Of how many connections a look learns the resets; each costs a fifth of a millisecond."""
+RECEIPTS_S: Final = 20.0
+"""How often to learn what each peer has sent: it may be held half of it, and will not say for how long."""
+ADDRESSES_LOGGED: Final = 5
+TELL_INTERVAL_S: Final = 10.0
+"""How often the log tells of connections that were ended for one reason."""
+_log = get_logger("connections")
+
+
+class ConnectionWatch:
+    """Looks at the connections of one server. What takes long is done in a thread."""
+
+    def __init__(self, limits: ConnectionLimits, sockets: CoreSockets | None, guard: MemoryGuard, clock: Clock) -> None:
+        """`sockets` counts resets; None = nothing does."""
+        self.ports: set[int] = set()
+        """Those that the server listens on."""
+        self.ended = dict.fromkeys(("address", "resets", "memory", "silent"), 0)
+        """How many connections were ended, by the reason."""
+        self._limits = limits
+        self._sockets = sockets
+        self._guard = guard
+        self._clock = clock
+        self._rates = ResetRates()
+        self._full = FullPorts(limits.connections_max)
+        self._failed_calls = 0
+        self._next_socket = 0
+        self._receipts: dict[Peer, int] = {}
+        """What each peer had sent, of late: RECEIPTS_S ago or up to twice as long."""
+        self._receipts_next: dict[Peer, int] = {}
+        self._receipts_at_s = float("-inf")
+        self._told_at_s: dict[str, float] = {}
+
+    def findings(self) -> Iterator[Finding]:
+        """Whether a port has nearly as many connections as it takes, or had a moment ago."""
+        return self._full.findings(self._clock.monotonic_s())
+
+    async def look_at_connections(self) -> None:
+        """End what is beyond the limits, for ever."""
+        while True:
+            is_crowded = await asyncio.to_thread(self._is_crowded)
+            await self._clock.sleep(CROWDED_INTERVAL_S if is_crowded else LOOK_INTERVAL_S)
+
+    async def look_at_memory(self) -> None:
+        """Give freed memory back, and end connections near the process's limit, for ever."""
+        self._guard.begin(resident_bytes(), self._clock.monotonic_s())
+        while True:
+            # It is 0 where the system does not tell, and while no descriptor is left to read it with.
+            if resident := resident_bytes():
+                step = self._guard.look(resident, self._clock.monotonic_s())
+                if step is not Step.NOTHING:
+                    await asyncio.to_thread(self._step, step)
+            await self._clock.sleep(self._guard.interval_s)
+
+    def _step(self, step: Step) -> None:
+        """Do it. Connections are ended before memory is given back, for that takes longer."""
+        if step is Step.END_CONNECTIONS:
+            self._end_heaviest()
+        before = resident_bytes()
+        give_back_freed()
+        self._guard.shrunk(before, resident_bytes(), self._clock.monotonic_s())
+
+    def _is_crowded(self) -> bool:
+        """Look once; whether an address had too many connections."""
+        self._look_at_resets()
+        self._learn_receipts()
+        if open_descriptors() < min(self._limits.of_address_max, self._full.full_from):
+            return False
+        connections = connections_to(self.ports)
+        surplus = self._limits.surplus(connections)
+        self._end(surplus, "address", log_events.CONNECTIONS_CLOSED_TOO_MANY)
+        self._make_room([one for one in connections if one not in surplus] if surplus else connections)
+        return bool(surplus)
+
+    def _make_room(self, connections: list[Connection]) -> None:
+        """End silent connections at full ports: else they would keep new clients out."""
+        for port, silent in self._full.silent(connections).items():
+            count = sum(one.port == port for one in connections)
+            closed = self._ended(silent, "silent")
+            now_s = self._clock.monotonic_s()
+            self._full.note(FullPort(port, now_s, count, len(closed)))
+            if self._is_to_tell(f"port {port} {'closed' if closed else 'full'}", now_s):
+                _log.emit(
+                    log_events.CONNECTIONS_USED_UP,
+                    port=port,
+                    connections=count,
+                    connections_max=self._limits.connections_max,
+                    closed=len(closed),
+                    since_start=self.ended["silent"],
+                )
+
+    def _look_at_resets(self) -> None:
+        """Learn from the core which peers reset too many streams. Whether any can is seen by one cheap number."""
+        if self._sockets is None:
+            return
+        failed_before, self._failed_calls = self._failed_calls, self._sockets.failed_calls()
+        if self._failed_calls - failed_before < EMPTY_RESETS_PER_S_MAX * LOOK_INTERVAL_S:
+            return
+        sockets = self._sockets.open()
+        first = self._next_socket if self._next_socket < len(sockets) else 0
+        self._next_socket = first + SOCKETS_A_LOOK
+        now_s = self._clock.monotonic_s()
+        beyond = {
+            one.peer
+            for one in sockets[first : self._next_socket]
+            if self._rates.is_beyond(one.peer, self._sockets.resets(one), now_s)
+        }
+        self._rates.keep({one.peer for one in sockets} - beyond)
+        if beyond:
+            found = [one for one in connections_to(self.ports) if one.peer in beyond]
+            self._end(found, "resets", log_events.CONNECTIONS_CLOSED_RAPID_RESET)
+
+    def _end_heaviest(self) -> None:
+        chosen = heaviest(connections_to(self.ports), self._receipts)
+        self._end(chosen, "memory", log_events.CONNECTIONS_CLOSED_MEMORY)
+
+    def _learn_receipts(self) -> None:
+        """Keep what each peer had sent until now."""
+        now_s = self._clock.monotonic_s()
+        if now_s - self._receipts_at_s >= RECEIPTS_S:
+            self._receipts, self._receipts_at_s = self._receipts_next, now_s
+            self._receipts_next = {one.peer: one.received_bytes for one in connections_to(self.ports)}
+
+    def _end(self, connections: list[Connection], reason: str, event: LogEvent) -> None:
+        ended = self._ended(connections, reason)
+        if ended and self._is_to_tell(reason, self._clock.monotonic_s()):
+            addresses = sorted({one.peer[0] for one in ended})
+            _log.emit(
+                event, connections=len(ended), since_start=self.ended[reason], addresses=addresses[:ADDRESSES_LOGGED]
+            )
+
+    def _ended(self, connections: list[Connection], reason: str) -> list[Connection]:
+        """End these and count them; returns those that were found."""
+        ended = [one for one in connections if end_connection(one.descriptor, one.peer)]
+        self.ended[reason] += len(ended)
+        return ended
+
+    def _is_to_tell(self, of: str, now_s: float) -> bool:
+        """Whether the log has had no line of this for TELL_INTERVAL_S; then the time is noted."""
+        if now_s - self._told_at_s.get(of, float("-inf")) < TELL_INTERVAL_S:
+            return False
+        self._told_at_s[of] = now_s
+        return True

@@ -1,0 +1,85 @@
+"""What gRPC's core counts for each connection of a server (channelz): streams that the peer opened and reset.
+
+All that is private of grpcio's channelz is used in this file.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from grpc._cython import cygrpc
+
+from ortoo.common.grpc.limits.connections import Peer, peer_of
+
+OPTIONS: Final = (("grpc.enable_channelz", 1),)
+PAGE = 500
+"""How many connections are asked for at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoreSocket:
+    """A connection as the core numbers it."""
+
+    number: int
+    peer: Peer
+
+
+@dataclass(frozen=True, slots=True)
+class Resets:
+    """How often a peer reset a stream, and how many messages it sent."""
+
+    count: int
+    messages: int
+
+
+class CoreSockets:
+    """The connections of one server."""
+
+    def __init__(self, server: int) -> None:
+        """`server` is the core's number of it."""
+        self._server = server
+
+    @classmethod
+    def of_newest(cls) -> Self | None:
+        """Those of the server that was made last in this process; None if the core does not tell."""
+        newest, start = 0, 0
+        try:
+            while True:
+                page = json.loads(cygrpc.channelz_get_servers(start))
+                newest = max([newest, *(int(one["ref"]["serverId"]) for one in page.get("server", ()))])
+                if page.get("end", True) or not page.get("server"):
+                    return cls(newest) if newest else None
+                start = newest + 1
+        except (AttributeError, KeyError, ValueError):
+            return None
+
+    def failed_calls(self) -> int:
+        """How many calls of the server did not end well, whatever the reason. Cheap."""
+        for one in json.loads(cygrpc.channelz_get_servers(self._server)).get("server", ()):
+            if int(one["ref"]["serverId"]) == self._server:
+                return int(one["data"].get("callsFailed", 0))
+        return 0
+
+    def open(self) -> list[CoreSocket]:
+        """The connections that are set up."""
+        found: list[CoreSocket] = []
+        start = 0
+        while True:
+            page = json.loads(cygrpc.channelz_get_server_sockets(self._server, start, PAGE))
+            refs: list[dict[str, Any]] = page.get("socketRef", [])
+            for ref in refs:
+                # The name is such as "chttp2 ipv4:127.0.0.1:4711".
+                peer = peer_of(str(ref.get("name", "")).rpartition(" ")[2])
+                if peer is not None:
+                    found.append(CoreSocket(int(ref["socketId"]), peer))
+            if page.get("end", True) or not refs:
+                return found
+            start = max(int(ref["socketId"]) for ref in refs) + 1
+
+    def resets(self, socket: CoreSocket) -> Resets:
+        """What the peer of a connection has done until now; nothing for a connection that is gone."""
+        try:
+            data = json.loads(cygrpc.channelz_get_socket(socket.number))["socket"]["data"]
+        except (KeyError, ValueError):
+            return Resets(0, 0)
+        return Resets(int(data.get("streamsFailed", 0)), int(data.get("messagesReceived", 0)))

@@ -1,0 +1,1 @@
+"""Log lines of all processes: events, their levels and the logger."""

@@ -1,0 +1,43 @@
+"""A log event: a stable name that operators search for, with its level, its meaning and its remedy.
+
+Each distribution defines its events in one module `log_events`. A logger takes nothing else, so each line of a log is
+on the page docs/operations/log-events.md.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Level = Literal["debug", "info", "warning", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class LogEvent:
+    """One kind of log line."""
+
+    name: str
+    """In snake_case; the same in all releases."""
+    level: Level
+    meaning: str
+    """What happened, for an operator."""
+    action: str
+    """What the operator does; "None." where there is nothing to do."""
+
+
+def debug(name: str, meaning: str, action: str) -> LogEvent:
+    """An event that helps to find a defect."""
+    return LogEvent(name, "debug", meaning, action)
+
+
+def info(name: str, meaning: str, action: str) -> LogEvent:
+    """An event of normal operation."""
+    return LogEvent(name, "info", meaning, action)
+
+
+def warning(name: str, meaning: str, action: str) -> LogEvent:
+    """An event that an operator may have to look at."""
+    return LogEvent(name, "warning", meaning, action)
+
+
+def error(name: str, meaning: str, action: str) -> LogEvent:
+    """An event that an operator has to look at."""
+    return LogEvent(name, "error", meaning, action)

@@ -1,0 +1,167 @@
+"""The log events of what all roles share: name, level, meaning, and what the reader of the log does."""
+
+from ortoo.common.logs.log_event import error, info, warning
+
+NAME_SERVER_LIST_CHANGED = warning(
+    "name_server_list_changed",
+    "The address server returned another list of name servers.",
+    "None if it was meant.",
+)
+ADDRESS_SERVER_UNAVAILABLE = error(
+    "address_server_unavailable",
+    "The address server did not answer with name servers. The process waits.",
+    "Start the address server or correct its address.",
+)
+REGISTRATION_SUCCEEDED = info(
+    "registration_succeeded",
+    "The process registered itself at a name server.",
+    "None.",
+)
+REGISTRATION_FAILED_RETRYING = error(
+    "registration_failed_retrying",
+    "A name server did not take the registration. The process retries.",
+    "Check the name server and its credentials.",
+)
+SETTINGS_RELOADED = warning(
+    "settings_reloaded",
+    "The settings file was read again.",
+    "Restart the process for the settings in `at_next_start`.",
+)
+SETTINGS_CHANGED = warning(
+    "settings_changed",
+    "An operator changed settings of the running process.",
+    "None.",
+)
+SETTINGS_RELOAD_REJECTED = error(
+    "settings_reload_rejected",
+    "The settings file has an error. The process keeps the previous settings.",
+    "Correct the file.",
+)
+CONNECTIONS_CLOSED = warning(
+    "connections_closed",
+    "Connections were closed because their peers did not read responses, or sent headers beyond the "
+    "limit. The event counts them since the start by reason.",
+    "Look at the peers.",
+)
+COMPLETION_QUEUE_UNAVAILABLE = warning(
+    "completion_queue_unavailable",
+    "This version of grpcio lacks the interface that makes single messages cheap.",
+    "Install a version of grpcio from the supported range.",
+)
+CERTIFICATES_RELOADED = info(
+    "certificates_reloaded",
+    "Changed TLS certificates were read.",
+    "None.",
+)
+DEVELOPMENT_CERTIFICATE_USED = warning(
+    "development_certificate_used",
+    "TLS uses a certificate that was made for development.",
+    "Configure a certificate of your own authority.",
+)
+CERTIFICATES_RELOAD_FAILED = error(
+    "certificates_reload_failed",
+    "Changed TLS certificates have an error. The process keeps the previous ones.",
+    "Correct the files before the previous certificates expire.",
+)
+TASK_CANCEL_TIMEOUT = error(
+    "task_cancel_timeout",
+    "Tasks did not end after they were cancelled. They are cancelled again.",
+    "Report it with the task names.",
+)
+PERIODIC_STEP_FAILED = warning(
+    "periodic_step_failed",
+    "A periodic task failed. It runs again at its next interval.",
+    "Follow the reason if it repeats.",
+)
+FAILURE_CONTAINED = warning(
+    "failure_contained",
+    "An expected failure ended one piece of work. The process continues.",
+    "Follow the reason if it repeats.",
+)
+DEFECT_CONTAINED = error(
+    "defect_contained",
+    "An unexpected error ended one piece of work. The process continues.",
+    "Report it with the traceback.",
+)
+LOG_LINES_DROPPED = warning(
+    "log_lines_dropped",
+    "The reader of the log was too slow, so log lines were dropped.",
+    "Give the log a faster reader, or raise the log level.",
+)
+SLOW_READERS_EVICTED = warning(
+    "slow_readers_evicted",
+    "The memory budget is used up, so the peers that read slowest were disconnected. The event counts "
+    "them since the start.",
+    "Look at the peer, or raise the memory budget.",
+)
+SHUTDOWN_COMPLETE = info(
+    "shutdown_complete",
+    "The process has stopped.",
+    "None.",
+)
+SHUTDOWN_SLOW = error(
+    "shutdown_slow",
+    "The shutdown takes longer than expected. The event names the tasks that still run.",
+    "Wait. Report it if the process has to be killed.",
+)
+SHUTDOWN_STARTED = info(
+    "shutdown_started",
+    "The process received a signal and stops gracefully.",
+    "None.",
+)
+SHUTDOWN_BEFORE_READY = info(
+    "shutdown_before_ready",
+    "The process was stopped during its start.",
+    "None.",
+)
+FATAL_ERROR = error(
+    "fatal_error",
+    "The process ends because of an error in its surroundings.",
+    "Follow the reason.",
+)
+FATAL_DEFECT = error(
+    "fatal_defect",
+    "The process ends because of an unexpected error.",
+    "Report it with the traceback.",
+)
+SPANS_DROPPED = warning(
+    "spans_dropped",
+    "The receiver of traces was too slow, so spans were dropped.",
+    "Give the receiver more capacity, or sample less.",
+)
+METRICS_EXPORTED_AGAIN = info(
+    "metrics_exported_again",
+    "The receiver of metrics answers again.",
+    "None.",
+)
+METRICS_EXPORT_FAILED_RETRYING = warning(
+    "metrics_export_failed_retrying",
+    "The receiver of metrics does not answer. The process retries.",
+    "Check the receiver.",
+)
+CONNECTIONS_CLOSED_TOO_MANY = warning(
+    "connections_closed_too_many",
+    "One address opened too many connections, so those that were silent longest were closed.",
+    "Look at the address, or raise the limit of connections for an address.",
+)
+CONNECTIONS_CLOSED_RAPID_RESET = warning(
+    "connections_closed_rapid_reset",
+    "A peer opened and reset streams at a high rate, so its connection was closed.",
+    "Look at the address: this is an attack, or a defect of a client.",
+)
+CONNECTIONS_CLOSED_MEMORY = warning(
+    "connections_closed_memory",
+    "The memory of the process is used up, so the connections that sent most were closed.",
+    "Look at the addresses, or raise the memory of the process.",
+)
+CONNECTIONS_USED_UP = warning(
+    "connections_used_up",
+    "A port has at least 90 % of the connections that it takes. Connections whose peers were silent were closed.",
+    "Raise `connections_max` or the limit of open files, close idle clients, or add a snode.",
+)
+FEW_DESCRIPTORS = warning(
+    "few_descriptors",
+    "The process may open fewer file descriptors than recommended, so it takes fewer connections.",
+    "Raise the hard limit of open files, and restart the process: `ulimit -Hn`, `LimitNOFILE=`, or the ulimits of the "
+    "container runtime.",
+)

@@ -1,0 +1,14 @@
+"""The log events of the Spark connector: name, level, meaning, and what the reader of the log does."""
+
+from ortoo.common.logs.log_event import warning
+
+MESSAGES_LOST = warning(
+    "messages_lost",
+    "Stored messages cannot be read any more, so the query skips them.",
+    "Read the enode's log about damage or retention.",
+)
+GROUP_OFFSET_COMMIT_FAILED = warning(
+    "group_offset_commit_failed",
+    "The offsets of the group that shows the query's progress were not stored.",
+    "None. The query keeps its own offsets.",
+)

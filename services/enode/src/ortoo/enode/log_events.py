@@ -1,0 +1,259 @@
+"""The log events of enodes: name, level, meaning, and what the reader of the log does."""
+
+from ortoo.common.logs.log_event import error, info, warning
+
+DELETED_GROUP_IN_USE = info(
+    "deleted_group_in_use",
+    "Deleted consumer groups are still used. Their queues and offsets stay.",
+    "Stop their consumers, or create the groups again.",
+)
+GROUP_STATE_DROPPED = warning(
+    "group_state_dropped",
+    "A group was deleted, so its offsets, leases and retry queues were removed.",
+    "None if it was meant.",
+)
+ROUTE_WATCH_ENDED = info(
+    "route_watch_ended",
+    "The name server ended the stream of topic changes. The process opens it again.",
+    "None.",
+)
+ORPHANED_TOPICS_FOUND = error(
+    "orphaned_topics_found",
+    "The store has topics that the name server's directory lacks. The messages stay.",
+    "Adopt or delete the topics with `ortoo topic`.",
+)
+ROUTE_WATCH_FAILED_RETRYING = warning(
+    "route_watch_failed_retrying",
+    "The name server cannot be reached. The enode serves from its copy of the topics.",
+    "Check the name server.",
+)
+LEADERSHIP_LOST = warning(
+    "leadership_lost",
+    "This replica is no longer the leader of its replica set.",
+    "None after an election or a transfer of leadership.",
+)
+LEADER_ELECTED = info(
+    "leader_elected",
+    "This replica became the leader of its replica set.",
+    "None.",
+)
+REPLICA_STATE_MISMATCH = error(
+    "replica_state_mismatch",
+    "The state of this replica differs from the leader's at the same position.",
+    "Replace the replica's disk. Report it with the tables.",
+)
+REPLICATION_READ_FAILED = warning(
+    "replication_read_failed",
+    "The leader cannot read its log for a follower.",
+    "Check the leader's disk.",
+)
+LOG_WRITE_FAILED = error(
+    "log_write_failed",
+    "A write of the log failed. The replica no longer takes part until it is restarted.",
+    "Check the disk: free space, permissions, hardware.",
+)
+COMMITTED_ENTRY_NOT_APPLIED = warning(
+    "committed_entry_not_applied",
+    "A committed entry could not be applied.",
+    "Follow the reason.",
+)
+REPLICA_SET_INITIALIZED = info(
+    "replica_set_initialized",
+    "The replicas of an empty replica set agreed to start.",
+    "None.",
+)
+REPLICA_SET_WAITING = warning(
+    "replica_set_waiting",
+    "A replica of the new replica set cannot be reached yet.",
+    "Start the replica or correct its address.",
+)
+DAMAGED_FRAME_REPAIRED = error(
+    "damaged_frame_repaired",
+    "A damaged frame of the log was replaced by another replica's copy.",
+    "Check the disk if it repeats.",
+)
+DAMAGED_FRAME_COPY_MISSING = warning(
+    "damaged_frame_copy_missing",
+    "A replica could not provide a copy of a damaged frame.",
+    "Check the other replicas.",
+)
+LOG_TRUNCATED = error(
+    "log_truncated",
+    "Messages that no majority of replicas stored were truncated from this log. They were not acknowledged.",
+    "None, unless a majority was lost and replaced by hand.",
+)
+DELAYED_READ_FAILED_RETRYING = warning(
+    "delayed_read_failed_retrying",
+    "Due delayed messages could not be read. The enode retries.",
+    "Check the disk if it repeats.",
+)
+DELAYED_READ_DEFECT = error(
+    "delayed_read_defect",
+    "An unexpected error occurred while delayed messages were read.",
+    "Report it with the traceback.",
+)
+DELAYED_MESSAGES_DROPPED = warning(
+    "delayed_messages_dropped",
+    "The topic of delayed messages was deleted, so they were dropped.",
+    "None if it was meant.",
+)
+DELAYED_DELIVERY_FAILED_RETRYING = warning(
+    "delayed_delivery_failed_retrying",
+    "Due delayed messages could not be delivered. The enode retries.",
+    "Check the replica set if it repeats.",
+)
+DELAYED_DELIVERY_DEFECT = error(
+    "delayed_delivery_defect",
+    "An unexpected error occurred while delayed messages were delivered.",
+    "Report it with the traceback.",
+)
+DELAYED_MESSAGES_MOVED = info(
+    "delayed_messages_moved",
+    "Delayed messages were copied because retention removes their segment.",
+    "None.",
+)
+DELAYED_MESSAGES_LOST = error(
+    "delayed_messages_lost",
+    "Damaged delayed messages were lost when retention removed their segment.",
+    "Check the disk. Send the messages again if they matter.",
+)
+TRANSACTION_PARKED = warning(
+    "transaction_parked",
+    "No producer ended a transaction within its number of checks. Its message is parked.",
+    "Look at the producer group, then commit or roll back the transaction.",
+)
+TRANSACTION_CHECK_FAILED_RETRYING = warning(
+    "transaction_check_failed_retrying",
+    "A transaction could not be checked. The enode retries.",
+    "Check the producer group if it repeats.",
+)
+TRANSACTION_MESSAGES_LOST = error(
+    "transaction_messages_lost",
+    "The messages of a transaction are damaged, so it can only be rolled back.",
+    "Check the disk. Send the messages again if they matter.",
+)
+WAITING_MESSAGE_UNREADABLE = error(
+    "waiting_message_unreadable",
+    "A delayed or half message cannot be read.",
+    "Check the disk.",
+)
+RETENTION_PASSED_GROUP = warning(
+    "retention_passed_group",
+    "Retention removed messages that a group had not consumed.",
+    "Raise the retention, or make the group faster.",
+)
+PARKING_FAILED_RETRYING = warning(
+    "parking_failed_retrying",
+    "Messages could not be copied to the dead-letter topic. The enode retries.",
+    "Check the dead-letter topic.",
+)
+MESSAGES_LOST_TO_GROUP = error(
+    "messages_lost_to_group",
+    "Messages cannot be read, so the group skips them.",
+    "Check the disk. Restore the messages from their source if they matter.",
+)
+SEGMENT_DELETE_FAILED = warning(
+    "segment_delete_failed",
+    "A segment that retention dropped could not be deleted. The enode retries at its next start.",
+    "Check the permissions of the folder.",
+)
+DISK_LOST_DATA = error(
+    "disk_lost_data",
+    "This replica's disk lacks data that it had acknowledged. The replica does not take part.",
+    "Follow the remedy in the event.",
+)
+LOG_REOPENED = warning(
+    "log_reopened",
+    "The log was closed after a failure and is opened again.",
+    "Follow the reason.",
+)
+FORCED_RECOVERY_FAILED = error(
+    "forced_recovery_failed",
+    "The recovery from a lost majority could not be completed. The replica serves no clients.",
+    "Follow the reason.",
+)
+STORE_WRITABLE = info(
+    "store_writable",
+    "The enode accepts messages again.",
+    "None.",
+)
+STORE_READ_ONLY = error(
+    "store_read_only",
+    "The enode rejects messages: the disk is full, or the store failed.",
+    "Follow the reason: free disk space, or restart after the repair.",
+)
+REPLICA_REACHABLE = info(
+    "replica_reachable",
+    "Another replica answers again.",
+    "None.",
+)
+REPLICA_UNREACHABLE_RETRYING = warning(
+    "replica_unreachable_retrying",
+    "Another replica does not answer. This replica retries.",
+    "Check the replica and the network.",
+)
+REPLICA_REPORT_FAILED_RETRYING = warning(
+    "replica_report_failed_retrying",
+    "A name server does not take this replica's reports. The replica retries.",
+    "Check the name server.",
+)
+STORE_OPENED = info(
+    "store_opened",
+    "The store was opened.",
+    "None. `cut_bytes` above zero means that an unacknowledged tail was truncated.",
+)
+FOREIGN_SEGMENT_IGNORED = error(
+    "foreign_segment_ignored",
+    "A file has the name of a segment but not its content. It is ignored.",
+    "Move the file out of the folder.",
+)
+SEGMENT_TRUNCATED_OUTSIDE = error(
+    "segment_truncated_outside",
+    "The last segment is shorter than it was. The enode continues after the data that is left.",
+    "Find out which process shortened the file. Restore a backup if the messages matter.",
+)
+LOG_DAMAGED = error(
+    "log_damaged",
+    "A part of the log is damaged. Reads of it fail.",
+    "Check the disk. Repair from a replica or a backup.",
+)
+STORE_CLOSE_FAILED = warning(
+    "store_close_failed",
+    "The store could not be closed cleanly. The next start scans the log.",
+    "Check the disk.",
+)
+OFFSETS_SKIPPED_AFTER_DAMAGE = error(
+    "offsets_skipped_after_damage",
+    "Offsets after a damaged part are skipped, because they may have been used.",
+    "None. Consumers see a gap.",
+)
+GROUP_OFFSET_RESET_BACKWARD = warning(
+    "group_offset_reset_backward",
+    "The offset of a group was set to an earlier one.",
+    "None if it was meant.",
+)
+INDEX_NEARLY_FULL = warning(
+    "index_nearly_full",
+    "The index of segments is nearly at its limit.",
+    "Delete unused queues, make segments larger, shorten the retention, or raise `store.index_bytes_max`.",
+)
+HOUSEKEEPING_POSTPONED = warning(
+    "housekeeping_postponed",
+    "A step of housekeeping was postponed. It runs again at the next interval.",
+    "Follow the reason if it repeats.",
+)
+HOUSEKEEPING_FAILED = error(
+    "housekeeping_failed",
+    "A step of housekeeping failed with an unexpected error.",
+    "Report it with the traceback.",
+)
+CLOCK_STEPPED_FORWARD = error(
+    "clock_stepped_forward",
+    "The wall clock jumped forward. Retention by age ignores the jump for one day.",
+    "Check the time synchronization.",
+)
+HARD_STATE_POSTPONED = error(
+    "hard_state_postponed",
+    "The replica cannot open the file of its vote, because no file descriptor is left. It does not vote, and retries.",
+    "Raise the limit of open files, or close connections.",
+)

@@ -1,0 +1,69 @@
+"""The log events of name servers: name, level, meaning, and what the reader of the log does."""
+
+from ortoo.common.logs.log_event import error, info, warning
+
+SECRETS_UNENCRYPTED = warning(
+    "secrets_unencrypted",
+    "The secrets of users are stored without encryption.",
+    "Configure `secrets_key_file`.",
+)
+DATABASE_UNAVAILABLE_WAITING = error(
+    "database_unavailable_waiting",
+    "The database does not answer. The name server waits for it.",
+    "Start the database or correct its address.",
+)
+DATABASE_TRANSACTION_RETRIED = warning(
+    "database_transaction_retried",
+    "A transaction of the directory conflicted with another one and is retried.",
+    "None unless it repeats often.",
+)
+DATABASE_MIGRATION_STARTED = info(
+    "database_migration_started",
+    "The schema of the database is migrated to this version.",
+    "None.",
+)
+HANDLE_KEY_ROTATION_FAILED = error(
+    "handle_key_rotation_failed",
+    "A new key for receipt handles could not be stored. The current keys stay in use.",
+    "Check the database.",
+)
+DATABASE_LOST_CHANGES = error(
+    "database_lost_changes",
+    "The database has an older version than the one that was already served. It was probably restored from a backup.",
+    "Compare the directory with the enodes. See the page about the directory.",
+)
+DATABASE_AVAILABLE = warning(
+    "database_available",
+    "The database answers again.",
+    "None.",
+)
+DATABASE_READ_FAILED = error(
+    "database_read_failed",
+    "The database cannot be read. The name server serves its copy.",
+    "Check the database.",
+)
+LEADER_ELECTION_PROPOSED = info(
+    "leader_election_proposed",
+    "The name server proposed a replica as the new leader.",
+    "None.",
+)
+REPLICA_REPORTS_MISSING = warning(
+    "replica_reports_missing",
+    "Replicas of an enode have stopped reporting.",
+    "Check the replicas and the network.",
+)
+ELECTION_BLOCKED_BY_DATABASE = error(
+    "election_blocked_by_database",
+    "The database does not store proposals, so no leader can be elected.",
+    "Check the database.",
+)
+PROCESS_REGISTERED = info(
+    "process_registered",
+    "A process registered itself, or answered again.",
+    "None.",
+)
+PROCESS_EXPIRED = info(
+    "process_expired",
+    "A process stopped renewing its registration.",
+    "Check the process if it was not stopped.",
+)

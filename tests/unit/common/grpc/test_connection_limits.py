@@ -1,0 +1,88 @@
+"""Which connections a server ends: those of an address with too many, of peers that reset streams, and the heaviest."""
+
+import pytest
+
+from ortoo.common.grpc.limits.connection_limits import (
+    CONNECTION_BYTES,
+    CONNECTIONS_MIN,
+    EMPTY_RESETS_PER_S_MAX,
+    EMPTY_RESETS_TOGETHER_MAX,
+    RESETS_PER_S_MAX,
+    RESETS_TOGETHER_MAX,
+    ConnectionLimits,
+    ResetRates,
+    heaviest,
+)
+from ortoo.common.grpc.limits.connections import Connection
+from ortoo.common.grpc.limits.core_sockets import Resets
+
+PEER = ("10.0.0.1", 4711)
+
+
+def connection(host: str, port: int, silent_ms: int = 0, received_bytes: int = 0) -> Connection:
+    return Connection(port, 8081, (host, port), silent_ms, received_bytes)
+
+
+@pytest.mark.parametrize(
+    ("descriptors_max", "memory_bytes", "total"),
+    [
+        (512, 1 << 40, 512),
+        (1 << 20, 1_000 * CONNECTION_BYTES, 1_000),
+        (1_024, 1, CONNECTIONS_MIN),
+        (CONNECTIONS_MIN // 2, 1, CONNECTIONS_MIN // 2),
+    ],
+)
+def test_memory_and_descriptors_limit_connections(descriptors_max: int, memory_bytes: int, total: int) -> None:
+    """The smaller of both; an address has half of it. Little memory allows CONNECTIONS_MIN, few descriptors fewer."""
+    assert ConnectionLimits.chosen(0, 0, memory_bytes, descriptors_max) == ConnectionLimits(total, total // 2)
+    assert ConnectionLimits.chosen(7, 0, memory_bytes, descriptors_max) == ConnectionLimits(7, 3)
+    assert ConnectionLimits.chosen(7, 7, memory_bytes, descriptors_max) == ConnectionLimits(7, 7)
+
+
+def test_an_operator_cannot_choose_more_connections_than_there_are_descriptors() -> None:
+    """A higher choice is cut, and an address has half of what is left."""
+    assert ConnectionLimits.chosen(10_000, 0, 1 << 40, 512) == ConnectionLimits(512, 256)
+
+
+def test_of_an_address_with_too_many_those_silent_longest_go() -> None:
+    """Other addresses are left alone."""
+    many = [connection("10.0.0.1", port, silent_ms=port * 10) for port in range(1, 6)]
+    few = [connection("10.0.0.2", port, silent_ms=9_999) for port in range(1, 4)]
+    surplus = ConnectionLimits(100, 3).surplus([*few, *many])
+    assert {one.peer for one in surplus} == {("10.0.0.1", 5), ("10.0.0.1", 4)}
+
+
+def test_a_peer_that_resets_streams_without_requests_is_found() -> None:
+    """Also when it does so in bursts; one that does so seldom, or once, is not."""
+    rates = ResetRates()
+    assert not rates.is_beyond(PEER, Resets(0, 0), 0.0)
+    assert not rates.is_beyond(PEER, Resets(EMPTY_RESETS_TOGETHER_MAX, 0), 1.0)
+    assert not rates.is_beyond(PEER, Resets(EMPTY_RESETS_TOGETHER_MAX, 0), 2.0)
+    assert rates.is_beyond(PEER, Resets(3 * EMPTY_RESETS_TOGETHER_MAX, 0), 3.0)
+    rates.keep([])
+    for second in range(100):
+        assert not rates.is_beyond(PEER, Resets(EMPTY_RESETS_PER_S_MAX * second, 0), float(second))
+
+
+def test_a_client_whose_calls_time_out_is_left_alone() -> None:
+    """A thousand a second for as long as it lasts, and ten thousand at once."""
+    rates = ResetRates()
+    for second in range(100):
+        assert not rates.is_beyond(PEER, Resets(1_000 * second, 1_000 * second), float(second))
+    assert not rates.is_beyond(PEER, Resets(100_000 + RESETS_TOGETHER_MAX, 100_000 + RESETS_TOGETHER_MAX), 100.0)
+    rates.keep([])
+    count, found = 0, False
+    for second in range(20):
+        count += 2 * RESETS_PER_S_MAX
+        found = rates.is_beyond(PEER, Resets(count, count), float(second))
+    assert found
+
+
+def test_the_heaviest_connections_of_late_are_ended() -> None:
+    """What a connection sent long ago does not count, and one is ended at least."""
+    old = connection("10.0.0.1", 1, received_bytes=1_000_000)
+    new = [connection("10.0.0.2", port, received_bytes=100) for port in range(1, 9)]
+    chosen = heaviest([old, *new], {old.peer: 999_900})
+    assert len(chosen) == 7
+    assert heaviest([old], {}) == [old]
+    assert heaviest([], {}) == []

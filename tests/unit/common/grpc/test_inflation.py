@@ -1,0 +1,76 @@
+"""Requests that gRPC compressed are inflated by the server, within the limit of a message; no others are."""
+
+import gzip
+import zlib
+
+import grpc
+import pytest
+
+from ortoo.common.errors import Invalid
+from ortoo.common.errors.status import rpc_errors
+from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX, Channels
+from ortoo.common.grpc.limits.inflation import WINDOWS, inflated
+from ortoo.common.grpc.server import GrpcServer
+from ortoo.v1 import namesrv_pb2, namesrv_pb2_grpc
+from tests.hostile.contract import METHODS
+
+DATA = b"\x0a\x03abc" * 1_000
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, zlib.compress])
+@pytest.mark.parametrize("level", [0, 1, 6, 9])
+def test_compressed_requests_come_back(compress: object, level: int) -> None:
+    """Of both ways that gRPC knows, at every level."""
+    assert callable(compress)
+    assert inflated(compress(DATA, level)) == DATA
+    assert inflated(DATA) is DATA
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (gzip.compress(bytes(MESSAGE_BYTES_MAX + 1)), "when it is inflated"),
+        (gzip.compress(DATA)[:-20], "is truncated"),
+        (b"\x1f\x8b" + b"\0" * 50, "is damaged"),
+    ],
+    ids=["too large", "truncated", "damaged"],
+)
+def test_what_is_damaged_or_too_large_is_refused(data: bytes, said: str) -> None:
+    """A bomb is inflated no further than a message may be long."""
+    with pytest.raises(Invalid, match=said):
+        inflated(data)
+    assert len(inflated(gzip.compress(bytes(MESSAGE_BYTES_MAX)))) == MESSAGE_BYTES_MAX
+
+
+def test_no_request_begins_as_compressed_data_do() -> None:
+    """The first byte of a request is the key of a field: no request has one that is taken for gzip or zlib."""
+    numbers_as_key = {first[0] >> 3 for first in WINDOWS if first[0] & 7 == 0}
+    for method in METHODS:
+        plain = [field for field in method.input_type.fields if field.message_type is None]
+        numbers = {field.number for field in plain if field.type not in (field.TYPE_STRING, field.TYPE_BYTES)}
+        texts = {
+            field.number for field in method.input_type.fields if field.type in (field.TYPE_STRING, field.TYPE_BYTES)
+        }
+        assert not numbers_as_key & (numbers - texts), method.full_name
+    assert {first[0] & 7 for first in WINDOWS} == {0, 7}, "no field has wire type 7"
+
+
+class Names(namesrv_pb2_grpc.NameServiceServicer):
+    """Says how long the name was."""
+
+    async def GetTopic(self, request: namesrv_pb2.GetTopicRequest, context: object) -> namesrv_pb2.GetTopicResponse:
+        return namesrv_pb2.GetTopicResponse(topic={"name": str(len(request.name))})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("compression", list(grpc.Compression))
+async def test_clients_may_compress(compression: grpc.Compression) -> None:
+    """By any way that gRPC has; nothing else changes for the handler."""
+    services = [
+        ("ortoo.v1.NameService", lambda server: namesrv_pb2_grpc.add_NameServiceServicer_to_server(Names(), server))
+    ]
+    async with GrpcServer("127.0.0.1:0", services) as server, Channels() as channels:
+        stub = namesrv_pb2_grpc.NameServiceStub(channels.to(server.address))
+        request = namesrv_pb2.GetTopicRequest(name="a" * 10_000)
+        with rpc_errors("name server"):
+            answer = await stub.GetTopic(request, compression=compression)
+        assert answer.topic.name == "10000"
