@@ -66,6 +66,8 @@ class Verdict:
     sent: int = 0
     read: int = 0
     slowest_s: float = 0.0
+    doctor: str = ""
+    """The last output of `ortoo doctor`."""
     kept: dict[str, int] = field(default_factory=dict)
     """By role: how many idle connections it kept."""
 
@@ -186,11 +188,12 @@ class Run:
             await self._send(mq, when)
             await self._read(mq, when)
             await self._look()
-            found = await self._advice("connections used up")
-            if not any(str(self.limit) in one["seen"] and role.role in one["process"] for one in found):
-                self.verdict.broken.append(f"{when} doctor does not name the limit: {found}")
             async with asyncio.timeout(NEW_CLIENT_S), connect(self.cluster.address) as new:
                 await self._send(new, f"from a new client {when}")
+            # Only now: a full port closes the connection of `ortoo doctor` too, until silent ones have given way.
+            found = await self._advice("connections used up")
+            if not any(str(self.limit) in one["seen"] and role.role in one["process"] for one in found):
+                self.verdict.broken.append(f"{when} doctor does not name the limit: {self.verdict.doctor}")
         if not role.alive or role.pid != pid:
             self.verdict.broken.append(f"{when} the process ended")
         await self._send(mq, f"after idle connections to the {role.role}")
@@ -214,7 +217,7 @@ class Run:
         found = await self._advice("few descriptors", "descriptors used up", "disk failed", "disk full")
         low = {one["process"].split()[0] for one in found if one["name"] == "few descriptors"}
         if self.limit < FEW and len(low) != len(self.cluster.roles):
-            self.verdict.broken.append(f"doctor names the low limit only of {low}")
+            self.verdict.broken.append(f"doctor names the low limit only of {low}: {self.verdict.doctor}")
         if wrong := [one for one in found if one["name"] != "few descriptors"]:
             self.verdict.broken.append(f"doctor still says {wrong}")
 
@@ -223,6 +226,7 @@ class Run:
         words = ("ortoo", "doctor", "--json", "--patience", "10")
         outcome = await command.run(words, self.cluster.address)
         found = [json.loads(line) for line in outcome.out.splitlines()]
+        self.verdict.doctor = f"exit {outcome.exit_code}: {outcome.out}{outcome.error}"
         return [one for one in found if one.get("name") in names]
 
 
