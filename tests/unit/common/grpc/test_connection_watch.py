@@ -12,33 +12,33 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.memory_budget import MemoryBudget
 
 
-class CountingClock(SystemClock):
-    """Counts the looks by their sleeps."""
+class LookClock(SystemClock):
+    """Tells of each look by the sleep behind it."""
 
-    sleeps = 0
+    def __init__(self) -> None:
+        self.looks = asyncio.Semaphore(0)
 
     async def sleep(self, seconds: float) -> None:
         """Yield only, so that the looks follow each other."""
-        self.sleeps += 1
-        await asyncio.sleep(0)
+        self.looks.release()
+        await super().sleep(0)
 
 
 async def test_the_memory_is_watched_again_once_descriptors_are_free() -> None:
     """The resident memory cannot be read without a descriptor. The watch must go on, and close the budget later."""
-    budget, clock = MemoryBudget(1 << 20), CountingClock()
+    budget, clock = MemoryBudget(1 << 20), LookClock()
     budget.limit_bytes = 1 << 50
     watch = ConnectionWatch(ConnectionLimits(64, 64), None, MemoryGuard(budget), clock)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     async with asyncio.timeout(20), Background("watch") as background:
-        task = background.spawn("memory", watch.look_at_memory())
+        background.spawn("memory", watch.look_at_memory())
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
             assert resident_bytes() == 0
-            while clock.sleeps < 3 and not task.done():
-                await asyncio.sleep(0)
+            for _ in range(3):
+                await clock.looks.acquire()
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         budget.limit_bytes = 1
         while not budget.is_closed:
-            assert not task.done()
-            await asyncio.sleep(0)
+            await clock.looks.acquire()
