@@ -10,6 +10,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from ortoo.common.errors.findings import Finding
+from ortoo.common.grpc import server as grpc_server
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.limits import full_ports
 from ortoo.common.grpc.limits.connections import connections_to
@@ -89,6 +90,16 @@ def port_of(address: str) -> int:
     return int(address.rpartition(":")[2])
 
 
+@pytest.fixture(autouse=True)
+def patient_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections that are not set up stay open for the whole test, so that only the limits close them."""
+    names = ("grpc.server_handshake_timeout_ms", "grpc.http2.settings_timeout")
+    options = dict(grpc_server.OPTIONS)
+    assert options.keys() >= set(names)
+    options.update(dict.fromkeys(names, int(NEVER_S * 1000)))
+    monkeypatch.setattr(grpc_server, "OPTIONS", tuple(options.items()))
+
+
 async def test_connections_beyond_the_limit_are_closed_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Idle ones count as well. A client that was there first goes on; later clients wait until some leave."""
     silent_after(NEVER_S, monkeypatch)
@@ -117,8 +128,11 @@ async def test_connections_beyond_the_limit_are_closed_and_the_others_go_on(monk
         assert (await calling).status == health_pb2.HealthCheckResponse.SERVING
 
 
-async def test_unfinished_handshakes_of_tls_count_and_each_port_has_its_part(tmp_path: Path) -> None:
+async def test_unfinished_handshakes_of_tls_count_and_each_port_has_its_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A client that never finishes its handshake at the port of TLS takes nothing from the port in the clear."""
+    silent_after(NEVER_S, monkeypatch)
     certificate, key = made_certificate(("127.0.0.1",))
     for name, data in (("certificate", certificate), ("key", key)):
         (tmp_path / name).write_bytes(data)
@@ -136,6 +150,7 @@ async def test_unfinished_handshakes_of_tls_count_and_each_port_has_its_part(tmp
 
 async def test_new_clients_get_in_where_idle_connections_fill_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections that never said anything are closed after a time, and no more than needed; a client stays."""
+    silent_after(NEVER_S, monkeypatch)
     async with (
         GrpcServer("127.0.0.1:0", [], connections_max=MOST, connections_per_address_max=MOST) as server,
         Channels() as channels,
@@ -148,7 +163,6 @@ async def test_new_clients_get_in_where_idle_connections_fill_a_port(monkeypatch
         await quiet.come(server.address, MOST - 1)
         while len(connections_to({port_of(server.address)})) < MOST:  # the server accepts beside this
             await stub.Check(CHECK)
-        silent_after(NEVER_S, monkeypatch)
         await found_at(server, "; 0 that sent nothing were closed")
         silent_after(0.0, monkeypatch)
         await quiet.until_closed(MOST - MOST * 3 // 4)
